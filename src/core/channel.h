@@ -1,12 +1,13 @@
 /*
- * Channels: the connection to one peer.
+ * A channel is the connection of a pool to one peer.
  *
  * A channel is referenced by its caller, by the pool while it is open, and by
  * each request and message that uses it.
  *
  * Code that detects that a channel has failed, or that the peer has closed it,
- * records this here and returns. The channel is not live from that moment on.
- * Its requests end later in the same round of progress, in wireup/close.c.
+ * only records this with the functions below. The channel is not live from that
+ * moment on. wireup/close.c ends its requests later in the same round of
+ * progress.
  */
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
@@ -62,16 +63,16 @@ typedef struct core_peer {
     unsigned am_id;      /* of the peer's active messages */
     bool     offers_map; /* the peer may use map */
     bool     we_map;     /* the peer's memory is mapped here */
-    bool     it_maps;    /* our memory is mapped and read by the peer */
+    bool     it_maps;    /* the peer maps and reads our memory */
     bool     pushes; /* messages are pushed: each side's GPU writes to blocks
                         that the other side grants */
-    char            it_reason[PROTO_TEXT_MAX + 1]; /* if it does not */
+    char            it_reason[PROTO_TEXT_MAX + 1]; /* why it_maps is false */
     char            we_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
     uint64_t       *region_sizes;
     uint32_t        num_regions;
-    ipc_cuda_t      gpu;     /* on a GPU: how they are shared; then they are
-                                contiguous */
+    ipc_cuda_t      gpu;     /* on a GPU: how the regions are shared; they are
+                                then contiguous */
     core_source_t watch;     /* ready when the peer's process has ended */
     bool          has_ended; /* the peer's process has ended */
     ipc_host_t    host;      /* the peer's process */
@@ -81,15 +82,16 @@ typedef struct core_peer {
 
 /* The connections to the peer. */
 typedef struct core_connection {
-    struct core_remote *remote;       /* NULL: not known yet, or by endpoint */
-    core_endpoint_t    *endpoint;     /* NULL: none yet, or released */
-    core_source_t       local;        /* within the host: local.h */
-    core_lifeline_t     lifeline;     /* of a channel through a listener */
-    unsigned            num_unheard;  /* failures before an answer */
-    uint64_t            lost_at;      /* when its end counts as a failure */
-    bool                by_ep;        /* the caller's endpoint */
-    bool                lacks_device; /* UCX has none for the listener's host */
-    bool                broken; /* failed, according to the caller; atomic */
+    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
+    core_endpoint_t    *endpoint;    /* NULL: none yet, or released */
+    core_source_t       local;       /* within the host: local.h */
+    core_lifeline_t     lifeline;    /* of a channel through a listener */
+    unsigned            num_unheard; /* failures before an answer */
+    uint64_t            lost_at;     /* when the end of `local` counts as a
+                                        failure */
+    bool by_ep;                      /* the caller's endpoint */
+    bool lacks_device;               /* UCX has none for the listener's host */
+    bool broken; /* failed, according to the caller; atomic */
 } core_connection_t;
 
 typedef struct core_closing {
@@ -100,7 +102,7 @@ typedef struct core_closing {
     bool         bye_received;
     bool         has_begun;     /* HELLO was sent before one was received */
     bool         kept;          /* KEPT was sent or received */
-    uint64_t     waiting_since; /* for a message of the peer */
+    uint64_t     waiting_since; /* start of a wait for a message of the peer */
     uint64_t     deadline;
 } core_closing_t;
 
@@ -125,11 +127,12 @@ typedef struct core_channel_requests {
 
 /* Outgoing control messages. */
 typedef struct core_controls {
-    struct core_control *writing; /* begun; NULL: in the ring */
-    base_list_t          backlog; /* messages that found no room */
-    unsigned             num_backlog;
-    unsigned             num_long;   /* long messages in the backlog */
-    unsigned             num_in_ucx; /* active messages not sent yet */
+    struct core_control *writing; /* being written; NULL: none, or in the
+                                     ring */
+    base_list_t backlog;          /* messages that found no room */
+    unsigned    num_backlog;
+    unsigned    num_long;   /* long messages in the backlog */
+    unsigned    num_in_ucx; /* active messages not sent yet */
 } core_controls_t;
 
 /* The setup of the channel. */
@@ -181,29 +184,32 @@ struct ucxpool_channel {
     core_closing_t  closing;
 };
 
-/* Params that choose the peer: invalid for a channel through a listener. */
+/* Params that choose the peer, which are invalid for a channel through a
+ * listener. */
 #define CORE_CHANNEL_WAYS \
     (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
 
-/* Reject params (or NULL) that require an unknown path. */
+/* Reject params that require an unknown path. params may be NULL. */
 ucxpool_status_t
 core_channel_check_paths(const ucxpool_channel_params_t *params);
 
-/* The same, and reject params that choose the peer. */
+/* Like core_channel_check_paths(), and also reject params that choose the
+ * peer. */
 ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 
-/* Create a channel without a peer; see wireup/connect.h. Uses the user_ptr of
- * params (or NULL), and their name instead of `name`. */
+/* Create a channel without a peer; see wireup/connect.h. Uses the fields that
+ * params have, such as a name, which replaces `name`. params may be NULL. */
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const ucxpool_channel_params_t *params,
                                      const char                     *name,
                                      ucxpool_channel_t             **channel_p);
 
-/* "": a name made of its number. A name that is too long is truncated. */
+/* Set the name. "": a name made of the channel's number. A name that is too
+ * long is truncated. */
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
-/* Give the channel to the caller. */
+/* Return the channel's handle to the caller. */
 void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
@@ -218,7 +224,7 @@ void core_channel_put(ucxpool_channel_t *channel);
 /* Find a channel by the number and key in a message's head; NULL: none. */
 ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 
-/* The blocks of its wire. */
+/* Returns the blocks of the channel's wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
 static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
@@ -226,17 +232,18 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
-/* Return the error of a request on a channel that has ended, with the reason of
- * the end. */
+/* Return the error for a request on a channel that has ended; the detail has
+ * the reason why the channel ended. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
 
-/* Is there local memory that the peer may still access? Its access ends when it
- * sends a message to that effect, or when its process ends. */
+/* Returns true if the peer may still access local memory. This access ends when
+ * the peer sends a message that says so, or when its process ends. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
- * Should the ring be read? A channel that has ended is still read while the
- * peer may read sent data: the peer reports when it has stopped.
+ * Returns true if the ring should be read. The ring of a channel that has ended
+ * is still read while the peer may access local memory, because the peer
+ * reports there that it has stopped.
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
@@ -246,19 +253,20 @@ void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
 /* Let progress send HELLO now, because this side begins the channel. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
-/* Can UCX send over the channel? */
+/* Returns true if UCX can send over the channel. */
 bool core_channel_can_send(const ucxpool_channel_t *channel);
 
-/* Does UCX still have operations of the channel that will call back? */
+/* Returns true if UCX still has operations of the channel that will call
+ * back. */
 bool core_channel_has_operations(const ucxpool_channel_t *channel);
 
-/* The last call in a UCX callback for an operation of the channel's endpoint:
- * the operation, and its reference to the channel, end. The pool may no longer
- * exist afterwards. */
+/* Count the end of an operation of the channel's endpoint, and drop the
+ * operation's reference to the channel. Must be the last call in the UCX
+ * callback, because the pool may no longer exist afterwards. */
 void core_channel_end_operation(ucxpool_channel_t *channel);
 
-/* The connection has failed, according to UCX, or to the caller from any
- * thread. */
+/* Query or record that the connection has failed. UCX reports this, or the
+ * caller, from any thread. */
 bool core_channel_is_broken(const ucxpool_channel_t *channel);
 void core_channel_set_broken(ucxpool_channel_t *channel);
 
@@ -267,13 +275,14 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Record that the peer has sent BYE, and accesses no local memory any more. */
+/* Record that the peer has sent BYE, and no longer accesses local memory. */
 void core_channel_peer_left(ucxpool_channel_t *channel);
 
 /* Record that the channel was closed here. */
 void core_channel_set_closed(ucxpool_channel_t *channel);
 
-/* Has the channel ended, while some of its requests have not? */
+/* Returns true if the channel has ended, but its requests have not been ended
+ * yet. */
 static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
 {
     return !core_channel_is_live(channel) &&

@@ -1,6 +1,6 @@
 /*
- * Outgoing control messages: through the ring if the channel has one, otherwise
- * over its connection within the host, or as active messages.
+ * Outgoing control messages. They are sent through the ring if the channel has
+ * one, otherwise over its connection within the host, or as active messages.
  *
  *     fixed = core_control_begin(channel, PROTO_TAKEN, 0, CORE_MUST, NULL);
  *     fixed->taken.message = ...;
@@ -19,9 +19,9 @@ typedef enum core_control_way {
 
 /*
  * Begin a message with a variable part of data_size bytes (at most
- * PROTO_DATA_MAX; HELLO may have more). Fills the head. Returns NULL according
- * to the way: with CORE_MUST only if out of memory, and then the channel has
- * failed.
+ * PROTO_DATA_MAX; HELLO may have more). Fills the head. With CORE_MAY, returns
+ * NULL if there is no room now. Otherwise, returns NULL only if out of memory
+ * or if the backlog is full; the channel has then failed.
  */
 proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   size_t data_size, core_control_way_t way,
@@ -32,8 +32,8 @@ void           core_control_end(ucxpool_channel_t *channel);
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);
 
-/* Like core_control_begin() with CORE_MUST, for a variable part that is a
- * reason, which is truncated, or empty (NULL). */
+/* Like core_control_begin() with CORE_MUST. The variable part is the reason,
+ * which is truncated if it is too long. NULL: the variable part is empty. */
 proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
                                         proto_type_t type, const char *reason);
 
@@ -44,16 +44,17 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
                          uint64_t receive, ucxpool_status_t status,
                          const char *reason);
 
-/* Does core_control_flush() have work, if there is room? */
+/* Returns true if core_control_flush() has work, provided that there is
+ * room. */
 bool core_control_is_due(const ucxpool_channel_t *channel);
 
-/* Return the credits that are owed, if there are enough for a message. */
+/* Send the owed credits to the peer, if there are enough for a message. */
 unsigned core_control_give_credits(ucxpool_channel_t *channel);
 
-/* Send the messages of the backlog, and the credits that are owed. */
+/* Send the messages of the backlog, and the owed credits. */
 unsigned core_control_flush(ucxpool_channel_t *channel);
 
-/* Wake the peer, if it sleeps and was not woken since. */
+/* Wake the peer if it sleeps and has not been woken from this sleep. */
 void core_control_doorbell(ucxpool_channel_t *channel);
 
 /* Drop the backlog of a channel that has ended. */

@@ -1,6 +1,6 @@
 /*
- * The protection domains (verbs) in which a pool's regions are registered: once
- * per domain, for any number of users.
+ * The protection domains (verbs) in which a pool's regions are registered. A
+ * domain has one registration, for any number of users.
  *
  * Threads: any. Registration uses its own lock, so that transfers continue.
  */
@@ -17,11 +17,11 @@ struct ucxpool_verbs {
     ucxpool_t     *pool;
     struct ibv_pd *pd;
     int            access;
-    unsigned       num_users; /* which have not released it */
+    unsigned       num_users; /* users that have not released the domain */
     mem_verbs_t   *registration;
 };
 
-/* Cannot fail. */
+/* Initialize an empty list. Cannot fail. */
 void core_domains_init(core_domains_t *domains);
 /* Deregister all domains; their handles must not be used any more. Must be
  * called before the memory is freed; may be called twice. */
@@ -32,16 +32,17 @@ void core_domains_cleanup(core_domains_t *domains);
 void core_domains_stats(const core_domains_t *domains, core_stats_t *stats_p);
 
 /*
- * Get the domain; registers it first, if necessary.
+ * Get the handle of the domain. Registers the regions in the domain first, if
+ * necessary.
  *
- * UCXPOOL_ERR_INVALID_PARAM  it is registered with different access flags
+ * UCXPOOL_ERR_INVALID_PARAM  the domain is registered with other access flags
  * others                     those of mem_verbs_create()
  */
 ucxpool_status_t core_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
                                  ucxpool_verbs_t **domain_p);
 
-/* Release the domain. The last user deregisters it: same errors as
- * mem_verbs_deregister(). */
+/* Release the domain. The last release deregisters the regions, and returns the
+ * same errors as mem_verbs_deregister(). */
 ucxpool_status_t core_domain_put(ucxpool_verbs_t *domain);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Endpoints: UCX's connection to one peer, used by one channel at a time.
+ * An endpoint is UCX's connection to one peer. One channel uses it at a time.
  *
  *     open -> draining -> flushing -> closing -> closed
  *
- * UCX aborts an operation only when its endpoint is closed by force. That is
+ * UCX aborts an operation only when its endpoint is closed by force. This is
  * done for endpoints that have failed, or whose peer does not progress; others
- * are kept (remote.h) until the pool is destroyed. So a close waits until no
- * operation is in flight, then until UCX has flushed the endpoint, both until a
- * deadline.
+ * are kept (remote.h) until the pool is destroyed. So a close first waits until
+ * no operation is in flight, and then until UCX has flushed the endpoint. At a
+ * deadline it stops waiting.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H
@@ -23,17 +23,18 @@ typedef enum core_endpoint_step {
 } core_endpoint_step_t;
 
 typedef struct core_endpoint {
-    base_list_t          link;      /* the pool's endpoints */
-    base_list_t          idle_link; /* if no channel uses it: remote.h */
-    ucxpool_t           *pool;
-    ucp_ep_h             ep;
-    bool                 is_own;      /* not the caller's */
-    bool                 is_cloexec;  /* its connection is closed on exec */
-    bool                 is_sure;     /* idle, and its other end exists */
-    bool                 is_prepared; /* idle, and not used yet */
-    bool                 has_failed;  /* says UCX or the caller; atomic */
+    base_list_t link;      /* the pool's endpoints */
+    base_list_t idle_link; /* if no channel uses it: remote.h */
+    ucxpool_t  *pool;
+    ucp_ep_h    ep;
+    bool        is_own;      /* not the caller's */
+    bool        is_cloexec;  /* its connection is closed on exec */
+    bool        is_sure;     /* idle, and its other end exists */
+    bool        is_prepared; /* idle, and not used yet */
+    bool        has_failed;  /* according to UCX or the caller;
+                                atomic */
     core_endpoint_step_t step;
-    unsigned             num_operations; /* for which UCX will call back */
+    unsigned             num_operations; /* operations that will call back */
     uint64_t             deadline;       /* of the close */
     void                *flush;          /* UCX's request; NULL: none */
 } core_endpoint_t;
@@ -46,22 +47,23 @@ typedef struct core_endpoint {
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p);
 
-/* Called if an endpoint is needed: log problems that may keep UCX from
- * connecting. */
+/* Log problems that may keep UCX from connecting. Called when an endpoint is
+ * needed. */
 void core_endpoint_warn(void);
 
 /* Use an endpoint of the caller. Returns NULL if out of memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 
-/* Set close-on-exec, soon, for the descriptors that UCX has opened for it. */
+/* Soon after this call, set close-on-exec for the descriptors that UCX has
+ * opened for the endpoint. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
 /* Record a failure; from any thread. */
 void core_endpoint_set_failed(core_endpoint_t *endpoint);
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* Count an operation of UCX that will call back; ended by
- * core_channel_end_operation(). */
+/* Count an operation of UCX that will call back. core_channel_end_operation()
+ * counts its end. */
 void core_endpoint_start(core_endpoint_t *endpoint);
 
 /*
@@ -74,10 +76,12 @@ void core_endpoint_close(core_endpoint_t *endpoint, uint64_t deadline);
 /* Do the steps of a close that are possible now. */
 unsigned core_endpoint_progress(core_endpoint_t *endpoint);
 
-/* When the endpoint needs progress even without an event. */
+/* Returns the time at which the endpoint needs progress even without an
+ * event. */
 uint64_t core_endpoint_deadline(const core_endpoint_t *endpoint);
 
-/* Is it closed, without operations, so that it may be destroyed? */
+/* Returns true if the endpoint is closed and has no operations, so that it may
+ * be destroyed. */
 bool core_endpoint_is_over(const core_endpoint_t *endpoint);
 
 void core_endpoint_destroy(core_endpoint_t *endpoint);

@@ -15,7 +15,8 @@ typedef struct core_file_part {
     uint64_t length;
 } core_file_part_t;
 
-/* Append a part, or extend the last one; false: there are already max_parts. */
+/* Append a part, or extend the last one. Returns false if there are already
+ * max_parts parts. */
 bool core_file_part_add(core_file_part_t *parts, unsigned max_parts,
                         unsigned *num_parts, const core_file_part_t *part);
 
@@ -23,9 +24,10 @@ bool core_file_part_add(core_file_part_t *parts, unsigned max_parts,
  * Find the parts of memory, in order. The memory must not be freed during the
  * call.
  *
- * num_parts_p  [out] 0: some of it does not belong to the pool, or has no file.
+ * num_parts_p  [out] 0: some of the memory does not belong to the pool, or has
+ *              no file.
  *
- * Returns false if there are more than max_parts.
+ * Returns false if there are more than max_parts parts.
  */
 bool core_files_find(ucxpool_t *pool, const void *address, uint64_t length,
                      core_file_part_t *parts, unsigned max_parts,

@@ -1,7 +1,8 @@
 /*
  * Incoming messages, from rings and from UCX's active messages. The code that
- * reads them, or sockets (local.h, wireup/fd_passing.h), passes each message to
- * the handlers in the pool's table. The handlers are in the layers above.
+ * reads these, or sockets (local.h, wireup/fd_passing.h), passes each message
+ * to a handler in the pool's table, core_dispatch_t. The handlers are in the
+ * layers above.
  */
 #ifndef CORE_INBOX_H
 #define CORE_INBOX_H
@@ -14,28 +15,30 @@ typedef struct core_dispatch {
      * UCXPOOL_ERR_NO_MEMORY */
     ucxpool_status_t (*channel_created)(ucxpool_channel_t *channel);
 
-    /* A HELLO, from any sender. Takes over a connection within the host. */
+    /* A HELLO has arrived from any sender. The handler takes over the
+     * connection within the host, if there is one. */
     void (*hello)(ucxpool_t *pool, const proto_hello_t *hello,
                   const void *files, const core_way_t *way);
 
-    /* A message from the channel's ring. */
+    /* A message has arrived through the channel's ring. */
     void (*from_ring)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                       const void *data, size_t data_size);
 
-    /* A message from the channel's connection within the host. */
+    /* A message has arrived over the channel's connection within the host. */
     void (*from_local)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                        const void *data, size_t data_size);
 
-    /* An active message. reply_ep: NULL, or UCX's handle of its endpoint. */
+    /* An active message has arrived. reply_ep: NULL, or UCX's handle of its
+     * endpoint. */
     void (*from_ucx)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size, ucp_ep_h reply_ep);
 
-    /* A message with a flag of PROTO_DESC_WINDOW, in order. */
+    /* A message with a flag of PROTO_DESC_WINDOW is next in order. */
     void (*window_message)(struct ucxpool_message *message);
 
-    /* Request the files of a window's grant, which the system does not let this
-     * process take; window_remote_given() delivers them. Returns false if out
-     * of memory. */
+    /* Request the files of a window's grant from the peer, because the system
+     * does not let this process take them. window_remote_given() delivers them.
+     * Returns false if out of memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
                          uint64_t grant, uint32_t num_files);
 
@@ -44,8 +47,8 @@ typedef struct core_dispatch {
     void (*unheard)(ucxpool_channel_t *channel);
 } core_dispatch_t;
 
-/* Install the handlers of active messages; cleanup removes them, because a
- * borrowed worker continues to exist. */
+/* Install the handlers of active messages. core_inbox_cleanup() removes them,
+ * because a borrowed worker continues to exist. */
 ucxpool_status_t core_inbox_init(ucxpool_t *pool);
 void             core_inbox_cleanup(ucxpool_t *pool);
 

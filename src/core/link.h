@@ -1,11 +1,12 @@
 /*
- * The link between a pool's GPU and those of its peers, in each direction, and
- * the transfers that use it: writes and reads of windows, and pushed messages.
+ * The link between a pool's GPU and the GPUs of its peers, in each direction,
+ * and the transfers that use the link: writes and reads of windows, and pushed
+ * messages.
  *
  * A GPU that sends to several GPUs at once is slow: if two GPUs write to a
- * third, data for the others waits behind them. All-to-all between four GPUs
- * then reaches 230 GB/s instead of 356. So long transfers use the link one
- * after the other, with a few launches in flight at a time.
+ * third one, data for other GPUs waits behind this data. All-to-all between
+ * four GPUs then reaches 230 GB/s instead of 356. So long transfers use the
+ * link one after the other, with a few launches in flight at a time.
  *
  *     queue:  B, start 0  ->  C, start 0  ->  B, start 256 MiB
  *             ^ has the link, until all of it is launched
@@ -13,7 +14,7 @@
  * A transfer starts at the end of the previous transfer of its channel, counted
  * in bytes, or at the link's current position if that is greater. The transfer
  * with the lowest start is next (start-time fair queueing); of equal ones, the
- * one that was posted first. This is good for an all-to-all in which each pool
+ * one that was posted first. This order suits an all-to-all in which each pool
  * begins with a different peer.
  */
 #ifndef CORE_LINK_H
@@ -27,14 +28,14 @@
 struct core_link;
 struct ucxpool_channel;
 
-/* Transfers of up to this size are not queued: they end before others are
- * delayed. */
+/* Transfers of up to this size are not queued, because they are too short to
+ * delay others. */
 #define CORE_LINK_SHORT ((uint64_t)4 << 20)
 
 typedef struct core_link_work core_link_work_t;
 
-/* The transfer has the link: launch, or let progress launch soon. Called in
- * progress, with the pool's lock. */
+/* Called when the transfer has the link. Launches the transfer, or lets
+ * progress launch it soon. Called in progress, with the pool's lock. */
 typedef void (*core_link_go_cb_t)(core_link_work_t *work);
 
 struct core_link_work {
@@ -46,7 +47,7 @@ struct core_link_work {
 };
 
 typedef struct core_link {
-    base_list_t queue; /* ready to launch; the first one may */
+    base_list_t queue; /* ready transfers; only the first may launch */
     uint64_t    now;   /* start of the transfer that launched last */
     uint64_t    end;   /* end of all posted transfers */
     uint64_t    num_works;
@@ -67,17 +68,20 @@ void core_link_init(core_link_t *link);
 void core_link_post(core_link_work_t *work, struct ucxpool_channel *channel,
                     core_link_way_t way, uint64_t size, core_link_go_cb_t go);
 
-/* The transfer is ready to launch: may it? If not, `go` is called later. */
+/* Report that the transfer is ready to launch. Returns true if it may launch
+ * now. Otherwise `go` is called later. */
 bool core_link_take(core_link_work_t *work);
 
-/* The transfer is not ready any more, or has been launched completely. */
+/* Report that the transfer is no longer ready, or has been launched
+ * completely. */
 void core_link_leave(core_link_work_t *work);
 
-/* A launch of `size` bytes is in flight, or has ended. */
+/* Report that a launch of `size` bytes has begun, or has ended. */
 void core_link_began(core_link_work_t *work, uint64_t size);
 void core_link_ended(core_link_work_t *work, uint64_t size);
 
-/* Is a transfer ready that has the link? Progress calls it. */
+/* Returns true if the first transfer in the queue may launch now. Progress then
+ * calls its `go`. */
 bool core_link_has_work(const core_link_t *link);
 
 static inline bool core_link_is_idle(const core_link_t *link)

@@ -1,8 +1,9 @@
 /*
  * The connection of a channel within one host: a Unix socket to the peer's pool
  * (wireup/fd_passing.h accepts it). It carries the messages that are not sent
- * through the ring: the handshake and DOORBELL. It ends with the peer's process
- * or pool, so a channel on `map` needs no endpoint of UCX.
+ * through the ring: the handshake and DOORBELL. The connection ends when the
+ * peer's process or pool ends, so a channel on the `map` wire needs no endpoint
+ * of UCX.
  */
 #ifndef CORE_LOCAL_H
 #define CORE_LOCAL_H
@@ -13,24 +14,25 @@
 #define CORE_LOCAL_MAX \
     (sizeof(proto_hello_t) + PROTO_FILES_MAX * sizeof(ipc_file_t))
 
-/* The delay if more callers wait at the peer's socket than the system
- * allows. */
+/* The delay before a retry if the peer's socket has more waiting connections
+ * than the system allows. */
 #define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
 
-/* Can the pool of this blob be reached over such a connection? */
+/* Returns true if the pool of this blob can be reached over such a
+ * connection. */
 bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob);
 
 /*
  * Connect to the peer.
  *
- * UCXPOOL_INPROGRESS       too many callers: try again after
+ * UCXPOOL_INPROGRESS       too many connections wait: try again after
  *                          CORE_LOCAL_RETRY_NS
  * UCXPOOL_ERR_UNSUPPORTED  the peer cannot be reached in this way
  */
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);
 
-/* Take over a connection that the peer has made, instead of an own one. False:
- * it cannot be watched, and was closed. */
+/* Take over a connection that the peer has made. It replaces the channel's
+ * current connection. Returns false if it cannot be watched, and was closed. */
 bool core_local_adopt(ucxpool_channel_t *channel, int fd);
 
 /* Read a message, if there is one. */
@@ -45,15 +47,16 @@ void core_local_close(ucxpool_channel_t *channel);
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size);
 
-/* Parse the fixed part of a HELLO; false: it is not a HELLO. */
+/* Parse the fixed part of a HELLO. Returns false if the bytes are not a
+ * HELLO. */
 bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p);
 
-/* Has the connection ended, and the time in which the end of the peer should
- * have been detected in other ways? */
+/* Returns true if the connection has ended, and the time has passed in which
+ * the end of the peer should have been detected in other ways. */
 bool core_local_is_lost(const ucxpool_channel_t *channel);
 
-/* When core_local_is_lost() must be checked. */
+/* Returns the time at which core_local_is_lost() must be checked. */
 uint64_t core_local_deadline(const ucxpool_channel_t *channel);
 
 /* How a HELLO arrived, and how it is answered. */
@@ -62,7 +65,7 @@ typedef struct core_way {
     int      fd;       /* a connection within the host, or -1 */
 } core_way_t;
 
-/* The HELLO is not answered: hang up. */
+/* Close the connection of a HELLO that is not answered. */
 void core_way_close(const core_way_t *way);
 
 #endif

@@ -17,9 +17,9 @@
 ucxpool_status_t core_memory_init(ucxpool_t              *pool,
                                   const ucxpool_params_t *params);
 
-/* Cleanup has two steps, because UCX is destroyed between them: first the
- * blocks that are registered with UCX, after the last use by a worker; then the
- * memory. */
+/* Clean up in two steps, because UCX is destroyed between them. After the last
+ * use by a worker, core_memory_deregister() deregisters the blocks from UCX.
+ * core_memory_cleanup() frees the memory. */
 void core_memory_deregister(ucxpool_t *pool);
 void core_memory_cleanup(ucxpool_t *pool);
 
@@ -28,22 +28,22 @@ void core_memory_cleanup(ucxpool_t *pool);
 ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 
 /*
- * Can the pool send and receive?
+ * Check that the pool can send and receive.
  *
- * UCXPOOL_ERR_UNSUPPORTED  no: it was created with COMM_SIZE=0
+ * UCXPOOL_ERR_UNSUPPORTED  the pool was created with COMM_SIZE=0
  */
 ucxpool_status_t core_memory_check(const ucxpool_t *pool);
 
-/* The regions that are registered with UCX: the pool's regions, or the pinned
- * regions next to those of a GPU. */
+/* Returns the regions that are registered with UCX: the pool's regions, or the
+ * pinned regions that a pool on a GPU has in addition. */
 mem_regions_t *core_memory_registered(ucxpool_t *pool);
 
-/* The kind of memory that the caller requested. */
+/* Returns the kind of memory that the caller requested. */
 ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params);
 
 /* The memory type and handle of blocks for UCX operations. They are always
- * passed, because UCX's own detection is a cache that has returned wrong
- * results. */
+ * passed to UCX, because UCX's own detection uses a cache that has returned
+ * wrong results. */
 static inline ucs_memory_type_t core_ucx_memory_type(const block_pool_t *blocks)
 {
     return mem_regions_are_on_gpu(block_pool_regions(blocks))

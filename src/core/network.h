@@ -1,7 +1,8 @@
 /*
- * The networks that a pool's UCX uses. UCX's TCP transport listens on all of
- * them, and does not ask connecting processes for the secret. So UCX starts on
- * loopback only, and other networks are added when the pool first needs them.
+ * The networks that a pool's UCX uses. UCX's TCP transport listens on all these
+ * networks, and does not ask connecting processes for the secret. So UCX starts
+ * on loopback only, and other networks are added when the pool first needs
+ * them.
  */
 #ifndef CORE_NETWORK_H
 #define CORE_NETWORK_H
@@ -41,13 +42,14 @@ void core_network_added(const ucxpool_t *pool, const char *device,
                         char names_p[UCX_DEVICES_SIZE]);
 
 /*
- * Restart UCX with the devices that it had, if it is lost. Same errors as
+ * If UCX is lost, restart UCX with the devices that it had. Same errors as
  * core_network_open().
  */
 ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
                                       bool *moved_p);
 
-/* UCXPOOL_ERR_UNSUPPORTED  UCX is lost: no endpoint can be created */
+/* Returns UCXPOOL_ERR_UNSUPPORTED if UCX is lost, so that no endpoint can be
+ * created. */
 ucxpool_status_t core_network_check(const ucxpool_t *pool);
 
 #endif

@@ -26,11 +26,11 @@ typedef struct core_numbers {
 /* Make room for one more number. Returns false if out of memory. */
 bool core_numbers_reserve(core_numbers_t *numbers);
 
-/* Take a number for a request; core_numbers_reserve() comes first. */
+/* Take a number for a request. core_numbers_reserve() must be called first. */
 uint64_t core_numbers_take(core_numbers_t *numbers, ucxpool_request_t *request);
 void     core_numbers_put(core_numbers_t *numbers, uint64_t number);
 
-/* The request with this number, or NULL. */
+/* Returns the request with this number, or NULL. */
 ucxpool_request_t *core_numbers_find(const core_numbers_t *numbers,
                                      uint64_t              number);
 

@@ -1,9 +1,10 @@
 /*
- * The pool as transfers see it: the data that all files of this layer share.
+ * The struct of a pool: the data that all files of this layer share.
  *
- * One lock guards everything here except the blocks. It is recursive, because
- * UCX calls handlers from inside its own functions, and because an application
- * that progresses a borrowed worker calls them without the lock.
+ * One lock guards everything here except the blocks. The lock is recursive,
+ * because UCX's handlers always take it: UCX may call a handler inside a
+ * function that the library calls with the lock, or for an application that
+ * progresses a borrowed worker without the lock.
  *
  *     ucxpool
  *       channels.open       --> channel: endpoint, ring, credits
@@ -51,13 +52,13 @@ typedef struct core_domains {
     mem_verbs_counts_t counts;
 } core_domains_t;
 
-/* The memory that messages pass through. */
+/* The memory through which messages pass. */
 typedef struct core_pool_memory {
     mem_regions_t regions;
     block_pool_t *blocks;
     block_comm_t *comm;
-    /* Pinned blocks for UCX's wire, if UCX does not support the GPU's memory.
-     * Otherwise the same blocks. */
+    /* Blocks for the `ucx` wire. If UCX does not support the GPU's memory, they
+     * are pinned host memory. Otherwise they are the same as `blocks`. */
     mem_regions_t pinned_regions;
     block_pool_t *ucx_blocks;
 } core_pool_memory_t;
@@ -93,7 +94,7 @@ typedef struct core_wakeup {
     /* See pool/nap.h; atomic. */
     const char *waiter;     /* base_lock_me of the last waiting thread */
     uint64_t    num_polls;  /* by other threads since then */
-    uint64_t    polled_at;  /* time of the last one */
+    uint64_t    polled_at;  /* time of the last poll */
     uint64_t    num_known;  /* num_polls at the waiter's last check */
     unsigned    num_naps;   /* threads that let others poll the pool */
     uint64_t    nap_events; /* num_events at the start of the last nap */
@@ -175,8 +176,8 @@ struct ucxpool {
     uint64_t announce_ns;        /* how long a short send waits for a credit */
     bool     closing;            /* being destroyed: nothing can be posted */
     unsigned num_operations;     /* for which UCX will call back */
-    /* Called by the last operation of UCX if the pool was destroyed before it
-     * ended, because the worker is borrowed. */
+    /* If the worker is borrowed, the pool may be destroyed before operations of
+     * UCX end. The last operation then calls this function. */
     void (*finish)(ucxpool_t *pool);
     unsigned     progress_count;
     core_stats_t stats;
@@ -196,13 +197,15 @@ void core_wake(ucxpool_t *pool);
  * The pool may no longer exist afterwards. */
 void core_pool_end_operation(ucxpool_t *pool);
 
-/* May a warning that a peer can cause be logged now? Limits the rate. */
+/* Returns true if a warning that a peer can cause may be logged now. Limits the
+ * rate of such warnings. */
 bool core_pool_may_warn(ucxpool_t *pool);
 
-/* Count a rejected message, and ask the same. */
+/* Count a rejected message, and return core_pool_may_warn(). */
 bool core_pool_turn_away(ucxpool_t *pool);
 
-/* A heap allocation of a transfer; counted in the statistics. */
+/* Allocate memory for a transfer with malloc(), and count this in the
+ * statistics. */
 void *core_alloc(ucxpool_t *pool, size_t size);
 
 #endif

@@ -36,7 +36,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* The maximum number of parts of files or allocations of a window. */
 #define PROTO_PARTS_MAX 128u
 /* The maximum number of operations of one channel that the owner of windows
- * serves at a time, and of bytes of their CALLs. */
+ * serves at a time, and the maximum total size of their CALLs. */
 #define PROTO_CALLS_MAX      64u
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
 /* The maximum size of a UCX rkey. */
@@ -89,12 +89,12 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_BY_EP  = 1u << 0, /* pairs by endpoint, not by address */
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
-    PROTO_HELLO_PUSH   = 1u << 3, /* its GPU writes to granted blocks, and it
-                                     grants blocks */
-    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* also if both are on one GPU */
+    PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
+                                     and the sender grants blocks */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* also if both pools are on one GPU */
 } proto_hello_flags_t;
 
-/* Variable part: files[num_files], the last one the control memory. to_key
+/* Variable part: files[num_files]. The last file is the control memory. to_key
  * proves that the sender knows the receiver's address. */
 typedef struct proto_hello {
     proto_head_t head;         /* channel and key are 0 */
@@ -127,7 +127,7 @@ typedef struct proto_ready {
 
 /*
  * Messages over a host's socket (wireup/fd_passing.h), which are not control
- * messages: the receiver of a HELLO, or the importer of a window, requests the
+ * messages. The receiver of a HELLO, or the importer of a window, requests the
  * descriptors of the files from their owner, which sends some at a time.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
@@ -155,12 +155,12 @@ typedef struct proto_given {
 typedef enum proto_desc_flags {
     PROTO_DESC_EAGER = 1u << 0, /* the stream follows in the variable part */
     PROTO_DESC_RUNS  = 1u << 1, /* the runs follow in separate messages */
-    /* Internal messages, for no receive of the caller. At most one of these is
-     * set. */
+    /* Internal messages, which are not matched with receives of the
+     * application. At most one of these flags is set. */
     PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
     PROTO_DESC_READ  = 1u << 3, /* the answer to a read; tag: its number */
     PROTO_DESC_WRITE = 1u << 4, /* the data of a write; tag: its number */
-    /* Its data is written to a slot of the receiver's mailbox. */
+    /* The message's data is written to a slot of the receiver's mailbox. */
     PROTO_DESC_MAILED = 1u << 5
 } proto_desc_flags_t;
 
@@ -193,13 +193,13 @@ static inline uint32_t proto_desc_cost(size_t data_size, uint32_t max)
     return (cost < max) ? cost : max;
 }
 
-/* The longest variable part of a SHORT. With its run, it fits in the place of a
- * descriptor. */
+/* The longest variable part of a SHORT. Together with one run, it fits in the
+ * variable part of a descriptor. */
 #define PROTO_SHORT_MAX (PROTO_DATA_MAX - 16)
 
-/* A descriptor in a ring, of a message with one segment: eager, without
- * metadata. Its sequence number is that of the previous descriptor plus 1.
- * Variable part: the data, 1 byte or more. */
+/* A short form of a descriptor, sent only through a ring: for an eager message
+ * with one segment and without metadata. Its sequence number is that of the
+ * previous descriptor plus 1. Variable part: the data, 1 byte or more. */
 typedef struct proto_short {
     proto_head_t head;
     uint64_t     tag;
@@ -346,8 +346,8 @@ typedef struct proto_window_cuda {
 
 /*
  * A part of the window, in order: a range of a memory file, or, in GPU memory,
- * of the allocation that the file represents. If it has a region, it is in a
- * region that the importer has mapped, and there is no file.
+ * of the allocation that the file represents. If `region` is not 0, the part is
+ * in a region that the importer has mapped, and there is no file.
  */
 typedef struct proto_window_part {
     ipc_file_t file;
@@ -357,13 +357,13 @@ typedef struct proto_window_part {
     uint32_t   reserved;
 } proto_window_part_t;
 
-/* The importer can no longer access the window. */
+/* Sent when the importer can no longer access the window. */
 typedef struct proto_window_close {
     proto_head_t head;
     uint64_t     grant;
 } proto_window_close_t;
 
-/* The owner requests a CLOSE. */
+/* Sent when the owner requests a CLOSE. */
 typedef struct proto_window_revoke {
     proto_head_t head;
     uint64_t     remote;
@@ -383,9 +383,9 @@ typedef enum proto_call_kind {
 } proto_call_kind_t;
 
 /*
- * The start of a message with PROTO_DESC_CALL. The places follow: if `length`
- * is not 0, num_places offsets of 8 bytes, each of a place of this length;
- * otherwise num_places times ucxpool_place_t.
+ * The start of a message with PROTO_DESC_CALL. The places follow. If `length`
+ * is not 0, they are num_places offsets of 8 bytes, and each place has this
+ * length. Otherwise they are num_places times ucxpool_place_t.
  */
 typedef struct proto_call {
     uint64_t operation; /* the importer's number */
@@ -420,7 +420,7 @@ typedef union proto_fixed {
     proto_mailbox_t       mailbox;
 } proto_fixed_t;
 
-/* Size of the fixed part of a type; 0 for an unknown type. */
+/* Returns the size of the fixed part of a type; 0 for an unknown type. */
 size_t proto_fixed_size(unsigned type);
 
 /*
@@ -439,12 +439,13 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  *
  * data_size  Bytes after the call.
  *
- * UCXPOOL_ERR_INVALID_PARAM  they do not; the detail has the reason
+ * UCXPOOL_ERR_INVALID_PARAM  a place does not, or the call is invalid; the
+ *                            detail has the reason
  */
 ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
                                   uint64_t data_size, uint64_t window_length);
 
-/* Copy and check an IMPORT. False: it is invalid, and *import_p is
+/* Copy and check an IMPORT. Returns false if it is invalid; *import_p is then
  * unchanged. */
 bool proto_parse_import(const void *bytes, size_t length,
                         proto_import_t *import_p);

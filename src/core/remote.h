@@ -1,5 +1,6 @@
 /*
- * Peer pools: the data about each pool, and the idle endpoints to it.
+ * The peer pools that this pool knows: the data about each pool, and the idle
+ * endpoints to it.
  *
  * An endpoint is kept after its channel has ended normally, and is used by the
  * next channel to the same pool. Connecting is slow, and most failures of UCX
@@ -13,7 +14,7 @@
 #include "core/pool.h"
 #include "ipc/share.h"
 
-/* In a listener's answer: which side begins the channels between the two
+/* Says in a listener's answer which side begins the channels between the two
  * pools. See core_remote_set_turn(). */
 typedef enum core_blob_turn {
     CORE_BLOB_NO_TURN   = 0, /* not decided */
@@ -22,7 +23,7 @@ typedef enum core_blob_turn {
 } core_blob_turn_t;
 
 /*
- * The data of ucxpool_address_get(): how a pool can be reached. Little-endian.
+ * The address of a pool, which ucxpool_address_get() returns. Little-endian.
  *
  *     magic | version | AM_ID | checksum | ... | UCX's worker address
  *
@@ -52,10 +53,10 @@ ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
 void core_blob_set_turn(core_blob_t *address, core_blob_turn_t turn);
 
 /*
- * Check a blob of unknown origin, and return its head.
+ * Check a blob of unknown origin, and copy its head to *head_p.
  *
- * UCXPOOL_ERR_INVALID_PARAM  it is damaged, or not an address
- * UCXPOOL_ERR_PROTOCOL       it has another version
+ * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged, or is not an address
+ * UCXPOOL_ERR_PROTOCOL       the blob has another version
  */
 ucxpool_status_t core_blob_check(const void *data, size_t length,
                                  core_blob_t *head_p);
@@ -83,12 +84,13 @@ typedef struct core_remote {
     core_blob_t blob;        /* ends in UCX's worker address */
 } core_remote_t;
 
-/* Find or create the pool of a checked blob; takes a reference. A pool with the
- * same id but other data is another pool. Returns NULL if out of memory. */
+/* Find or create the record of the pool that a checked blob describes, and take
+ * a reference. A blob with the same id but other data describes another pool.
+ * Returns NULL if out of memory. */
 core_remote_t *core_remote_get(ucxpool_t *pool, const void *blob);
 void           core_remote_put(core_remote_t *remote);
 
-/* Is it this pool itself? */
+/* Returns true if the remote is this pool itself. */
 bool core_remote_is_self(const core_remote_t *remote);
 
 /*
@@ -106,18 +108,19 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
  * This is their maximum number. */
 #define CORE_CALLED_MAX 1024u
 
-/* The pool of a checked blob has connected to a listener of this pool: returns
- * the turn to answer. by_endpoint: its HELLO will arrive over an endpoint. */
+/* Record that the pool of a checked blob has connected to a listener of this
+ * pool. Returns the turn for the answer. by_endpoint: its HELLO will arrive
+ * over an endpoint. */
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
                                     bool by_endpoint);
 
-/* Does this side begin the channel? */
+/* Returns true if this side begins the channel. */
 bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
 
 /*
  * Assign an endpoint to the channel: if possible, the one that UCX has paired
- * with the peer's endpoint. reply_ep is UCX's handle of it; NULL means that
- * this side is first.
+ * with the peer's endpoint. reply_ep is UCX's handle of this endpoint; NULL
+ * means that this side is first.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  * UCXPOOL_ERR_UNSUPPORTED  UCX is lost, or has no device for the channel
@@ -133,8 +136,8 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
  * at that moment. Over TCP, the answer is queued until the peer confirms the
  * connection, and an assertion of UCX fails if the peer dies before. An
  * endpoint that is created here is already connected when the request arrives,
- * and UCX pairs the two. The channel then takes it by its handle, like
- * endpoints that UCX created. This is done only for peers in this network
+ * and UCX pairs the two. The channel then finds this endpoint by its handle,
+ * like endpoints that UCX created. This is done only for peers in this network
  * namespace: UCX blocks while it connects, for minutes if the peer's address
  * cannot be reached from here.
  */
@@ -144,7 +147,8 @@ void core_remote_prepare_endpoint(core_remote_t *remote);
  * operation in flight, and the peer must have sent BYE. */
 void core_remote_keep_endpoint(ucxpool_channel_t *channel);
 
-/* Close idle endpoints that have failed; or all, when the pool is destroyed. */
+/* Close and free idle endpoints that have failed. When the pool is destroyed,
+ * core_remote_close_all() closes all of them. */
 unsigned core_remote_progress(ucxpool_t *pool);
 void     core_remote_close_all(ucxpool_t *pool, uint64_t deadline);
 bool     core_remote_has_endpoints(const ucxpool_t *pool);

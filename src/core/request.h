@@ -1,5 +1,5 @@
 /*
- * Requests: one send, receive or flush in progress.
+ * A request is one send, receive or flush in progress.
  *
  * For its caller, a request ends exactly once. It may drain after that: a peer
  * may still read its fragments, or UCX may still write them. A request is
@@ -26,8 +26,8 @@ typedef struct core_request_kind {
     /* A message has arrived for the receive; consumes the message. */
     void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
 
-    /* The same for a message whose data is contiguous. Returns false, and does
-     * nothing, if the receive cannot take the data from there. */
+    /* Like match, for a message whose data is contiguous. Returns false, and
+     * does nothing, if the receive cannot take the data directly. */
     bool (*match_short)(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size);
 
@@ -35,24 +35,27 @@ typedef struct core_request_kind {
      * posted. */
     void (*resume)(ucxpool_request_t *request);
 
-    /* Continue as far as possible; false: no progress was possible. */
+    /* Continue as far as possible. Returns false if no progress was
+     * possible. */
     bool (*advance)(ucxpool_request_t *request);
 
-    /* For the first request of its queue: can it send all its data at once? */
+    /* For the first request of its queue: returns true if it can send all its
+     * data at once. */
     bool (*is_quick)(const ucxpool_request_t *request);
 
-    /* End it early, for its caller and for the peer. */
+    /* End the request early, for its caller and for the peer. */
     void (*stop)(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail);
 
-    /* End it, because its channel has ended. */
+    /* End the request, because its channel has ended. */
     void (*abort)(ucxpool_request_t *request, ucxpool_status_t status,
                   const char *detail);
 
-    /* It ends now: release its resources, and update the statistics. */
+    /* The request ends now: release its resources, and update the
+     * statistics. */
     void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
 
-    /* After the end: is the request still in use? */
+    /* After the end: returns true if the request is still in use. */
     bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
@@ -88,7 +91,7 @@ typedef struct core_metadata {
 typedef void (*core_request_hook_t)(ucxpool_request_t *request,
                                     ucxpool_status_t status, void *arg);
 
-/* How the end is reported. */
+/* How the end of a request is reported. */
 typedef struct core_told {
     ucxpool_request_cb_t callback; /* NULL: none */
     void                *callback_arg;
@@ -100,7 +103,8 @@ typedef struct core_told {
     void               *hook_arg;
 } core_told_t;
 
-/* A free list of requests followed by state of the same size. */
+/* A free list of requests that are followed in memory by state of the same
+ * size. */
 typedef struct core_request_list {
     base_list_t free;
     size_t      state_size;
@@ -167,10 +171,11 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
 void core_request_set_kind(ucxpool_request_t         *request,
                            const core_request_kind_t *kind);
 
-/* The caller releases the request. Its end is not reported any more. */
+/* Release the request for its caller. Its end is not reported any more. */
 void core_request_release(ucxpool_request_t *request);
 
-/* Return completions of ended requests; returns how many. */
+/* Report the completions of ended requests, at most `max`. Returns their
+ * number. */
 size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
                          size_t max);
 
@@ -186,17 +191,17 @@ void core_request_discard(ucxpool_request_t *request);
 void core_request_arm(ucxpool_request_t *request);
 
 /*
- * The request has ended, except that UCX still uses the caller's memory. Gives
- * UCX a limited time to finish. After this deadline the channel fails, which
- * ends UCX's operations.
+ * Drain a request that has ended, except that UCX still uses the caller's
+ * memory. UCX has a limited time to finish. After this deadline the channel
+ * fails, which ends UCX's operations.
  */
 void core_request_drain(ucxpool_request_t *request);
 
 /*
- * For a request that drains: after its deadline, fail its channel with this
- * status and detail, because UCX stops only if the endpoint ends. If UCX has no
- * operation of it, the time is extended, because copies of a GPU always
- * complete.
+ * Called after the deadline of a request that drains. Fails its channel with
+ * this status and detail, because UCX stops only if the endpoint ends. If UCX
+ * has no operation of the channel, this call extends the deadline instead,
+ * because copies by a GPU always complete.
  */
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);
@@ -204,16 +209,18 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
 /* Continue the request in the next progress. */
 void core_request_wake(ucxpool_request_t *request);
 
-/* The same for a request for which the wire had no room. */
+/* Like core_request_wake(), for a request for which the wire had no room. */
 void core_request_stall(ucxpool_request_t *request);
 
-/* UCXPOOL_INPROGRESS, or the status of its end. */
+/* Returns UCXPOOL_INPROGRESS, or the status with which the request has
+ * ended. */
 ucxpool_status_t core_request_status(const ucxpool_request_t *request);
 
 /*
- * The status that callers see. A request with a callback ends when the callback
- * has returned; the thread that runs the callback sees the end already inside
- * it. All effects of the request are then visible. Needs no lock.
+ * Returns the status that callers see. For them, a request with a callback ends
+ * when the callback has returned; only the thread that runs the callback sees
+ * the end during the callback. After the end, all effects of the request are
+ * visible. Needs no lock.
  */
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request);
 
@@ -239,10 +246,10 @@ void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 
-/* Set the text for an end that must wait. */
+/* Set the text for a request whose end must wait. */
 void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
-/* "": no text. */
+/* Returns the text; "": none. */
 static inline const char *core_request_detail(const ucxpool_request_t *request)
 {
     return (request->detail == NULL) ? "" : request->detail;
@@ -250,13 +257,14 @@ static inline const char *core_request_detail(const ucxpool_request_t *request)
 
 bool core_request_has_ended(const ucxpool_request_t *request);
 
-/* To be called when the request may no longer be in use: reuses it if so. */
+/* Reuse the request if it is no longer in use. To be called when this may be
+ * the case. */
 void core_request_reuse(ucxpool_request_t *request);
 
 void core_request_set_channel(ucxpool_request_t *request,
                               ucxpool_channel_t *channel);
 
-/* Make room for runs; set the metadata. */
+/* Make room for runs, or set the metadata. */
 ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
                                            size_t             num_runs);
 ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
@@ -268,17 +276,17 @@ ucxpool_status_t core_request_make_plan(ucxpool_request_t *request);
 /* Free all requests when the pool is destroyed. */
 void core_request_destroy_all(ucxpool_t *pool);
 
-/* Called before other checks of the memory: do all segments have the same
- * length? Then they need no other check. */
+/* Find out whether all segments have the same length. Called before other
+ * checks of the memory, which such segments do not need. */
 void core_request_find_length(ucxpool_request_t              *request,
                               const ucxpool_request_params_t *params);
 
 /*
- * Check that the segments have the same length, if the caller declared it. For
- * readers of the array on the CPU; otherwise the copy checks it, usually in a
- * kernel.
+ * If the caller declared that the segments have the same length, check this.
+ * Called before the CPU reads the array; otherwise the copy checks the lengths,
+ * usually in a kernel.
  *
- * UCXPOOL_ERR_INVALID_PARAM  they do not
+ * UCXPOOL_ERR_INVALID_PARAM  the lengths differ
  */
 ucxpool_status_t core_request_check_even(ucxpool_request_t *request);
 

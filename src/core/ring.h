@@ -1,5 +1,5 @@
 /*
- * Rings: control messages of the `map` wire, through shared memory.
+ * Rings carry the control messages of the `map` wire through shared memory.
  *
  * Each side of a channel has one sealed memfd, which the peer maps for reading.
  * No process writes to the memory of another:
@@ -25,21 +25,21 @@
  *
  * A wrong number in the peer's page can harm only the peer.
  *
- * `sleeping` is a counter that is odd while the owner sleeps or is about to. A
- * writer that reads a new odd value sends the message DOORBELL, once for each
- * value.
+ * `sleeping` is a counter that is odd while the owner sleeps or is about to
+ * sleep. A writer that reads a new odd value sends the message DOORBELL, once
+ * for each value.
  *
  * Revocation: if the receiver itself reads the data of a message, the message
  * has a word in revoked[]. To end such a send early, the sender writes the
  * message's number to this word, and only then returns the memory to the
- * caller. The receiver copies a fragment and then checks the word: if it has
- * the number, the data may be newer than the message, and the receive does not
- * complete.
+ * caller. The receiver copies a fragment and then checks the word: if the word
+ * has the number, the data may be newer than the message, and the receive does
+ * not complete.
  *
- * Withdrawal: the owner of a window ends the importer's access without its
- * help. The importer sets `copying` before each step of a copy, and then
- * compares the owner's `withdrawn` with the number of REVOKE messages that it
- * has read. The owner increments `withdrawn` for each REVOKE message that it
+ * Withdrawal: the owner of a window ends the importer's access without the
+ * importer's help. The importer sets `copying` before each step of a copy, and
+ * then compares the owner's `withdrawn` with the number of REVOKE messages that
+ * it has read. The owner increments `withdrawn` for each REVOKE message that it
  * sends, and then reads `copying`:
  *
  *     importer                           owner
@@ -81,8 +81,8 @@ typedef struct core_ring {
     uint64_t                head;     /* bytes written */
     uint64_t                cleared;  /* all words up to here are 0 */
     uint64_t                skipped;  /* before the entry being written */
-    uint64_t                reserved; /* its size */
-    uint64_t                word;     /* its word */
+    uint64_t                reserved; /* size of the entry being written */
+    uint64_t                word;     /* word of the entry being written */
     uint64_t                tail;     /* bytes read */
     uint64_t                quarter;  /* quarter of the ring in which the tail
                                          was when core_ring_consume() last
@@ -105,8 +105,8 @@ typedef struct core_ring_entry {
 ucxpool_status_t core_ring_init(core_ring_t *ring);
 void             core_ring_cleanup(core_ring_t *ring);
 
-/* The peer's control memory has been mapped; the cleanup of the ring unmaps
- * it. */
+/* Attach the peer's control memory, which has been mapped. core_ring_cleanup()
+ * unmaps it. */
 void core_ring_attach(core_ring_t *ring, const void *theirs);
 
 /*
@@ -127,29 +127,31 @@ void core_ring_commit(core_ring_t *ring);
 ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
 
 /*
- * The message has been read. Returns true if a quarter of the ring has become
- * free since the last time: a peer that sleeps until there is room must be
- * woken. It stopped with less than a quarter free, and so is woken before the
- * ring is empty.
+ * Release the message that core_ring_peek() returned. Returns true if a quarter
+ * of the ring has become free since this function last returned true: a peer
+ * that sleeps until there is room must then be woken. Such a peer stopped with
+ * less than a quarter free, so it is woken before the ring is empty.
  */
 bool core_ring_consume(core_ring_t *ring);
 
-/* Is there a message to read? */
+/* Returns true if there is a message to read. */
 bool core_ring_has_input(const core_ring_t *ring);
 
 /* Publish that this side is about to sleep, or awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
-/* Has the peer read anything since this side was about to sleep? */
+/* Returns true if the peer has read anything since this side was about to
+ * sleep. */
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
-/* Must the peer be woken? True once for each of its sleeps. To be called after
- * a commit, and after a consume that returned true. */
+/* Returns true if the peer must be woken, once for each of its sleeps. To be
+ * called after a commit, and after a consume that returned true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
-/* word: index of the message in revoked[]; a peer's index may be any number.
- * Does nothing if the channel has no ring. */
+/* Revoke a message, or check whether the peer has revoked it. word: index of
+ * the message in revoked[]; a peer's index may be any number.
+ * core_ring_revoke() does nothing if the channel has no ring. */
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
                           uint64_t message);
@@ -158,11 +160,12 @@ bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
  * channel has no ring. */
 void core_ring_withdraw(core_ring_t *ring);
 
-/* Owner: is the peer in a step of a copy that began before the last REVOKE? */
+/* Owner: returns true if the peer is in a step of a copy that began before the
+ * last REVOKE. */
 bool core_ring_peer_copies(const core_ring_t *ring);
 
 /* Importer: begin a step of a copy. Returns false if the owner has sent more
- * than num_read REVOKE messages: then no step may begin. */
+ * than num_read REVOKE messages; no step may begin then. */
 bool core_ring_begin_copy(core_ring_t *ring, uint64_t num_read);
 void core_ring_end_copy(core_ring_t *ring);
 

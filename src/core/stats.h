@@ -30,7 +30,7 @@ typedef struct core_stats {
     uint64_t registrations;             /* total ucp_mem_map calls */
     uint64_t registrations_after_start; /* since the first channel */
     uint64_t domains_needed;            /* UCX's memory domains that must
-                                           register all memory; see ucx.h */
+                                           register all memory; see ucx/reg.h */
     uint64_t       regions_verified;    /* registered in these domains */
     block_stats_t  blocks[BLOCK_SHARE_LAST];
     core_traffic_t sent[CORE_MODE_LAST];

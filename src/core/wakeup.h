@@ -1,6 +1,6 @@
 /*
  * Wakeups of a sleeping application: descriptors in the pool's epoll, and
- * events to report. The sleep itself is in pool/progress.c.
+ * events to report. The sleep itself is in pool/sleep.c.
  */
 #ifndef CORE_WAKEUP_H
 #define CORE_WAKEUP_H
@@ -34,7 +34,7 @@ void core_source_init(core_source_t *source);
  * Add a descriptor, which the caller still owns, to the epoll; it is ready if
  * it is readable.
  *
- * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the descriptor cannot be watched
  */
 ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
                                  unsigned (*ready)(core_source_t *source));
@@ -50,9 +50,9 @@ bool core_source_set_watched(core_source_t *source, bool is_watched);
  */
 void core_source_remove(core_source_t *source);
 
-/* Call the functions of ready sources. Returns the number of events handled.
- * The pool itself represents UCX's worker, which is no longer armed when it is
- * ready. */
+/* Call the functions of ready sources. Returns the number of events handled. In
+ * the epoll, the pool's own address represents UCX's worker, which is no longer
+ * armed when it is ready. */
 unsigned core_source_progress(ucxpool_t *pool);
 
 /* --- events -----------------------------------------------------------------
@@ -70,7 +70,8 @@ typedef struct core_event {
     unsigned            kinds; /* ucxpool_event_kind_t */
 } core_event_t;
 
-/* One of channel and listener is NULL. */
+/* Initialize the events of a channel or of a listener; the other one is
+ * NULL. */
 void core_event_init(core_event_t *event, ucxpool_t *pool,
                      ucxpool_channel_t *channel, ucxpool_listener_t *listener);
 
@@ -78,20 +79,22 @@ void core_event_init(core_event_t *event, ucxpool_t *pool,
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind);
 void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 
-/* Count an event that the application may poll for, but that is not reported;
- * and read the count, which needs no lock. */
+/* core_event_count() counts an event that the application may poll for, but
+ * that is not reported. core_event_counted() returns the count, and needs no
+ * lock. */
 void     core_event_count(ucxpool_t *pool);
 uint64_t core_event_counted(const ucxpool_t *pool);
 
-/* The application was given the channel, or has released it. */
+/* Update the pool's list after the application was given the channel, or has
+ * released it. */
 void core_event_update(core_event_t *event);
 
 /* Report events, and return their number. Conditions that persist are reported
  * again, but after the others, and not in this call. */
 size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
 
-/* Is there a completion to report, or an event for an application that polls
- * for events? Takes the lock. */
+/* Returns true if there is a completion to report, or an event for an
+ * application that polls for events. Takes the lock. */
 bool core_event_is_pending(ucxpool_t *pool);
 
 #endif

@@ -26,11 +26,12 @@ struct core_fragment {
     mem_piece_t          where; /* unless in memory outside the pool */
     proto_data_t         data;  /* stays valid until UCX has sent it */
     base_range_t         range; /* the gather, then the transfer */
-    /* UCX has completed the operation. */
+    /* Called when UCX has completed the operation. */
     void (*done)(core_fragment_t *fragment);
 };
 
-/* The data of a send, from which a wire chooses the size of its fragments. */
+/* The properties of a send from which a wire chooses the size of the
+ * fragments. */
 typedef struct core_frag_params {
     uint64_t stream_size;
     uint64_t longest;   /* length of the longest segment */
@@ -63,31 +64,33 @@ typedef struct core_wire {
     bool         has_ring;
     core_reach_t reach;
 
-    /* Does the connection that the wire needs exist? */
+    /* Returns true if the connection that the wire needs exists. */
     bool (*is_connected)(const ucxpool_channel_t *channel);
 
-    /* The ucxpool_path_t of the connected channel, or 0 for another one. */
+    /* Returns the ucxpool_path_t of the connected channel, or 0 if none
+     * describes its path. */
     unsigned (*path)(const ucxpool_channel_t *channel);
 
     /* Called when the channel opens. */
     void (*opened)(ucxpool_channel_t *channel);
 
-    /* A description of the transfers, for ucxpool_channel_query(). */
+    /* Returns a description of the transfers, for ucxpool_channel_query(). */
     const char *(*how)(const ucxpool_channel_t *channel);
 
-    /* The blocks for packed data of its channels. */
+    /* Returns the blocks for packed data of the wire's channels. */
     block_pool_t *(*blocks)(const ucxpool_t *pool);
 
-    /* May a fragment of this length be sent in place from any memory? */
+    /* Returns true if a fragment of this length may be sent in place from any
+     * memory. */
     bool (*takes_any_memory)(const ucxpool_t *pool, uint64_t length);
 
-    /* The best fragment size of a send if FRAG_SIZE is auto: packed, and in
-     * place (0: the same). */
+    /* Returns the best size of packed fragments if FRAG_SIZE is auto.
+     * *inplace_size_p is the best size of fragments in place (0: the same). */
     uint64_t (*frag_size)(const ucxpool_channel_t  *channel,
                           const core_frag_params_t *params,
                           uint64_t                 *inplace_size_p);
 
-    /* The longest fragment that a receiver accepts. */
+    /* Returns the length of the longest fragment that a receiver accepts. */
     uint64_t (*frag_max)(const ucxpool_t *pool);
 
     /*
