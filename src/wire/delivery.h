@@ -4,7 +4,7 @@
  * by a GPU waits for the caller's stream and for a free copy job. It then uses
  * as many launches as its pieces need, one after the other.
  *
- * recv.in_place counts the launches in flight, because they write to the
+ * recv.in_place counts the launches in flight, because these write to the
  * caller's memory: the request ends only after them.
  */
 #ifndef WIRE_DELIVERY_H
@@ -17,7 +17,7 @@
  *
  * UCXPOOL_OK            the bytes have been copied
  * UCXPOOL_ERR_CHECKSUM  the checksum is wrong; nothing was copied
- * UCXPOOL_ERR_CANCELED  the receive has ended, is ending, or had no memory
+ * UCXPOOL_ERR_CANCELED  the receive has ended, is ending, or ran out of memory
  * others                the GPU failed
  */
 typedef void (*wire_delivery_cb_t)(ucxpool_request_t  *request,
@@ -36,15 +36,15 @@ typedef struct wire_delivery_params {
     void              *arg;
 } wire_delivery_params_t;
 
-/* Copy the bytes, now or later. Stops the receive if there is no memory. */
+/* Copy the bytes, now or later. Stops the receive if out of memory. */
 void wire_deliver(ucxpool_request_t            *request,
                   const wire_delivery_params_t *params);
 
 /* The receive has ended: drop its deliveries that are not being copied. */
 void wire_delivery_forget(ucxpool_request_t *request);
 
-/* Launch the first waiting delivery that can start. Returns how many did, 0 or
- * 1. */
+/* Launch the first waiting delivery that can start. Returns the number of
+ * launches, 0 or 1. */
 unsigned wire_delivery_progress(ucxpool_t *pool);
 
 void wire_delivery_destroy_all(ucxpool_t *pool);

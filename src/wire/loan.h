@@ -17,29 +17,30 @@
 typedef struct wire_loan wire_loan_t;
 
 /*
- * Lend blocks for the message of a receive: no more than it needs, and never
- * the last free one of a share, which another send or receive may need. Lends
- * at most half of the others, which leaves some for the next message, unless
- * half is too little to be useful. Writes the blocks to `lent`, which has room
- * for PROTO_LENT_MAX. NULL: no blocks are free, a loan would not be faster, the
- * channel does not push, or there is no memory.
+ * Lend blocks for the message of a receive. Lends no more than the message
+ * needs, and never the last free block of a share, which another send or
+ * receive may need. At most half of the other free blocks are lent, to leave
+ * some for the next message, unless half is too little to be useful. Writes the
+ * blocks to `lent`, which has room for PROTO_LENT_MAX. Returns NULL if no
+ * blocks are free, a loan would not be faster, the channel does not push, or
+ * out of memory.
  */
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
 
-/* The address of a pushed fragment; NULL: outside the loan. loan may be
- * NULL. */
+/* Returns the address of a pushed fragment; NULL if it is outside the loan.
+ * loan may be NULL. */
 const uint8_t *wire_loan_locate(const wire_loan_t *loan, const ucxpool_t *pool,
                                 const proto_data_t *data);
 
-/* The receive has ended and no longer reads the blocks. is_well: with
- * UCXPOOL_OK. */
+/* End a loan whose receive has ended and no longer reads the blocks. is_well:
+ * the receive has ended with UCXPOOL_OK. */
 void wire_loan_end(wire_loan_t *loan, bool is_well);
 
-/* The sender has sent RETURNED. */
+/* Handle RETURNED from the sender. */
 void wire_loan_returned(ucxpool_channel_t *channel, uint64_t message);
 
-/* The peer can no longer write to any block. */
+/* End all loans of a channel whose peer can no longer write to any block. */
 void wire_loans_end(ucxpool_channel_t *channel);
 
 /* Free the remaining loans when the pool is destroyed. */

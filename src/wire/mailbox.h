@@ -17,7 +17,8 @@
 
 #include "core/request.h"
 
-/* The flag of a slot, and its value when the message is complete. */
+/* Returns the flag of a slot, and the flag's value when the message is
+ * complete. */
 static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
                                             uint64_t message)
 {
@@ -26,21 +27,22 @@ static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
         (uint32_t)message};
 }
 
-/* The receive's message has been accepted. If it would fit in a mailbox, lend
- * one to its channel, unless it has one, and send MAILBOX to the peer. */
+/* Called when the message of a receive has been accepted. If the message would
+ * fit in a mailbox, and the channel has none, lends a mailbox to the channel
+ * and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
-/* Does the descriptor name a slot of the channel's mailbox in which the message
- * fits? Fails the channel if not. */
+/* Returns true if the descriptor names a slot of the channel's mailbox in which
+ * the message fits. Otherwise fails the channel. */
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size);
 
-/* The slot that a checked descriptor names, and the flag that is set when the
- * message is complete. */
+/* Returns the slot that a checked descriptor names, and the flag that is set
+ * when the message is complete. */
 const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, copy_flag_t *flag_p);
 
-/* The peer can no longer write to the mailbox: release it. */
+/* Release the mailbox of a channel whose peer can no longer write to it. */
 void wire_mailbox_end(ucxpool_channel_t *channel);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The fragments of a receive: they arrive over any wire, are checked, delivered
- * and counted. The last one ends the receive.
+ * The fragments of a receive. They arrive over any wire, and are checked,
+ * delivered and counted. The last fragment ends the receive.
  */
 #ifndef WIRE_RECV_H
 #define WIRE_RECV_H
@@ -22,35 +22,36 @@ struct wire_recv {
     uint32_t         max_index; /* highest index of a fragment that arrived */
     uint32_t         num_all;   /* fragments of the message; 0: not known yet */
     unsigned         rndvs; /* UCX operations that write data, and deliveries */
-    unsigned         pending;  /* these, and fragments that wait for a block */
+    unsigned         pending;  /* rndvs, and fragments that wait for a block */
     unsigned         in_place; /* rndvs that write to the caller's memory */
-    ucxpool_status_t failing;  /* end status that waits for these; OK: none */
+    ucxpool_status_t failing;  /* end status that waits for in_place; OK:
+                                  none */
     struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */
 };
 
 static_assert(sizeof(ucxpool_request_t) + sizeof(struct wire_recv) <= 512,
               "a receive takes little memory");
 
-/* The receive of a fragment; NULL: it has ended. */
+/* Returns the receive of a fragment; NULL if the receive has ended. */
 ucxpool_request_t *wire_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data);
 
-/* Is the fragment valid now? Counts it, or fails the channel. is_in_order: the
- * wire keeps the order of fragments. */
+/* Check that a fragment which has arrived is valid. Counts it and returns true,
+ * or fails the channel. is_in_order: the wire keeps the order of fragments. */
 bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
                      bool is_in_order);
 
-/* The delivery of a fragment has ended: count the fragment, or stop the receive
- * if the checksum is wrong. */
+/* Called when the delivery of a fragment has ended. Counts the fragment, or
+ * stops the receive if the checksum is wrong. */
 void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode);
 
-/* A writer to the caller's memory has stopped. If the end of the request waited
- * for the last one, end it now. */
+/* Called when a writer to the caller's memory has stopped. Ends the request if
+ * its end has waited for this, and no other writer is left. */
 void wire_recv_let_go(ucxpool_request_t *request);
 
-/* End the receive now, or when nothing writes to its target any more. Until
- * then the sender keeps its data unchanged. */
+/* End the receive now, or when nothing writes to its target any more. The
+ * sender keeps its data unchanged until then. */
 void wire_recv_end(ucxpool_request_t *request, ucxpool_status_t status,
                    const char *detail);
 

@@ -8,13 +8,14 @@
 
 #include "core/request.h"
 
-/* Start or queue a fragment, and keep its descriptor, the data from UCX's
- * active message handler. False: no memory, and the descriptor was not kept. */
+/* Start or queue a fragment, and keep its descriptor, which UCX passed to the
+ * active message handler. Returns false if out of memory; the descriptor is
+ * then not kept. */
 bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
                      void *descriptor);
 
-/* The receive has ended: drop its waiting fragments, and quarantine the receive
- * blocks of the others, to which UCX may still write. */
+/* Drop the waiting fragments of a receive that has ended, and quarantine the
+ * receive blocks of its other fragments, to which UCX may still write. */
 void wire_rndv_forget(ucxpool_request_t *request);
 
 /* Start the waiting fragments that can start. Returns their number. */

@@ -1,6 +1,6 @@
 /*
- * Fragments of a send: their ranges of the stream, their memory, and how many
- * are in flight.
+ * The fragments of a send: their ranges of the stream, their memory, and their
+ * number in flight.
  */
 #ifndef XFER_FRAGMENT_H
 #define XFER_FRAGMENT_H
@@ -9,25 +9,25 @@
 
 #include "xfer/request.h"
 
-/* The send needs no more slices: the next send of its channel may now hold
- * several blocks. */
+/* Called when the send needs no more slices. The next send of its channel may
+ * then hold several blocks. */
 void xfer_slice_leave(ucxpool_request_t *request);
 
-/* The receiver has lent these blocks to the send. False: not all of them lie
- * aligned in the peer's regions. */
+/* Use the blocks that the receiver has lent to the send. Returns false if a
+ * block is not aligned, or not inside the peer's regions. */
 bool xfer_fragment_take_loan(ucxpool_request_t  *request,
                              const proto_lent_t *lent, unsigned num_lent);
 
-/* The receiver has accepted the message: set the fragment size and the
- * window. */
+/* Set the fragment size and the window after the receiver has accepted the
+ * message. */
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window);
 
 /*
  * Create the next fragment, and start its gather unless it is sent in place.
  *
- * UCXPOOL_OK             it is in send.unsent; send.all_posted is set if it is
- *                        the last one
+ * UCXPOOL_OK             the fragment is in send.unsent; send.all_posted is set
+ *                        if it is the last one
  * UCXPOOL_INPROGRESS     the window is full, or no slice is free; without
  *                        fragments in flight the request is then a waiter
  * UCXPOOL_ERR_BUSY       the GPU has no free copy job
@@ -46,7 +46,8 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request);
  */
 ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request);
 
-/* A fragment is no longer in flight: release its memory and its number. */
+/* Release the memory and the number of a fragment that is no longer in
+ * flight. */
 void xfer_fragment_free(core_fragment_t *fragment);
 
 /* Free all fragments when the pool is destroyed. */

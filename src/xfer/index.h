@@ -19,14 +19,14 @@ typedef struct xfer_index {
 /* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers are available */
 ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
 
-/* Also valid for a zeroed index. */
+/* Free the lists. Also valid for a zeroed index. */
 void xfer_index_cleanup(xfer_index_t *index);
 
 /*
- * The list of a key. channel: NULL if the key has none. The hash depends on a
- * random factor, so that a peer cannot choose keys with the same hash. The
- * second multiplication spreads consecutive numbers, which some factors map to
- * neighboring lists.
+ * Returns the list of a key. channel: NULL if the key has none. The hash
+ * depends on a random factor, so that a peer cannot choose keys with the same
+ * hash. The second multiplication spreads consecutive numbers, which some
+ * factors map to neighboring lists.
  */
 static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
                                            unsigned                 kind,
@@ -41,9 +41,9 @@ static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
 }
 
 /*
- * Make room for one more element. True: the lists have been replaced by empty
- * ones, and the caller must add all elements again, without removing them
- * first. False: nothing has changed.
+ * Make room for one more element. Returns true if the lists have been replaced
+ * by empty ones; the caller must then add all elements again, without removing
+ * them first. Returns false if nothing has changed.
  */
 bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 

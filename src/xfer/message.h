@@ -46,8 +46,8 @@ struct ucxpool_message {
     uint8_t            data[] __attribute__((aligned(16)));
 };
 
-/* A descriptor, a SHORT, or more runs of a descriptor have arrived. The peer
- * can still change the data of a SHORT, so it is read only once. */
+/* Handle a descriptor, a SHORT, or more runs of a descriptor. The peer can
+ * still change the data of a SHORT, so this data is read only once. */
 void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                        const void *data, size_t data_size);
 void xfer_message_short(ucxpool_channel_t   *channel,
@@ -56,8 +56,8 @@ void xfer_message_short(ucxpool_channel_t   *channel,
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 
-/* Is the next message in order early and complete? Inline, because progress
- * calls this for each channel. */
+/* Returns true if the next message in order has arrived early and is complete.
+ * Inline, because progress calls this for each channel. */
 static inline bool xfer_message_has_turn(const ucxpool_channel_t *channel)
 {
     const xfer_messages_t   *messages = &channel->xfer->messages;
@@ -71,38 +71,41 @@ static inline bool xfer_message_has_turn(const ucxpool_channel_t *channel)
     return (message != NULL) && (message->runs_missing == 0);
 }
 
-/* Deliver such messages, at most 64. Returns the number of messages. */
+/* Deliver the messages for which xfer_message_has_turn() is true, at most 64.
+ * Returns the number of messages. */
 unsigned xfer_message_progress(ucxpool_channel_t *channel);
 
-/* The oldest message for a receive, removed from its lists; NULL: none.
- * channel: NULL for any channel. */
+/* Find the oldest message for a receive, and remove it from its lists. Returns
+ * NULL if there is none. channel: NULL for any channel. */
 ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask);
 
-/* Give a message that xfer_message_match() returned to the caller, until it is
- * received or released. If the sender cancels it, it is marked as canceled. */
+/* Hand out a message that xfer_message_match() returned, until the caller
+ * receives or releases it. If the sender cancels the message before, it is
+ * marked as canceled. */
 void xfer_message_keep(ucxpool_message_t *message);
 
 /* Free a message. The credit of an eager one is then owed to the peer. */
 void xfer_message_release(ucxpool_message_t *message);
 
-/* The same for a message without a receive: sends DONE with this status and
+/* Free a message that has no receive, and send DONE with this status and
  * reason. */
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* The sender has canceled a message. Sends DONE at once, or for an early
- * message when its turn comes. False: no message with this number waits for a
- * receive, or is held by a caller that probed it. */
+/* Handle a CANCEL of a message from its sender. Sends DONE at once, or for an
+ * early message when its turn comes. Returns false if no message with this
+ * number waits for a receive or is held by a caller that probed it. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 
-/* The channel has ended: drop its messages that can no longer be received. */
+/* Drop the messages of a channel that has ended if they can no longer be
+ * received. */
 void xfer_message_channel_ended(ucxpool_channel_t *channel);
 
-/* The pool is being destroyed: drop the channel's remaining messages, then free
- * its free records. */
+/* Called when the pool is destroyed: first drop the channel's remaining
+ * messages, then free its free records. */
 void xfer_message_drop_all(ucxpool_channel_t *channel);
 void xfer_message_destroy_all(ucxpool_channel_t *channel);
 

@@ -6,20 +6,20 @@
 
 #include "xfer/message.h"
 
-/* As ucxpool_send(). */
+/* Like ucxpool_send(), for any form of memory. */
 ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
-/* As ucxpool_recv(). */
+/* Like ucxpool_recv(), for any form of memory. */
 ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 uint64_t                        mask,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
-/* As ucxpool_message_recv(). */
+/* Like ucxpool_message_recv(), for any form of memory. */
 ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
                                         const copy_memory_t            *memory,
                                         const ucxpool_request_params_t *params,

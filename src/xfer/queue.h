@@ -1,6 +1,6 @@
 /*
  * A channel's queue: sends whose descriptors are not completely sent, in the
- * order in which they were posted. Only the first one takes steps. A send that
+ * order in which they were posted. Only the first send takes steps. A send that
  * leaves the queue wakes the next one.
  */
 #ifndef XFER_QUEUE_H
@@ -8,8 +8,8 @@
 
 #include "core/request.h"
 
-/* Add a send at the end. True: it is the first one, and the caller must advance
- * it. */
+/* Add a send at the end. Returns true if it is the first one; the caller must
+ * then advance it. */
 bool xfer_queue_add(ucxpool_request_t *request);
 
 bool xfer_queue_is_first(const ucxpool_request_t *request);
@@ -24,13 +24,14 @@ void xfer_queue_end(ucxpool_request_t *request, ucxpool_status_t status,
 /* Count a send that has ended. */
 void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status);
 
-/* Wake the first send, if there is one. */
+/* Wake the first send, if any. */
 void xfer_queue_wake(ucxpool_channel_t *channel);
 
 /*
- * The first send needs a credit, and the channel has none. False: the send must
- * wait. True: the channel has had no credit for announce_ns, so its sends may
- * send their descriptors without data until a credit arrives.
+ * Called when the first send needs a credit, and the channel has none. Returns
+ * false if the send must wait. Returns true if the channel has had no credit
+ * for announce_ns: its sends may then send their descriptors without data until
+ * a credit arrives.
  */
 bool xfer_queue_may_announce(ucxpool_channel_t *channel);
 
@@ -39,14 +40,14 @@ bool xfer_queue_may_announce(ucxpool_channel_t *channel);
 unsigned xfer_queue_announce(ucxpool_t *pool);
 
 /*
- * Advance a send, in the queue or after it. If it moves, then also advances the
- * sends that become first in the queue, as long as there are credits and all
- * their data can be sent at once. Returns the number of sends that moved. The
- * request may have been freed.
+ * Advance a send that is in the queue or has left it. If the send makes
+ * progress, also advance the sends that become first in the queue, as long as
+ * credits are left and all their data can be sent at once. Returns the number
+ * of sends that made progress. The request may have been freed.
  */
 unsigned xfer_queue_progress(ucxpool_request_t *request);
 
-/* The channel has ended: end all sends in its queue. */
+/* End all sends in the queue of a channel that has ended. */
 void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
                       const char *detail);
 

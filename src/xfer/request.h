@@ -73,7 +73,7 @@ struct xfer_send {
     core_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
 };
 
-/* The request that the state belongs to. */
+/* Returns the request to which the state belongs. */
 static inline ucxpool_request_t *xfer_send_request(struct xfer_send *send)
 {
     return (ucxpool_request_t *)(void *)send - 1;

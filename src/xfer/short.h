@@ -1,16 +1,17 @@
 /*
  * Short messages: one segment of host memory, sent through a ring as one entry,
  * which needs only a credit. If the message can be sent at once and the caller
- * wants no handle and no notification, no request is created. Otherwise a
- * request is queued, without a plan, a number or fragments: its struct
- * xfer_send is not accessed.
+ * requests neither a handle nor a notification, no request is created.
+ * Otherwise a request is queued, without a plan, a number or fragments, and its
+ * struct xfer_send is not accessed.
  */
 #ifndef XFER_SHORT_H
 #define XFER_SHORT_H
 
 #include "core/request.h"
 
-/* Can this message be sent as a short one on this channel, now or later? */
+/* Returns true if this message can be sent as a short one on this channel, now
+ * or later. */
 bool xfer_short_fits(const ucxpool_channel_t        *channel,
                      const copy_memory_t            *memory,
                      const ucxpool_request_params_t *params);

@@ -36,9 +36,10 @@ struct xfer_pool {
     base_list_t  probed;        /* messages held by callers */
     uint64_t     next_announce; /* earliest announce_at of a channel */
     base_list_t  waiters;
-    base_list_t  readers;   /* only the first may read, once per round */
-    unsigned     read_in;   /* progress_count of the last read */
-    base_list_t  fragments; /* of all sends */
+    base_list_t  readers;          /* only the first may read, one fragment per
+                                      round */
+    unsigned            read_in;   /* progress_count of the last read */
+    base_list_t         fragments; /* of all sends */
     core_request_list_t sends;
     core_request_list_t recvs; /* and flushes, which have no state */
     base_list_t         free_fragments;
