@@ -20,7 +20,8 @@ static const char kernel_ptx[] =
 #include "src/copy/kernel_ptx.inc"
     ;
 
-/* The caller calls mem_cuda_device_enter() before and leave() after. */
+/* The caller must call mem_cuda_device_enter() before and
+ * mem_cuda_device_leave() after. */
 static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
 {
     const mem_cuda_device_t *device = kernels->device;
@@ -88,7 +89,7 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 /* --- the list of a launch ------------------------------------------------- */
 
 /* The shortest run of segments of one length for which a launch uses a list of
- * 8 bytes per segment, though such a launch ends with the run. */
+ * 8 bytes per segment. Such a launch ends with the run. */
 #define UNIFORM_MIN 4096u
 
 /* The sizes of a launch have 32 bits. */
@@ -102,11 +103,11 @@ typedef struct filling {
     uint64_t     done;    /* bytes of it */
     size_t       room;    /* for entries of 16 bytes */
     uint32_t     num;     /* entries in the list */
-    size_t       seen;    /* entries whose address needs no check */
+    size_t       seen;    /* entries whose address the host need not check */
 } filling_t;
 
-/* Is the memory cut as the stream is? Both positions have the same offset in a
- * segment, and both segments have the same length. */
+/* Returns true if the memory is cut like the stream: both positions have the
+ * same offset in a segment, and both segments have the same length. */
 static bool is_cut_alike(const copy_plan_t *plan)
 {
     return (plan->at.segment_offset == plan->at.memory_offset) &&
@@ -130,9 +131,9 @@ static void settle(copy_plan_t *plan)
 }
 
 /*
- * Pass `count` segments of the current run with all their memory, `size` bytes
- * of the stream. A peer may choose a range that ends in the padding of the last
- * segment; the walk then stays there.
+ * Advance the walk by `count` segments of the current run with all their
+ * memory, `size` bytes of the stream. A peer may choose a range that ends in
+ * the padding of the last segment; the walk then stays there.
  */
 static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
 {
@@ -151,8 +152,8 @@ static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
     settle(plan);
 }
 
-/* Segments of the current run that lie in the range. The padding of the last
- * one may lie outside. */
+/* Count the segments of the current run that lie in the range. The padding of
+ * the last segment may lie outside. */
 static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 {
     uint64_t count = (filling->length - filling->done) / copy_run_stride(run);
@@ -165,7 +166,7 @@ static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 }
 
 /* Copy the addresses of the memory's next segments that have this length, at
- * most `max`. Returns how many. */
+ * most `max`. Returns their number. */
 static uint64_t copy_addresses(filling_t *filling, uint64_t max,
                                uint64_t length, uint64_t *addresses)
 {
@@ -179,14 +180,14 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     if (memory->length != length) {
         return 0;
     }
-    /* If one of them is NULL, the list is not used. */
+    /* If an address is NULL, the list is not used. */
     filling->seen =
         copy_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
     return max;
 }
 
-/* Can the launch use the caller's array as its list? Short runs share a launch
- * with the segments after them. */
+/* Returns true if the launch can use the caller's array as its list. Short runs
+ * do not, because they share a launch with the segments after them. */
 static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
@@ -199,8 +200,8 @@ static const void *list_at(const copy_memory_t *memory, size_t i)
                                          : (const void *)&memory->segments[i];
 }
 
-/* Fill a list of many segments of one length: their addresses, or the caller's
- * array. */
+/* Fill a list for many segments of one length with their addresses, or use the
+ * caller's array. Returns false if the segments do not fit such a list. */
 static bool fill_even(filling_t *filling, uint64_t *addresses,
                       copy_form_t *form_p)
 {
@@ -220,7 +221,7 @@ static bool fill_even(filling_t *filling, uint64_t *addresses,
             *form_p = COPY_EVEN_SEGMENTS;
         }
         filling->entries = list_at(&plan->memory, plan->at.memory);
-        filling->seen    = count; /* the kernel checks them */
+        filling->seen    = count; /* the kernel checks these */
         n                = count;
     } else {
         count = base_min(count, (uint64_t)filling->room * 2);
@@ -236,7 +237,7 @@ static bool fill_even(filling_t *filling, uint64_t *addresses,
     return true;
 }
 
-/* Take the rest of a segment with its padding. */
+/* Return the rest of a segment as an entry, and advance past its padding. */
 static copy_segment_t next_segment(filling_t *filling)
 {
     copy_plan_t      *plan   = filling->plan;
@@ -259,8 +260,8 @@ static copy_segment_t next_segment(filling_t *filling)
     return entry;
 }
 
-/* Fill a list of addresses and lengths, for memory that is cut as the stream
- * is. */
+/* Fill a list of addresses and lengths, for memory that is cut like the
+ * stream. */
 static bool fill_segments(filling_t *filling, copy_segment_t *entries)
 {
     if (filling->plan->at.segment_offset % COPY_ALIGNMENT != 0) {
@@ -308,9 +309,9 @@ static copy_form_t fill_uneven(filling_t *filling, void *entries,
     return COPY_EXACT;
 }
 
-/* Check the caller's segments for which the list is built, if they have not
- * been checked. If the list is the caller's array itself, the kernel checks
- * it. */
+/* Check the segments of the caller that the host puts into a list, unless they
+ * have been checked. If the list is the caller's array itself, the kernel
+ * checks it instead. */
 static ucxpool_status_t check_even(const filling_t *filling)
 {
     const copy_plan_t   *plan   = filling->plan;
@@ -320,13 +321,13 @@ static ucxpool_status_t check_even(const filling_t *filling)
     if (!memory->is_unseen) {
         return UCXPOOL_OK;
     }
-    num = filling->length / memory->length + 2; /* two may be cut */
+    num = filling->length / memory->length + 2; /* two segments may be cut */
     return copy_fault_find(memory, plan->at.memory,
                            plan->at.memory + (size_t)num);
 }
 
 /* Check the addresses of pieces from number `first` up to an offset of the
- * stream; they may not have been checked before. */
+ * stream, because they may not have been checked before. */
 static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
                                      uint64_t offset)
 {
@@ -388,15 +389,16 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 
 /*
  * Each kind of copy has several streams, to which its jobs are assigned in
- * turn. So other jobs can run while the last thread blocks of one launch finish
- * and its word is written.
+ * turn. So other jobs can run while the last thread blocks of a launch finish
+ * and the job's word is written.
  *
  * Copies within this GPU have the highest priority: they are short, and a
- * peer's link is idle until they are done. They are gathers that the peer will
- * read, or scatters of data that the peer has written to a block that it needs
- * again. Kernels that copy over a link have a lower priority, and share the
- * link's bandwidth. All copies have a higher priority than the application's
- * streams of default priority, if the GPU supports priorities.
+ * peer's link is idle until they are done. Such a copy is a gather that the
+ * peer will read, or a scatter of data that the peer has written to a block
+ * that the peer needs again. Kernels that copy over a link have a lower
+ * priority, and share the link's bandwidth. All copies have a higher priority
+ * than the application's streams of default priority, if the GPU supports
+ * priorities.
  */
 typedef enum way {
     WAY_NEAR, /* this GPU's blocks: gather, or scatter of pushed data */
@@ -408,7 +410,7 @@ typedef enum way {
 
 #define MAX_STREAMS 4u
 
-/* The streams of one way. */
+/* The streams of one kind of copy. */
 typedef struct lane {
     CUstream streams[MAX_STREAMS];
     unsigned num_streams;
@@ -438,8 +440,8 @@ static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
                           call, copier->device->ordinal, copier->device->name);
 }
 
-/* The number of streams of each way, and how far its priority is below the
- * highest. */
+/* For each kind of copy: the number of streams, and how far their priority is
+ * below the highest one. */
 static const struct {
     unsigned num_streams;
     int      below;
@@ -450,7 +452,7 @@ static const struct {
     [WAY_LONG] = {2, 0},
 };
 
-/* A write to a peer's window does not belong to a pushed message, and waits for
+/* A write to a peer's window is not a part of a pushed message, and waits for
  * no local copy, so it also has the highest priority. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
@@ -476,7 +478,8 @@ static void streams_destroy(copy_cuda_copier_t *copier)
     }
 }
 
-/* After an error, the lane has the streams that were created. */
+/* Create the streams of a lane. After an error, the lane keeps the streams that
+ * were created. */
 static ucxpool_status_t lane_create(copy_cuda_copier_t *copier, way_t way,
                                     int priority)
 {
@@ -532,8 +535,8 @@ static void streams_wait(const copy_cuda_copier_t *copier)
     }
 }
 
-/* Bytes of pinned memory of one job: for the word, the tiles, the list and the
- * bounce buffer. */
+/* Compute the size of one job's pinned memory: for the word, the tiles, the
+ * list and the bounce buffer. */
 static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
 {
     size_t size;
@@ -608,7 +611,8 @@ static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
     return copy_cuda_job_poll(copier, job);
 }
 
-/* The caller calls mem_cuda_device_enter() before and leave() after. */
+/* The caller must call mem_cuda_device_enter() before and
+ * mem_cuda_device_leave() after. */
 static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 {
     ucxpool_status_t status;
@@ -743,8 +747,8 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
 
 /* --- jobs ----------------------------------------------------------------- */
 
-/* A word is never written only if the GPU has failed, so the driver is queried
- * after this many polls. */
+/* If a GPU has failed, it never writes the word of a job. So the driver is
+ * queried after this many polls. */
 #define POLLS_PER_QUERY ((uint32_t)1 << 16)
 
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
@@ -767,7 +771,8 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)
     copier->free_jobs = job;
 }
 
-/* The kernel computes the tiles itself, and reads only addresses. */
+/* Add a list of equal lengths. The kernel computes the tiles itself, and reads
+ * only addresses. */
 static void add_even(copy_cuda_job_t *job, const copy_table_t *list,
                      uint32_t tile_size)
 {
@@ -843,7 +848,7 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
-    /* Differs from the number of the last job, which is in the word. */
+    /* The word still has the number of the previous launch. */
     job->number++;
     *job->fault    = 0;
     job->num_polls = 0;
@@ -862,8 +867,8 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
 }
 
 /* Called after the work was posted with this result. Posts the write of the
- * job's word after the work. If the data is for another GPU, the write of the
- * flag comes before that. */
+ * job's word after the work. A gather also posts the write of its flag, before
+ * the write of the word. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)
@@ -920,7 +925,8 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     return finish(copier, job, true, result, "cuMemcpyAsync");
 }
 
-/* Called if a word has not been written for a long time: has the GPU failed? */
+/* Check whether the GPU has failed. Called if a word has not been written for a
+ * long time. */
 static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
                                      CUstream                  stream)
 {
@@ -961,8 +967,8 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
     return *job->fault;
 }
 
-/* Writes words instead of a memset: the driver may wait for other work before
- * it loads the kernel of the first memset. */
+/* Writes single words. Before the first memset, the driver may wait for other
+ * work, because it must load a kernel. */
 ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num)
 {

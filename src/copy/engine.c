@@ -16,18 +16,19 @@
 
 /* Copies in flight at a time. */
 #define NUM_JOBS 16u
-/* The maximum number of scatters among them. Scatters from a peer's memory are
- * slow. If they used all jobs, nothing would be gathered, and the peers' links
- * would be idle. In an all-to-all between four H200 that is 17 % slower. */
+/* The maximum number of scatters in flight. Scatters from a peer's memory are
+ * slow. If they used all jobs, no data would be gathered, and the peers' links
+ * would be idle. This makes an all-to-all between four H200 17 % slower. */
 #define NUM_SCATTERS 12u
-/* Bytes of one copy's list: 131,072 segments of one length. */
+/* The size of one copy's list in bytes: room for 131,072 segments of one
+ * length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
-/* Thread blocks of one launch: enough for 256 MiB. */
+/* The maximum number of thread blocks of one launch: enough for 256 MiB. */
 #define MAX_TILES ((size_t)8192)
 /* The interval at which a sleeping thread checks copies. */
 #define LOOK_NS UINT64_C(50000)
-/* Requests that may wait for their streams. */
+/* The maximum number of requests that wait for their streams. */
 #define NUM_MARKERS 4096u
 
 /* --- the bounce buffer ------------------------------------------------------
@@ -44,11 +45,12 @@
  * cannot access to the bounce buffer, with padding, as it is in the stream.
  */
 
-/* The maximum number of bytes of the stream in such a copy. */
+/* The maximum number of bytes of the stream in a copy through the bounce
+ * buffer. */
 #define BOUNCE_HALF ((size_t)512 << 10)
 
-/* The list then has this share of its room; the remaining copies are stored
- * after it. */
+/* In such a copy, the list has one third of its room. The copies that remain
+ * for the CPU are stored after the list. */
 #define BOUNCE_SHARE 3u
 #define BOUNCE_LIST  ((size_t)320 << 10)
 
@@ -102,7 +104,8 @@ static entry_t entry_get(const copy_table_t *list, uint32_t index,
     return entry;
 }
 
-/* The driver fails only if the GPU has failed; the copy then reports that. */
+/* Returns true if the address is in host memory. The query fails only if the
+ * GPU has failed; the copy then reports this failure. */
 static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
 {
     copy_pointer_t pointer;
@@ -112,9 +115,9 @@ static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
             (pointer.place == COPY_MEMTYPE_PINNED));
 }
 
-/* Redirect the entries of host segments to the job's memory. For a gather,
- * their data is copied there; for a scatter, `copy` gets the remaining
- * copies. */
+/* Redirect the entries of host segments to the job's memory. For a gather, the
+ * CPU copies their data there now. For a scatter, the list of copies that
+ * remain for the CPU is stored in `copy`. */
 static void bounce_segments(const mem_cuda_driver_t *driver,
                             copy_cuda_job_t *job, copy_launch_t *launch,
                             const copy_work_t *work, copy_job_t *copy)
@@ -156,7 +159,7 @@ static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
                                     copy_table_t *list)
 {
     copy_exact_t    *entries = job->entries;
-    copy_exact_t    *last    = NULL; /* of the CPU, if it is the last one */
+    copy_exact_t    *last    = NULL; /* entry of the CPU to extend */
     uint64_t         done;
     copy_extent_t    extent;
     ucxpool_status_t status;
@@ -249,8 +252,8 @@ static void gpu_enter(copy_engine_t *engine)
 
 static void gpu_leave(copy_engine_t *engine)
 {
-    /* A destroyed context never becomes valid again, so it was the most recent
-     * enter calls that failed. */
+    /* A destroyed context never becomes valid again, so the most recent enter
+     * calls are those that failed. */
     if (engine->num_failed != 0) {
         engine->num_failed--;
     } else {
@@ -273,9 +276,10 @@ static uint64_t gpu_deadline(const copy_engine_t *engine)
 }
 
 /*
- * Is all the data of a launch contiguous, without padding? Between GPUs, the
- * copy engine is then faster than the kernel: for short data because the kernel
- * must first read its arguments, for long data because it uses the link better.
+ * Returns true if all data of a launch is contiguous, without padding. Between
+ * GPUs, the GPU's copy engine is then faster than the kernel: for short data,
+ * because the kernel must first read its arguments; for long data, because the
+ * copy engine uses the link better.
  */
 static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
 {
@@ -290,7 +294,7 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     } else {
         *piece_p = *(const copy_segment_t *)list->entries;
     }
-    /* The kernel reports a piece without an address. */
+    /* The kernel is used for a NULL address, because it reports this. */
     return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
@@ -370,7 +374,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_OK;
 }
 
-/* A job for a copy of this kind, or NULL. */
+/* Returns a job for a copy of this kind, or NULL if none may be used. */
 static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
 {
     if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
@@ -432,8 +436,9 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
     copy->job = NULL;
 }
 
-/* A single pair is copied by the GPU's copy engine, unless its list has not
- * been checked. Single pairs of the other forms have the same layout. */
+/* Launch a copy of pairs. The GPU's copy engine copies a single pair, unless
+ * the list has not been checked (COPY_EVEN_PLACES). The other two forms begin
+ * with the same two addresses. */
 static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                      copy_cuda_job_t    *job,
                                      const copy_table_t *list, uint64_t size,
@@ -459,7 +464,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                is_to_other);
 }
 
-/* Such a copy counts as a scatter, because it uses a link for as long as a
+/* A copy of pairs counts as a scatter, because it uses a link for as long as a
  * scatter from a peer's memory does. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
                                         const copy_table_t *list, uint64_t size,
@@ -479,7 +484,7 @@ static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_INPROGRESS;
 }
 
-/* The state of a copy. */
+/* Returns the state of a copy. */
 static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
     ucxpool_status_t status = copy_cuda_job_poll(engine->copier, copy->job);
@@ -489,7 +494,7 @@ static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
                : status;
 }
 
-/* The first copy that has ended. */
+/* Returns the first copy that has ended, or NULL. */
 static copy_job_t *find_finished(copy_engine_t    *engine,
                                  ucxpool_status_t *status_p)
 {
@@ -510,7 +515,7 @@ static ucxpool_status_t gpu_clear_flags(copy_engine_t *engine, void *first,
     return copy_cuda_copier_clear(engine->copier, first, stride, num);
 }
 
-/* The copies of a scatter that remain for the CPU. */
+/* Execute the copies of a scatter that remain for the CPU. */
 static void copy_rest(const copy_job_t *copy)
 {
     if (copy->num_rest == 0) {
@@ -529,7 +534,7 @@ static unsigned gpu_progress(copy_engine_t *engine)
     copy_job_t      *copy;
     ucxpool_status_t status;
 
-    /* The handlers may change the list. */
+    /* The handlers may change the list, so search from its start each time. */
     while ((copy = find_finished(engine, &status)) != NULL) {
         base_list_del(&copy->link);
         if (status == UCXPOOL_OK) {
@@ -544,7 +549,8 @@ static unsigned gpu_progress(copy_engine_t *engine)
     return count;
 }
 
-/* Memory that only one GPU can access: is it the pool's GPU? */
+/* Check that memory on a GPU is on the pool's GPU. other: the GPU's ordinal;
+ * -1: not on a GPU, -2: on several. */
 static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 {
     if ((other == -1) || (other == device->ordinal)) {
@@ -594,19 +600,22 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     return check_device(engine->device, memtypes.device);
 }
 
-/* Longer segments gain nothing: after the GPU has read an array, the CPU reads
- * it more slowly. Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8
- * to 1.0 times for 1 KiB. */
+/* Segments of this length or more are not checked for equal lengths. They would
+ * gain nothing: after the GPU has read an array, the CPU reads it more slowly.
+ * Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8 to 1.0 times
+ * for 1 KiB. */
 #define EVEN_MAX 512u
 
-/* Only the GPU reads the array if the caller declares the lengths. For longer
- * segments, the time for the data dominates (H200). */
+/* The same limit if the caller declares the lengths, so that only the GPU reads
+ * the array. For longer segments, the time for the data dominates (H200). */
 #define TOLD_EVEN_MAX (16u << 10)
 
-/* The location of a segment if the caller declared it. */
+/* The size of the range in which segments must lie if the caller declared their
+ * location. */
 #define ANYWHERE ((uint64_t)1 << 61)
 
-/* Are there many short segments, if all are like the first? */
+/* Returns true if there are many segments and the first one is short. Assumes
+ * that all have its length. */
 static bool is_even_by_first(const copy_memory_t *memory, size_t max)
 {
     const ucxpool_segment_t *first = memory->segments;
@@ -829,7 +838,7 @@ static bool host_reaches_array(const copy_engine_t *engine, const void *array,
     (void)array;
     (void)num;
     (void)size;
-    return false; /* there is no kernel */
+    return false; /* no kernel exists */
 }
 
 static bool host_shares_device(const copy_engine_t *engine, const void *uuid)

@@ -13,7 +13,8 @@
 
 /* --- check of ranges ------------------------------------------------------ */
 
-/* Checked descriptors that are remembered during the check of a list. */
+/* The number of checked descriptors that are remembered during the check of a
+ * list. */
 #define NUM_REMEMBERED 8u
 
 typedef struct files {
@@ -154,7 +155,7 @@ static void set_name(name_t *name, const char *text)
     base_text_clean(name->text);
 }
 
-/* The caller's name for the file, or else its path in /proc. */
+/* Returns the caller's name for the file, or the path that /proc has for it. */
 static const char *name_of(const ucxpool_range_t *range, name_t *name)
 {
     char    link[64];
@@ -186,7 +187,8 @@ static bool follows(const copy_file_reads_t *reads,
             reads->offset + reads->length);
 }
 
-/* A place that continues the last one extends it. */
+/* Add a place in the block. Extends the last place if the new one is adjacent.
+ * Returns false if there is no room. */
 static bool add_place(copy_file_reads_t *reads, void *block, size_t length)
 {
     struct iovec *last = &reads->places[reads->num - 1];
@@ -242,7 +244,7 @@ static ucxpool_status_t file_ended(const copy_file_reads_t *reads)
                       (unsigned long long)reads->length);
 }
 
-/* Pass the bytes that were read, and skip the full places. */
+/* Count `length` bytes as read, and skip the places that are full. */
 static struct iovec *pass(copy_file_reads_t *reads, struct iovec *place,
                           size_t length)
 {
@@ -260,7 +262,8 @@ static struct iovec *pass(copy_file_reads_t *reads, struct iovec *place,
     return place;
 }
 
-/* A single pread() is faster than preadv() for one place. */
+/* Read into the remaining places. For one place, pread() is faster than
+ * preadv(). */
 static ssize_t read_places(const copy_file_reads_t *reads,
                            const struct iovec      *places)
 {

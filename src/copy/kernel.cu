@@ -1,13 +1,13 @@
 /*
  * The copy kernel: gathers pieces of memory into a stream, or scatters a stream
- * to pieces, as described in copy/tiles.h. One launch copies a whole list; a
- * thread block copies a tile.
+ * to pieces, as described in copy/tiles.h. One launch copies a whole list, and
+ * each thread block copies one tile.
  *
  * The unit of work is 16 aligned bytes of the target. A thread copies units,
  * and finds the piece of a unit by bisection in shared memory. So all threads
- * have equal work whether a tile holds one piece or 256, and every store has 16
- * bytes except at the ends of a piece. Sources that are not aligned with their
- * targets are read as aligned words and shifted. The kernel reads nothing
+ * have equal work whether a tile holds one piece or 256, and every store writes
+ * 16 bytes except at the ends of a piece. Sources that are not aligned with
+ * their targets are read as aligned words and shifted. The kernel reads nothing
  * outside a piece. It writes nothing outside a piece except, in a gather, zeros
  * to the padding after it.
  *
@@ -19,7 +19,7 @@
  * change variables with internal linkage, and moves loads across it. */
 #define SHARED __attribute__((shared))
 
-/* Units that a thread has in flight. */
+/* The number of units that a thread has in flight. */
 #define UNROLL 4
 /* Thread blocks per multiprocessor; limits the number of registers. */
 #define BLOCKS 4
@@ -43,7 +43,8 @@ DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return (a < b) ? a : b; }
 
 DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
-/* Sum of v over the threads before this one, and over all threads. */
+/* Returns the sum of v over the threads before this one; *total_p is the sum
+ * over all threads. */
 DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
 {
     uint32_t lane = thread_index() % 32;
@@ -69,7 +70,8 @@ DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
     return before + sum - v;
 }
 
-/* The piece of a unit: the last one that begins at or before it. */
+/* Returns the piece of a unit: the last piece that begins at or before the
+ * unit. */
 DEVICE uint32_t find_piece(uint32_t unit, uint32_t num_pieces, uint32_t step)
 {
     uint32_t i = 0;
@@ -138,7 +140,7 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
     }
 }
 
-/* A tile of pieces of one length. */
+/* Returns a tile of a list of pieces of one length. */
 DEVICE copy_tile_t even_tile(uint32_t form, uint32_t length, uint64_t stream,
                              uint32_t stream_size, uint32_t tile_size,
                              uint32_t number)
@@ -154,7 +156,7 @@ struct piece {
     uint64_t stream; /* its offset there, with COPY_EXACT; the other */
 };                   /* side, with COPY_PAIRS */
 
-/* The fault of an entry in a list of one length; 0: none. */
+/* Returns the fault of an entry in a list of one length; 0: none. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)
 {
@@ -228,8 +230,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     return p;
 }
 
-/* A piece of COPY_EXACT without an address is zeros. Its address is replaced,
- * because the bounds of reads would wrap around at 0. */
+/* Handle a piece of COPY_EXACT without an address, which consists of zeros. Its
+ * address is replaced, because the bounds of reads would wrap around at 0. */
 DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
                          uint32_t *size_p, uint32_t *data_p)
 {
@@ -260,11 +262,11 @@ DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
 }
 
 /*
- * Wait until another GPU has written this number to a word; data that it wrote
- * before is then visible. The time is limited: an application that waits for
- * all work of this GPU must not wait for a failed peer. Also, a peer that
- * shares the GPU with this process by time slicing must not wait for this
- * kernel.
+ * Wait until another GPU has written this number to a word. Data that the other
+ * GPU wrote before is then visible. The wait is limited, because an application
+ * that waits for all work of this GPU must not wait for a failed peer. Also, a
+ * peer that shares the GPU with this process by time slicing must not wait for
+ * this kernel.
  */
 DEVICE bool has_come(uint64_t word, uint32_t number)
 {

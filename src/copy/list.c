@@ -12,12 +12,12 @@
 
 /*
  * How far ahead memory is prefetched: the number of entries, and the number of
- * lines of each. For a source, the hardware prefetcher detects the rest of a
- * long entry. For a target, it does not: each line that is written in full is
- * first read, and the CPU waits for each line that was not prefetched. Measured
- * on an otherwise idle Xeon: with entries of 256 bytes, 3.7 GB/s with two
- * prefetched target lines (or none), and 9.3 with all four; with entries of 1
- * KiB, 6.9 and 11.6.
+ * lines of each entry. The hardware prefetcher loads the rest of a long source,
+ * but not of a target. The CPU reads each line of a target before writing it,
+ * and waits for each line that was not prefetched. Measured on an otherwise
+ * idle Xeon: with entries of 256 bytes, 3.7 GB/s with two prefetched target
+ * lines (or none), and 9.3 GB/s with all four; with entries of 1 KiB, 6.9 and
+ * 11.6 GB/s.
  */
 #define COPY_AHEAD        8
 #define COPY_SOURCE_LINES 4
@@ -29,12 +29,13 @@
 
 #define COPY_LINE_SIZE ((size_t)64)
 
-/* Non-temporal stores do not help shorter entries, because too many of their
- * lines are only partly written. */
+/* The length of the shortest entry that is written with non-temporal stores.
+ * They do not help shorter entries, because too many of their lines are only
+ * partly written. */
 #define COPY_STREAM_MIN 256
 
-/* Does `next` begin at the end of the entry before, or after a few bytes of
- * padding? */
+/* Returns true if `next` begins at the end of the previous entry, or after a
+ * few bytes of padding. */
 static inline bool copy_follows(const void *address, size_t length,
                                 const void *next)
 {
@@ -60,8 +61,8 @@ static inline void copy_prefetch_source(const copy_entry_t *copy)
 }
 
 /*
- * Prefetch the lines of an entry. One side of a list is a block, whose entries
- * are adjacent; the hardware prefetcher handles these.
+ * Prefetch the lines of an entry. One side of a list is a block, in which
+ * entries are adjacent; the hardware prefetcher handles this side.
  */
 static inline void copy_prefetch(const copy_entry_t *copies, size_t i)
 {
@@ -84,7 +85,8 @@ static inline void copy_16(char *target, const char *source, size_t length)
     memcpy(target + length - 16, source + length - 16, 16);
 }
 
-/* For short entries, a call of memcpy is slower than the copy itself. */
+/* Copy one entry. For a short one, a call of memcpy is slower than the copy
+ * itself. */
 static inline void copy_one(char *target, const char *source, size_t length)
 {
     if ((length < 16) || (length > 64)) {
@@ -114,8 +116,8 @@ void copy_list(const copy_entry_t *copies, size_t num_copies)
 
 #if defined(__SSE2__)
 
-/* The first and the last line of a streamed entry are only partly written, and
- * so use the cache. */
+/* Prefetch the first and the last line of a streamed entry: they are only
+ * partly written, and so use the cache. */
 static inline void copy_prefetch_stream(const copy_entry_t *copy)
 {
     char *end;
@@ -199,7 +201,7 @@ bool copy_streams(size_t total_size)
 
 /* --- gather and scatter --------------------------------------------------- */
 
-/* Copies that are collected before they are executed. */
+/* The number of copies that are collected before they are executed. */
 #define COPY_BATCH 128
 
 typedef struct copy_batch {
@@ -238,8 +240,8 @@ static inline void copy_clear(const copy_batch_t *batch, char *block,
     }
 }
 
-/* The same for padding whose end has at least COPY_ALIGNMENT bytes before it,
- * and before the data is copied. */
+/* Zero padding before the data is copied, as one store of COPY_ALIGNMENT bytes.
+ * At least so many bytes must lie before `end`. */
 static inline void copy_clear_early(const copy_batch_t *batch, char *end)
 {
     if (!batch->is_scatter) {
@@ -258,7 +260,7 @@ static inline void copy_settle(copy_plan_t *plan)
     }
 }
 
-/* Pass `length` bytes of the stream, within the current run. */
+/* Advance the walk by `length` bytes of the stream, within the current run. */
 static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
                              uint64_t length)
 {
@@ -316,8 +318,8 @@ static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
 }
 
 /*
- * Copy the rest of a segment (or of a run without padding), and pass the
- * padding after it. Returns the number of bytes of the stream.
+ * Copy the rest of a segment (or of a run without padding), and advance past
+ * the padding that follows. Returns the number of bytes of the stream.
  */
 static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
@@ -337,8 +339,8 @@ static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
     return length;
 }
 
-/* Copy segments of the current run within `length` bytes, as long as memory is
- * cut the same way. Returns how many. */
+/* Copy segments of the current run within `length` bytes, as long as the memory
+ * is cut the same way. Returns the number of segments. */
 static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
                               uint64_t length, char *block)
 {
@@ -363,7 +365,7 @@ static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
     return count;
 }
 
-/* The same for pieces. */
+/* Like copy_segments(), for pieces. */
 static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
                             uint64_t length, char *block)
 {
@@ -387,9 +389,9 @@ static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
 }
 
 /*
- * The common case: memory is cut as the stream is. Copies the segments of the
- * current run, with their padding, that lie in the next `length` bytes. Returns
- * the number of bytes of the stream.
+ * The common case: the memory is cut like the stream. Copies the segments of
+ * the current run, with their padding, that lie in the next `length` bytes.
+ * Returns the number of bytes of the stream.
  */
 static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
                            uint64_t length, char *block)
@@ -449,7 +451,7 @@ ucxpool_status_t copy_gather(copy_plan_t *plan, uint64_t offset,
 void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block)
 {
-    /* The cast is safe: a scatter only reads the block. It writes to memory, so
-     * it cannot fail. */
+    /* The cast is safe, because a scatter only reads the block. A scatter reads
+     * no files, so it cannot fail. */
     (void)copy_range(plan, offset, length, (char *)(uintptr_t)block, true);
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Allocations that are remembered while a list is checked. */
+/* The number of allocations that are remembered while a list is checked. */
 #define NUM_REMEMBERED 8u
 
 /* For an unknown address, a query of several attributes succeeds and returns
@@ -67,7 +67,7 @@ static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
     return (length <= size) && (address - start <= size - length);
 }
 
-/* Does a segment lie in the current allocation? Most do. */
+/* Returns true if a segment lies in the current allocation, as most do. */
 static inline bool walk_stays(const walk_t *walk, uint64_t address,
                               uint64_t length)
 {
@@ -80,7 +80,7 @@ static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
     walk->size  = pointer->size;
 }
 
-/* The remembered allocation that contains the segment, or NULL. */
+/* Returns the remembered allocation that contains the segment, or NULL. */
 static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
                                        uint64_t length)
 {
@@ -119,8 +119,8 @@ static ucxpool_status_t no_memory_there(const mem_span_t *span, size_t index)
                       (unsigned long long)span->address);
 }
 
-/* An address that the driver does not know may be unmapped, for example because
- * the memory was freed. */
+/* Check that the segments that the driver does not know are readable. Their
+ * memory may be unmapped, for example because it was freed. */
 static ucxpool_status_t walk_check_unknown(walk_t *walk)
 {
     size_t num   = walk->num_unknown;
@@ -133,14 +133,16 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
 }
 
 /*
- * After so many segments that the driver does not know, the operating system is
- * asked for the mapping of the next one, and later segments in this mapping
- * need no query. The driver may know a part of it, such as registered memory.
- * But the CPU can access all of it, and so copies that part, too.
+ * After this many segments that the driver does not know, the operating system
+ * is queried for the mapping of the next one. Later segments in this mapping
+ * need no query. The driver may know a part of the mapping, such as registered
+ * memory. But the CPU can access the whole mapping, and so copies this part,
+ * too.
  */
 #define UNKNOWN_MIN 16u
 
-/* Less and less often, because each segment may be in another mapping. */
+/* Returns true less and less often, because each segment may be in another
+ * mapping. */
 static bool is_worth_asking(size_t num_met)
 {
     return (num_met >= UNKNOWN_MIN) && ((num_met & (num_met - 1)) == 0);
@@ -161,7 +163,8 @@ static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
     return walk_stays(walk, address, length);
 }
 
-/* Many unknown segments are checked with one system call. */
+/* Add a segment that the driver does not know. Many such segments are checked
+ * with one system call. */
 static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                          uint64_t length, size_t index)
 {
@@ -176,7 +179,7 @@ static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                                 : UCXPOOL_OK;
 }
 
-/* Find the allocation of an address. *is_known_p: whether the driver knows
+/* Find the allocation of an address. *is_known_p is true if the driver knows
  * it. */
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
                                      bool *is_known_p)
@@ -229,7 +232,8 @@ static ucxpool_status_t walk_end(walk_t *walk, copy_memtypes_t *memtypes_p)
     return walk_check_unknown(walk);
 }
 
-/* The entries of `unknown` are set when they are used. */
+/* Initialize the walk, except the entries of `unknown`, which are set when they
+ * are used. */
 static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
 {
     memset(walk, 0, offsetof(walk_t, unknown));

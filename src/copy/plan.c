@@ -20,7 +20,8 @@ typedef uint64_t pairs_here_t
 static_assert(2 * sizeof(ucxpool_segment_t) == sizeof(pairs_t),
               "a segment must consist of two 64-bit words");
 
-/* Segments that are checked together, without a branch for each. */
+/* The number of segments that are checked together, without a branch for
+ * each. */
 #define STEP 8u
 
 /* How many segments ahead memory is prefetched: the hardware prefetcher stops
@@ -58,7 +59,7 @@ INLINE size_t alike(const ucxpool_segment_t *segments, size_t num_segments,
         pairs_t differs = {0};
 
         prefetch(&segments[n]);
-        /* Only a NULL address minus 1 has the highest bit set. */
+        /* Subtracting 1 sets the highest bit only for NULL. */
         for (size_t i = n; i < n + STEP; i += 2) {
             differs |= (PAIRS(segments, i) - one) ^ same;
         }
@@ -128,7 +129,8 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
            ((any[1] | any[3]) < SHORT_LENGTH);
 }
 
-/* Also copies the addresses, unless `copies` is NULL. */
+/* Count the leading addresses that are not NULL. Also copies the addresses,
+ * unless `copies` is NULL. */
 INLINE size_t present(void *const *addresses, size_t num_addresses,
                       uint64_t *copies)
 {
@@ -139,7 +141,7 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
 
         __builtin_prefetch(&addresses[n + 2 * AHEAD]);
         __builtin_prefetch(&addresses[n + 2 * AHEAD + STEP]);
-        /* Only for NULL does subtracting 1 set the highest bit. */
+        /* Subtracting 1 sets the highest bit only for NULL. */
         for (size_t i = n; i < n + 2 * STEP; i += 4) {
             pairs_t a = ADDRESSES(addresses, i);
 
@@ -162,8 +164,8 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
 }
 
 /* The highest bit of the result is set if `value` is negative or exceeds
- * `size`, which must be less than 2^62. A segment is inside if this holds for
- * neither its offset from the start, nor its length, nor the sum of both. */
+ * `size`, which must be less than 2^62. A segment is inside if this bit is not
+ * set for its offset from the start, its length, and the sum of both. */
 #define OUTSIDE(value, size) ((value) | ((size) - (value)))
 
 INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
@@ -228,7 +230,7 @@ INLINE size_t even(const ucxpool_segment_t *segments, size_t num_segments,
     return n;
 }
 
-/* The same for pieces. */
+/* Like even(), for pieces. */
 INLINE size_t within(void *const *addresses, size_t num_addresses,
                      uint64_t start, uint64_t room)
 {
@@ -353,7 +355,8 @@ size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                       : copy_any(addresses, num_addresses, copies);
 }
 
-/* The passes use the size in signed arithmetic. */
+/* The passes use the size in signed arithmetic, so it must be less than
+ * 2^62. */
 #define SIZE_IS_FIT(size) (((size) & (HIGHEST_BIT | HIGHEST_BIT >> 1)) == 0)
 
 size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
@@ -396,8 +399,8 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
  */
 #define LENGTHS_LIMIT ((uint64_t)(SIZE_MAX / 4 + 1))
 
-/* Add `count` (1 or more) segments of one length; false if a sum exceeds the
- * limit. */
+/* Add `count` (1 or more) segments of one length. Returns false if a sum
+ * exceeds the limit. */
 static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 {
     uint64_t stride, payload_size, stream_size;
@@ -426,8 +429,8 @@ static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
     return true;
 }
 
-/* The number of segments from `first` on that have the length of the first and
- * an address; at least 1. */
+/* Returns the number of segments from `first` on that have the length of the
+ * first one and an address; at least 1. */
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {
@@ -580,7 +583,7 @@ size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
 
 /* --- the walk ------------------------------------------------------------- */
 
-/* Bytes of data, without padding, before a position in a run. */
+/* Returns the bytes of data, without padding, before a position in a run. */
 static inline uint64_t run_payload(const copy_run_t *run, uint64_t index,
                                    uint64_t segment_offset)
 {
@@ -617,7 +620,8 @@ static void plan_advance_even(copy_plan_t *plan, uint64_t length)
             (plan->at.memory_offset == 0)));
 }
 
-/* Pass `length` bytes of memory, and then segments that have no bytes left. */
+/* Advance by `length` bytes of memory, and then past segments that have no
+ * bytes left. */
 static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 {
     uint64_t left;
@@ -640,8 +644,8 @@ static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 }
 
 /*
- * Pass `length` bytes of the stream. Afterwards, the walk is in a segment that
- * is not empty (or its padding), or after the last run.
+ * Advance by `length` bytes of the stream. Afterwards, the walk is in a segment
+ * that is not empty (or its padding), or after the last run.
  */
 static void plan_advance(copy_plan_t *plan, uint64_t length)
 {
@@ -674,8 +678,8 @@ static void plan_advance(copy_plan_t *plan, uint64_t length)
 }
 
 /*
- * Most ranges come in order, but some overtake others. So the walk can also
- * return to the start of the previous range.
+ * Most ranges are requested in order, but a few out of order. So the walk can
+ * also return to the start of the previous range.
  */
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
 {
@@ -689,7 +693,7 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
     plan_advance(plan, offset - plan->at.offset);
 }
 
-/* Bytes of padding at the walk's position. */
+/* Returns the bytes of padding at the walk's position. */
 static inline uint64_t plan_padding(const copy_plan_t *plan)
 {
     const copy_run_t *run = &plan->runs[plan->at.run];
@@ -701,8 +705,8 @@ static inline uint64_t plan_padding(const copy_plan_t *plan)
 }
 
 /*
- * Extend a range of data, which reaches the end of run *run_p, by the next run;
- * false if padding or the end of the stream follows.
+ * Extend a range of data, which reaches the end of run *run_p, by the next run.
+ * Returns false if padding or the end of the stream follows.
  */
 static bool plan_extend_data(const copy_plan_t *plan, size_t *run_p,
                              uint64_t *data_p)
@@ -717,8 +721,8 @@ static bool plan_extend_data(const copy_plan_t *plan, size_t *run_p,
     return true;
 }
 
-/* Extend a range of memory by the next segment; false if that is not
- * adjacent. */
+/* Extend a range of memory by the next segment. Returns false if the next
+ * segment is not adjacent. */
 static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
                                uint64_t *memory_size_p)
 {
@@ -741,8 +745,9 @@ static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
 }
 
 /*
- * Extends each list only as far as the other one reaches, so that the number of
- * steps is proportional to the bytes found.
+ * Find the length of the contiguous memory at the walk's position. Extends each
+ * list only as far as the other one reaches, so that the number of steps is
+ * proportional to the bytes found.
  */
 static uint64_t plan_merge(const copy_plan_t *plan, uint64_t limit)
 {

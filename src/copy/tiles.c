@@ -4,23 +4,24 @@
 
 #include <assert.h>
 
-/* Smaller tiles cost more reads of lists than they gain by parallel work.
- * Larger ones leave multiprocessors idle at the end of a launch. Measured on
- * H200. */
+/* The limits of a tile's size. Reading the list for smaller tiles costs more
+ * than parallel work gains. Larger tiles leave multiprocessors idle at the end
+ * of a launch. Measured on H200. */
 #define TILE_MIN ((uint64_t)4 << 10)
 #define TILE_MAX ((uint64_t)64 << 10)
 
-/* Bytes that a warp loads at a time. If tiles were not aligned to this, each
- * load would touch one more line and transfer it over the link. */
+/* The bytes that a warp loads at a time. If tiles were not aligned to this
+ * size, each load would touch one more line and transfer it over the link. */
 #define TILE_STEP ((uint64_t)512)
 
-/* Concurrent thread blocks of a multiprocessor. */
+/* The number of concurrent thread blocks of a multiprocessor. */
 #define TILE_BLOCKS 4
 
-/* Several launches share a link, and each has a thread block on every fourth
- * multiprocessor. Twice as many are 2 % faster for pieces up to 1 KiB, but 10 %
- * slower if other GPUs wait for gathers at the same time. Half as many are too
- * slow for short pieces. Measured on four H200 over NVLink. */
+/* Several launches share a link, and each launch has a thread block on every
+ * fourth multiprocessor. Twice as many thread blocks are 2 % faster for pieces
+ * up to 1 KiB, but 10 % slower if other GPUs wait for gathers at the same time.
+ * Half as many are too slow for short pieces. Measured on four H200 over
+ * NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 
@@ -51,7 +52,7 @@ static copy_segment_t tiles_piece(const copy_table_t *list, size_t i)
     return (copy_segment_t){exact[i].address, exact[i].length};
 }
 
-/* Bytes that a piece takes in the stream. */
+/* Returns the bytes that a piece takes in the stream. */
 static uint64_t tiles_stride(const copy_table_t *list, size_t i)
 {
     uint64_t length = tiles_piece(list, i).length;
@@ -70,7 +71,7 @@ typedef struct tiles_walk {
     uint64_t stream;
 } tiles_walk_t;
 
-/* The address at an offset in a piece; 0 for a piece of zeros. */
+/* Returns the address at an offset in a piece; 0 for a piece of zeros. */
 static uint64_t tiles_origin(const copy_table_t *list, size_t i,
                              uint64_t offset)
 {
