@@ -16,7 +16,7 @@ typedef struct wire_delivery {
     ucxpool_channel_t *channel; /* a reference */
     proto_data_t       data;
     uint8_t           *copy_of_bytes; /* NULL: none is needed */
-    const uint8_t     *bytes;         /* the rest, not launched yet */
+    const uint8_t     *bytes;         /* the bytes that are not launched yet */
     bool               are_far;
     uint64_t           offset; /* in the stream */
     uint64_t           length;
@@ -91,7 +91,7 @@ static void finish(delivery_t *delivery, ucxpool_status_t status)
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
 
-/* Start the next launch. False: it has to wait. */
+/* Start the next launch. Returns false if it must wait. */
 static bool launch(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
@@ -143,7 +143,8 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The bytes had not arrived yet: retry in this round of progress. */
+        /* The launch was too early, because the bytes had not arrived yet:
+         * retry in this round of progress. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
@@ -176,8 +177,8 @@ static bool take_bytes(delivery_t                   *delivery,
     return true;
 }
 
-/* Does another delivery of the same request wait? Overtaking it would walk the
- * plan twice. */
+/* Returns true if another delivery of the same request waits. Overtaking that
+ * delivery would walk the plan twice. */
 static bool is_behind_another(const delivery_t *delivery)
 {
     delivery_t *other;
@@ -219,7 +220,8 @@ static void deliver_later(ucxpool_request_t            *request,
     }
 }
 
-/* Returns false, and copies nothing, if the checksum is wrong. */
+/* Copy the bytes with the CPU. Returns false, and copies nothing, if the
+ * checksum is wrong. */
 static bool scatter(ucxpool_request_t *request, const proto_data_t *data,
                     const void *bytes)
 {
@@ -245,8 +247,9 @@ static void deliver_now(ucxpool_request_t            *request,
                  is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
 }
 
-/* A GPU can read its own blocks and those of its peers. Bytes that must be
- * copied during the call are for the CPU, unless the target is on a GPU. */
+/* Returns true if the GPU must copy the bytes. It can read its own blocks and
+ * those of its peers. The CPU copies bytes that must be copied during the call,
+ * unless the target is on a GPU. */
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const wire_delivery_params_t *params)
 {
@@ -285,8 +288,8 @@ unsigned wire_delivery_progress(ucxpool_t *pool)
 
     base_list_for_each(delivery, &pool->wire->deliveries, delivery_t, link) {
         if (delivery->waits && launch(delivery)) {
-            /* The list may have changed: a failed launch ends its request, and
-             * with it other deliveries. */
+            /* Stop here, because the list may have changed: a failed launch
+             * ends its request, and so other deliveries. */
             return 1;
         }
     }

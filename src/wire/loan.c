@@ -13,25 +13,27 @@ struct wire_loan {
     ucxpool_channel_t *channel;
     uint64_t           message;     /* the sender's number */
     bool               is_in_use;   /* the receive has not ended */
-    bool               is_returned; /* the sender no longer writes to it */
-    unsigned           num_blocks;
+    bool               is_returned; /* the sender no longer writes to the
+                                       blocks */
+    unsigned num_blocks;
     unsigned num_recv; /* blocks[0..num_recv-1]: from the receive share */
     uint32_t blocks[PROTO_LENT_MAX];
 };
 
 /*
  * The shortest message and the smallest loan for which pushing is faster than
- * pulling. A message of one or two fragments gains nothing. A longer one needs
- * fragments of 16 MiB, with two being gathered while two are scattered. With
- * smaller loans the link waits for launches, and reads are faster (two H100,
- * loans of 16 MiB: 138 GB/s written, 180 read).
+ * pulling. A message of one or two fragments gains nothing. A longer message
+ * needs fragments of 16 MiB, of which two are gathered while two are scattered.
+ * With smaller loans the link waits for launches, and pulling is faster (two
+ * H100, loans of 16 MiB: 138 GB/s pushed, 180 GB/s pulled).
  */
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)
 
 /* Segments with an average length from SEGMENT_MAX up to SEGMENT_LONG are read
- * faster than they are written. Longer ones fill a fragment, and copy engines
- * write them. Two H100, GB/s in one direction, and in both directions at once:
+ * faster than they are written. Longer segments fill a fragment, and copy
+ * engines write them. Two H100, GB/s in one direction, and in both directions
+ * at once:
  *
  *               read        written
  *     256 KiB   the same
@@ -62,7 +64,7 @@ static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
            (size >= base_min(needed, LOAN_MIN));
 }
 
-/* The number of free blocks minus one. */
+/* Returns the number of free blocks of a share except the last one. */
 static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
 {
     block_stats_t stats;
@@ -71,7 +73,7 @@ static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
     return (stats.free == 0) ? 0 : stats.free - 1;
 }
 
-/* The number of blocks to lend from each share. */
+/* Compute the number of blocks to lend from each share. */
 static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
                          unsigned *num_send_p)
 {
@@ -101,8 +103,8 @@ static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
            (block_pool_get_n(blocks, share, num, indices) == UCXPOOL_OK);
 }
 
-/* Each share gives all its blocks or none: other users of the pool may have
- * taken some after they were counted. */
+/* Take the blocks of each share, all or none: other threads may have taken some
+ * after they were counted. */
 static void take_blocks(wire_loan_t *loan, block_pool_t *blocks,
                         unsigned num_recv, unsigned num_send)
 {
@@ -209,7 +211,7 @@ void wire_loan_end(wire_loan_t *loan, bool is_well)
     }
 }
 
-/* The sender no longer writes to the loan. */
+/* Record that the sender no longer writes to the loan. */
 static void give_back(wire_loan_t *loan)
 {
     block_pool_t *blocks = loan->channel->pool->memory.blocks;

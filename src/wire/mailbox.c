@@ -4,8 +4,9 @@
 #include "core/control.h"
 #include "wire/state.h"
 
-/* The maximum number of messages in flight, and the size of the longest one
- * with its flag. Up to 64 KiB, two overlapping copies are faster. */
+/* The number of slots of a mailbox, and the limits of a slot's size, which
+ * includes the flag. Messages of up to 64 KiB gain from two overlapping
+ * copies. */
 #define NUM_SLOTS     8u
 #define SLOT_SIZE_MAX ((size_t)64 << 10)
 #define SLOT_SIZE_MIN ((size_t)4 << 10)
@@ -25,8 +26,8 @@ static unsigned num_parts(const ucxpool_t *pool)
                               (size_t)WIRE_PARTS_MAX);
 }
 
-/* The part that is lent to a channel. With NULL, the first free part.
- * WIRE_PARTS_MAX: none. */
+/* Returns the part of the block that is lent to a channel; for NULL, the first
+ * free part. WIRE_PARTS_MAX: none. */
 static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
 {
     unsigned num = num_parts(pool);
@@ -39,8 +40,8 @@ static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
     return WIRE_PARTS_MAX;
 }
 
-/* Take the block for the first part, unless it is the last free one: that is
- * kept for messages. */
+/* Take the block when its first part is lent. The last free block of the share
+ * is not taken, but kept for messages. Returns false if there is no block. */
 static bool take_block(ucxpool_t *pool)
 {
     block_pool_t *blocks = pool->memory.blocks;
@@ -87,7 +88,7 @@ static bool is_lent(const ucxpool_channel_t *channel)
     return part_of(channel->pool, channel) != WIRE_PARTS_MAX;
 }
 
-/* The offset of the channel's mailbox in the block. */
+/* Returns the offset of the channel's mailbox in the block. */
 static size_t offset_of(const ucxpool_channel_t *channel)
 {
     return part_of(channel->pool, channel) * NUM_SLOTS *
@@ -103,8 +104,9 @@ static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
     return block + offset_of(channel) + slot * slot_size_of(pool);
 }
 
-/* No mailbox if both processes use the same GPU: their kernels run in turn, so
- * a kernel must not wait for the other process. */
+/* Returns true if the message would fit in a mailbox, and a mailbox is useful.
+ * A mailbox is not useful if both processes use the same GPU: their kernels run
+ * in turn, so a kernel must not wait for the other process. */
 static bool is_worth_it(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;

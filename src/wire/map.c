@@ -1,7 +1,7 @@
 /*
  * The `map` wire: each side has mapped the other's regions. The receiver reads
  * the sender's memory, or the sender's GPU writes to blocks that the receiver
- * lent. Only the places of fragments are sent, through the ring.
+ * lent. Only the locations of fragments are sent, through the ring.
  */
 #include "base/error.h"
 #include "core/control.h"
@@ -13,21 +13,21 @@
 
 #include <string.h>
 
-/* So short that the DEPTH fragments in flight stay in the CPU caches between
- * gather and scatter. */
+/* The default size is short, so that the DEPTH fragments in flight stay in the
+ * CPU caches between gather and scatter. */
 #define FRAG_SIZE ((uint64_t)256 << 10)
 
-/* A short message is split into CUTS fragments, so that one is read while the
- * next is gathered. Fragments shorter than FRAG_MIN would take longer to
- * announce than to copy. */
+/* A short message is split into CUTS fragments, so that one fragment is read
+ * while the next one is gathered. Fragments shorter than FRAG_MIN would take
+ * longer to announce than to copy. */
 #define CUTS       4u
 #define FRAG_MIN   ((uint64_t)16 << 10)
 #define FRAG_ALIGN ((uint64_t)4 << 10)
 
-/* A launch takes some microseconds, in which the link between GPUs moves some
- * hundred KiB. Several fragments must be in flight, so that a gather does not
- * wait until another fragment has been read. The shorter they are, the more are
- * needed. */
+/* A launch takes some microseconds, in which the link between GPUs transfers
+ * some hundred KiB. Several fragments must be in flight, so that a gather does
+ * not wait until another fragment has been read. The shorter the fragments are,
+ * the more are needed. */
 #define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
 #define GPU_FRAG_MIN    ((uint64_t)1 << 20)
 #define GPU_FRAGS       4u
@@ -52,7 +52,7 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-/* The mapped memory of the peer is sufficient. */
+/* Always returns true: the wire needs only the mapped memory of the peer. */
 static bool map_is_connected(const ucxpool_channel_t *channel)
 {
     (void)channel;
@@ -70,7 +70,7 @@ static void map_opened(ucxpool_channel_t *channel)
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
 }
 
-/* The receiver can read only mapped memory. */
+/* Always returns false: the receiver can read only mapped memory. */
 static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
 {
     (void)pool;
@@ -84,8 +84,8 @@ static bool shares_device(const ucxpool_channel_t *channel)
                                      channel->peer.gpu.uuid);
 }
 
-/* Fragments in place are not limited by a block size, and a GPU's link is
- * faster with long ones. */
+/* Choose the fragment size between GPUs. The block size does not limit
+ * fragments in place, and a GPU's link is faster with long fragments. */
 static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)
@@ -99,8 +99,8 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
         block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
         size = share.total * block_pool_block_size(blocks);
     }
-    /* Long fragments also if two processes share a GPU: they use it in turn,
-     * and waiting for a turn takes longer than copying a fragment. */
+    /* Fragments are also long if two processes share a GPU. They use it in
+     * turn, and waiting for a turn takes longer than copying a fragment. */
     if ((params->longest >= GPU_LONG_MIN) || shares_device(channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
@@ -109,7 +109,8 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
-/* Data in place is not gathered, so shorter fragments would overlap nothing. */
+/* Choose the fragment size between CPUs. Data in place is not gathered, so
+ * shorter fragments in place would not overlap any work. */
 static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)
@@ -176,15 +177,15 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
     }
 }
 
-/* Is the message complete with the fragment that has just been copied? DONE
- * then replaces its TAKEN. */
+/* Returns true if the message is complete with the fragment that has just been
+ * copied. DONE then replaces the fragment's TAKEN. */
 static bool is_last(const struct wire_recv *recv)
 {
     return recv->num_seen + 1 == recv->num_all;
 }
 
-/* The address of a fragment in the peer's mapped memory; NULL: outside its
- * regions. */
+/* Returns the address of a fragment in the peer's mapped memory; NULL if it is
+ * outside the peer's regions. */
 static const uint8_t *locate_pulled(const ucxpool_channel_t *channel,
                                     const proto_data_t      *data)
 {
@@ -228,7 +229,7 @@ static core_mode_t mode_of(const proto_data_t *data)
                                               : CORE_MODE_MAP_PACKED;
 }
 
-/* The delivery of a fragment has ended. */
+/* Called when the delivery of a fragment has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -295,7 +296,7 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     wire_deliver(request, &params);
 }
 
-/* The wire holds no fragments. */
+/* Does nothing: the wire holds no fragments. */
 static void map_forget(ucxpool_request_t *request)
 {
     (void)request;

@@ -4,9 +4,9 @@
 #include "core/wire.h"
 #include "wire/delivery.h"
 
-/* The maximum number of fragments of a message that are being received. Several
- * times the maximum window, because on the `ucx` wire a fragment may complete
- * at the sender before it completes here. */
+/* The maximum number of fragments of a message that are being received. It is
+ * several times the maximum window, because on the `ucx` wire a fragment may
+ * complete at the sender before it completes here. */
 #define PENDING_MAX (4 * CORE_FRAGMENTS_MAX)
 
 static uint64_t frag_max(const ucxpool_request_t *request)
@@ -24,8 +24,9 @@ static bool lies_inside(const ucxpool_request_t *request,
            (data->length <= size - request->recv->begun);
 }
 
-/* Between ordered fragments only padding is left out, which is shorter than
- * COPY_ALIGNMENT. */
+/* For a wire that keeps the order of fragments: returns true if this fragment
+ * follows the previous one. Only padding, which is shorter than COPY_ALIGNMENT,
+ * may lie between them. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
     const struct wire_recv *recv = request->recv;
@@ -34,8 +35,9 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
            (data->offset - recv->next < COPY_ALIGNMENT);
 }
 
-/* Indices are not recorded one by one. This checks only that there are not more
- * fragments than the last one's index allows, and no index greater than it. */
+/* Check the index of a fragment. Indices are not recorded one by one. This
+ * function checks only that there are not more fragments than the index of the
+ * last one allows, and that no index is greater. */
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t *data, bool is_in_order)
 {
@@ -68,10 +70,10 @@ static void count_begun(struct wire_recv *recv, const proto_data_t *data)
 }
 
 /*
- * On the `ucx` wire fragments may overtake each other, and a step back in a
- * plan walks it from its start. To bound the work that a peer can cause, the
- * number of such walks is limited in proportion to the bytes received. A
- * correct sender stays below this limit.
+ * Returns false if the peer causes too much work. On the `ucx` wire fragments
+ * may overtake each other, and a step back in a plan walks the plan from its
+ * start. The number of such walks is limited in proportion to the bytes
+ * received. A correct sender stays below this limit.
  */
 static bool is_worth_its_cost(const ucxpool_request_t *request)
 {
@@ -108,8 +110,8 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
     return true;
 }
 
-/* All fragments have arrived. Is the message complete? Fails the channel if
- * not. */
+/* Check that the message is complete when all fragments have arrived. Otherwise
+ * fails the channel. */
 static bool check_whole(ucxpool_request_t *request)
 {
     if (request->recv->received < request->data.totals.payload_size) {
@@ -131,8 +133,6 @@ static void put_number(ucxpool_request_t *request)
     }
 }
 
-/* End the receive now, or when nothing writes to its target any more. Until
- * then the sender keeps its data unchanged. */
 void wire_recv_end(ucxpool_request_t *request, ucxpool_status_t status,
                    const char *detail)
 {
@@ -165,7 +165,7 @@ ucxpool_request_t *wire_recv_find(ucxpool_channel_t  *channel,
     return request;
 }
 
-/* Count a fragment that has been copied. */
+/* Count a fragment that has been copied. The last one ends the receive. */
 static void recv_count(ucxpool_request_t *request, const proto_data_t *data,
                        core_mode_t mode)
 {

@@ -17,8 +17,8 @@ typedef struct rndv {
     uint32_t           block; /* valid unless in_place */
     bool               in_place;
     bool               in_quarantine;
-    bool               is_written; /* UCX no longer uses it */
-    base_range_t       blocked;    /* its wait for a block, for profilers */
+    bool               is_written; /* UCX no longer uses the block */
+    base_range_t       blocked;    /* the wait for a block, for profilers */
 } rndv_t;
 
 static rndv_t *rndv_get(ucxpool_channel_t *channel)
@@ -68,7 +68,7 @@ static void give_block_back(rndv_t *rndv)
     }
 }
 
-/* The rendezvous has ended. */
+/* End the rendezvous. */
 static void finish(rndv_t *rndv)
 {
     ucxpool_request_t *request = rndv->request;
@@ -80,7 +80,7 @@ static void finish(rndv_t *rndv)
     wire_recv_let_go(request);
 }
 
-/* The delivery of a fragment from its block has ended. */
+/* Called when the delivery of a fragment from its block has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -105,7 +105,7 @@ static void deliver(rndv_t *rndv)
                                                           .arg   = rndv});
 }
 
-/* UCX has written the fragment, or failed. */
+/* Called when UCX has written the fragment, or failed. */
 static void written(rndv_t *rndv, ucs_status_t status)
 {
     ucxpool_request_t *request = rndv->request;
@@ -142,7 +142,8 @@ static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* Let UCX write the fragment to its target. memh: NULL: none. */
+/* Let UCX write the fragment to its target. memh: the target's handle; NULL:
+ * none. */
 static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 {
     ucp_request_param_t param = {
@@ -173,9 +174,10 @@ static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 }
 
 /*
- * Can UCX write the fragment in place? It can if the target is contiguous, and
- * is registered or needs no registration. Not if there is a checksum, which
- * must be checked before the data is used.
+ * Find the target of a fragment that UCX can write in place. The target must be
+ * contiguous, and registered unless no registration is needed. Returns false if
+ * UCX cannot, or if the fragment has a checksum, which must be checked before
+ * the data is in the caller's memory.
  */
 static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {
@@ -190,7 +192,7 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
         request->data.memory.is_unseen ||
         (request->stream.has_gpu_segments &&
          (request->data.capacity / request->data.memory.num < length))) {
-        return false; /* finding one among many pieces walks the plan */
+        return false; /* finding the target among many pieces walks the plan */
     }
     request->recv->restarts += rndv->data.offset < request->plan->at.offset;
     copy_plan_extent(request->plan, rndv->data.offset, length, &extent);
@@ -213,8 +215,8 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
     return !pool->needs_registration;
 }
 
-/* Choose the target of a fragment and start it. False: it must wait for a
- * receive block or for the caller's stream. */
+/* Choose the target of a fragment and start the fragment. Returns false if it
+ * must wait for a receive block or for the caller's stream. */
 static bool start_rndv(rndv_t *rndv)
 {
     ucxpool_request_t *request = rndv->request;
@@ -266,8 +268,9 @@ bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
 
 /*
  * Start the first waiting fragment that can start. Skips fragments that wait
- * for a caller's stream. Stops at one that gets no block, because trying others
- * may walk the plan each time. A start may end requests and so change the list.
+ * for a caller's stream. Stops at a fragment that gets no block, because trying
+ * others may walk the plan each time. A start may end requests and so change
+ * the list, so this function starts only one fragment.
  */
 static bool start_one(ucxpool_t *pool)
 {
@@ -327,7 +330,8 @@ void wire_rndv_destroy_all(ucxpool_t *pool)
     rndv_t *rndv;
     rndv_t *next;
 
-    /* Leak the fragments that UCX never completed: it may still use them. */
+    /* Leak the fragments that UCX never completed, because UCX may still use
+     * them. */
     base_list_for_each_safe(rndv, next, &pool->wire->writing, rndv_t, link) {
         if (rndv->is_written) {
             base_list_del(&rndv->link);

@@ -1,6 +1,6 @@
 /*
- * The `ucx` wire: a fragment is the data of an active message. UCX gets the
- * memory handle of registered memory. Long fragments use rendezvous.
+ * The `ucx` wire. A fragment is the data of an active message. For registered
+ * memory, the memory handle is passed to UCX. Long fragments use rendezvous.
  */
 #include "core/memory.h"
 #include "ucx/rma.h"
@@ -10,13 +10,16 @@
 #include "wire/rndv.h"
 #include "wire/wires.h"
 
-/* Short enough to be still in the cache when it is sent, and long enough that
- * the cost of the rendezvous messages does not matter. */
+/* The default size: short enough that a fragment is still in the cache when it
+ * is sent, and long enough that the cost of the rendezvous messages does not
+ * matter. */
 #define FRAG_SIZE (1024u * 1024u)
-/* For shorter fragments UCX chooses the protocol. */
+/* The shortest fragment that always uses rendezvous. For shorter ones UCX
+ * chooses the protocol. */
 #define RNDV_MIN (32u * 1024u)
 
-/* Between GPUs UCX is fastest with long fragments, which copy engines copy. */
+/* The default size between GPUs: UCX is fastest with long fragments, which copy
+ * engines copy. */
 #define GPU_FRAG_SIZE ((uint64_t)16 << 20)
 
 static block_pool_t *ucx_blocks(const ucxpool_t *pool)
@@ -24,10 +27,10 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
     return pool->memory.ucx_blocks;
 }
 
-/* Memory of the caller is sent in place from this many INPLACE_MIN on: for a
- * shorter piece, a separate fragment costs more than a copy. Between two
- * processes over TCP, packing makes pieces of 64 KiB twice as fast, and pieces
- * of 256 KiB no faster. */
+/* Memory of the caller that is not in the pool is sent in place if its length
+ * is at least INPLACE_MIN times this factor. For a shorter piece, a separate
+ * fragment costs more than a copy. Between two processes over TCP, packing
+ * makes pieces of 64 KiB twice as fast, and pieces of 256 KiB no faster. */
 #define ANY_MEMORY_FACTOR 16u
 
 static bool ucx_takes_any_memory(const ucxpool_t *pool, uint64_t length)
@@ -75,7 +78,8 @@ static uint64_t ucx_frag_size(const ucxpool_channel_t  *channel,
                              share.total * block_pool_block_size(blocks) / 4));
 }
 
-/* A fragment must fit in a receive block. */
+/* The limit is the block size, because a fragment must fit in a receive
+ * block. */
 static uint64_t ucx_frag_max(const ucxpool_t *pool)
 {
     return block_pool_block_size(ucx_blocks(pool));
@@ -136,13 +140,14 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     if (result != NULL) {
         core_endpoint_start(channel->conn.endpoint);
     } else {
-        /* Already complete: UCX does not call fragment_sent(). */
+        /* The operation is already complete, so UCX does not call
+         * fragment_sent(). */
         fragment->done(fragment);
     }
     return UCXPOOL_OK;
 }
 
-/* The delivery of an active message has ended. */
+/* Called when the delivery of an active message has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -157,7 +162,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
     ucxpool_request_t *request = wire_recv_find(channel, data);
 
     if ((request == NULL) || (request->recv->failing != UCXPOOL_OK)) {
-        return UCS_OK; /* the receive has ended: UCX drops it */
+        return UCS_OK; /* the receive has ended: UCX drops the data */
     }
     if (length != data->length) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,

@@ -43,7 +43,7 @@ static bool take_from(xfer_send_block_t *block, unsigned *slice_p)
     return true;
 }
 
-/* Do its blocks belong to the receiver? */
+/* Returns true if the blocks of the send belong to the receiver. */
 static bool is_pushed(const struct xfer_send *send)
 {
     return (send->loan != 0) || (send->slot != 0);
@@ -59,7 +59,8 @@ static bool has_block(const struct xfer_send *send)
     return false;
 }
 
-/* An entry for one more block; NULL: the request may not have more. */
+/* Returns an entry for one more block; NULL if the request may not have
+ * more. */
 static xfer_send_block_t *new_block(ucxpool_request_t *request)
 {
     struct xfer_send *send = request->send;
@@ -81,13 +82,14 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
 }
 
 /*
- * Take a slice for one fragment. False: no block is free, or the send may not
- * have another one.
+ * Take a slice for one fragment. Returns false if no block is free, or the send
+ * may not have another one.
  *
- * Of the sends of a channel that fill blocks, the first one may have up to
- * XFER_SEND_BLOCKS_MAX blocks, the others one each. If all had the same number,
- * they would end at the same time, and the link would be idle while the next
- * ones start. A send that pushes uses only the blocks that the receiver lent.
+ * Several sends of a channel may fill blocks at a time. The first one may have
+ * up to XFER_SEND_BLOCKS_MAX blocks, the others one each. If all had the same
+ * number, they would end at the same time, and the link would be idle while the
+ * next sends start. A send that pushes uses only the blocks that the receiver
+ * lent.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
@@ -120,7 +122,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     return take_from(block, slice_p);
 }
 
-/* Wake the first send that fills blocks: it may take more of them. */
+/* Wake the first send that fills blocks, because it may take more of them. */
 static void wake_first(ucxpool_channel_t *channel)
 {
     if (!base_list_is_empty(&channel->xfer->packing)) {
@@ -155,8 +157,8 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
         put_block(request, held);
         wake_first(request->channel);
     } else if (!base_list_is_empty(&request->pool->xfer->waiters)) {
-        /* Other sends wait for a block: do not keep an unused one, so that
-         * each send gets one in turn. */
+        /* Other sends wait for a block, so do not keep an unused block: each
+         * send gets one in turn. */
         put_block(request, held);
     }
 }
@@ -167,8 +169,8 @@ void xfer_slice_leave(ucxpool_request_t *request)
     wake_first(request->channel);
 }
 
-/* The request has ended: free its blocks, or quarantine those with slices in
- * flight. */
+/* Free the blocks of a request that has ended, or quarantine those with slices
+ * in flight. */
 static void slices_release(ucxpool_request_t *request)
 {
     block_pool_t *blocks = core_channel_blocks(request->channel);
@@ -200,8 +202,8 @@ typedef struct range {
     mem_piece_t          where;  /* if there is a buffer */
 } range_t;
 
-/* A GPU's regions are contiguous in our address space and in a peer's: let a
- * range in place span several of them. */
+/* Let a range in place span several regions of a GPU, which are contiguous in
+ * our address space and in a peer's. */
 static void extend_over_regions(const ucxpool_request_t *request,
                                 const copy_extent_t *extent, uint64_t length,
                                 range_t *range)
@@ -216,14 +218,15 @@ static void extend_over_regions(const ucxpool_request_t *request,
            block_comm_find(pool->memory.comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
-           (buffer == range->buffer) && /* the only one that is held */
+           (buffer == range->buffer) && /* only this buffer is held */
            (next.region * size + next.offset ==
             where->region * size + where->offset + where->length)) {
         where->length += next.length;
     }
 }
 
-/* Can an extent be sent in place, and is it worth a fragment? */
+/* Returns true if an extent can be sent in place, and is long enough for a
+ * fragment. */
 static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
                         range_t *range)
 {
@@ -255,8 +258,8 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
 }
 
 /*
- * For a message of which parts can be sent in place: finds either a range in
- * place, or a packed range that ends where the next range in place starts.
+ * Find the next range of a message that is partly sent in place: either a range
+ * in place, or a packed range that ends where the next range in place starts.
  * Restores the plan's position, because the gather starts from there.
  */
 static void mixed_range(ucxpool_request_t *request, range_t *range)
@@ -286,7 +289,8 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
     plan->at      = before.at;
 }
 
-/* Padding after a fragment in place is not sent. */
+/* Returns the offset after the padding at `offset`. Padding after a fragment in
+ * place is not sent. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
     return offset + copy_plan_padding(request->plan, offset);
@@ -405,7 +409,7 @@ static void stop_waiting(ucxpool_request_t *request)
     }
 }
 
-/* The gather of a fragment has ended. */
+/* Called when the gather of a fragment has ended. */
 static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
     core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
@@ -426,8 +430,8 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     }
 }
 
-/* Copy the range into a slice, or start to. Shortens the range if one copy
- * cannot take all of it. */
+/* Copy the range into a slice, or start this copy. Shortens the range if one
+ * copy cannot take all of it. */
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
                                core_fragment_t *fragment, void *slice)
 {
@@ -451,7 +455,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     fragment->copy.done = gathered;
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
     if (status == UCXPOOL_INPROGRESS) {
-        /* gathered() is called when it ends. */
+        /* gathered() is called when the copy ends. */
         if (fragment->is_pushed) {
             request->channel->xfer->num_pushes++;
             core_link_began(&request->send->push, range->length);
@@ -472,8 +476,8 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
     ucxpool_status_t         status;
 
     if (!slice_get(request, &fragment->block, &fragment->slice)) {
-        /* A fragment in flight will free a slice. If there is none, wait for a
-         * block of another request. */
+        /* A fragment in flight will free a slice. If no fragment is in flight,
+         * wait for a block of another request. */
         if (send->busy == 0) {
             wait_for_block(request);
         }
@@ -508,7 +512,7 @@ static void lay_in_place(core_fragment_t *fragment, const range_t *range)
     }
 }
 
-/* The fragment's DATA message. */
+/* Fill the fragment's DATA message. */
 static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
                       const range_t *range)
 {
@@ -562,7 +566,7 @@ static bool is_window_full(const struct xfer_send *send)
            ((unsigned)__builtin_popcountll(send->busy) >= send->window);
 }
 
-/* A fragment with the lowest free number; NULL: no memory. */
+/* Returns a fragment with the lowest free number; NULL if out of memory. */
 static core_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;

@@ -10,17 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes in a small record: enough for the runs of most messages that are not
- * eager. */
+/* The size of the data in a small record: enough for the runs of most messages
+ * that are not eager. */
 #define SMALL_ROOM 64u
 
 /* The maximum number of early messages delivered per call. If many messages
- * waited for one, this lets the pool serve its other channels in between. */
+ * waited for an earlier one, this limit lets the pool serve its other channels
+ * in between. */
 #define ROUND_MAX 64u
 
 /* --- lists and the index --------------------------------------------------
- * The index holds the messages that no receive has matched. Its lists have the
- * order of pool->xfer->unexpected. Early messages are indexed only by number.
+ * The index holds the messages that no receive has matched. The lists of the
+ * index have the order of pool->xfer->unexpected. Early messages are indexed
+ * only by number.
  */
 
 static void index_add(ucxpool_message_t *message)
@@ -108,8 +110,8 @@ static void leave_list(ucxpool_message_t *message)
     }
 }
 
-/* The first match in a list. link: the offset of the list's link in a
- * message. */
+/* Returns the first message in a list that matches. link: the offset of the
+ * list's link in a message. */
 static ucxpool_message_t *find_in(const base_list_t *list, size_t link,
                                   const ucxpool_channel_t *channel,
                                   uint64_t tag, uint64_t mask)
@@ -180,7 +182,7 @@ static ucxpool_message_t *take_first(base_list_t *list)
     return message;
 }
 
-/* A free record, or else a new one with this room. */
+/* Returns a free record, or else a new one with this room. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
                                      xfer_records_t *records, size_t room)
 {
@@ -203,7 +205,7 @@ static bool has_record(const ucxpool_channel_t *channel,
            (records->count < channel->pool->config.credits);
 }
 
-/* A record for an eager message. There is one for each of the peer's
+/* Returns a record for an eager message. There is one for each of the peer's
  * credits. */
 static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 {
@@ -225,7 +227,7 @@ static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
     return message;
 }
 
-/* A record for a descriptor that is not eager, with its data. */
+/* Returns a record for a descriptor that is not eager, with its data. */
 static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                                         size_t             data_size)
 {
@@ -277,7 +279,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
     return message;
 }
 
-/* Free its units of max_unexpected for other messages of the peer. */
+/* Free the message's units of max_unexpected for other messages of the peer. */
 static void uncount(ucxpool_message_t *message)
 {
     message->channel->xfer->messages.announced -= message->cost;
@@ -370,8 +372,8 @@ static void deliver(ucxpool_message_t *message)
     enter_unexpected(message);
 }
 
-/* Check a complete descriptor and find its parts. Fails the channel if it is
- * invalid. */
+/* Check a complete descriptor and find its parts. Fails the channel if the
+ * descriptor is invalid. */
 static bool settle(ucxpool_message_t *message, size_t data_size)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -395,13 +397,13 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
 }
 
 /* --- early descriptors ------------------------------------------------------
- * Each has the slot of its sequence number modulo early_size. Their sequence
- * numbers are in [expected_sequence, expected_sequence + early_size).
+ * The slot of an early descriptor is its sequence number modulo early_size. All
+ * sequence numbers are in [expected_sequence, expected_sequence + early_size).
  */
 
 #define EARLY_SIZE_MIN 64u
 
-/* The early message with this sequence number; NULL: none. */
+/* Returns the early message with this sequence number; NULL: none. */
 static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
                                      uint64_t                 sequence)
 {
@@ -411,7 +413,7 @@ static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
                : NULL;
 }
 
-/* Make a slot for this sequence number. False: no memory. */
+/* Make a slot for this sequence number. Returns false if out of memory. */
 static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
 {
     xfer_messages_t    *messages = &channel->xfer->messages;
@@ -459,8 +461,9 @@ unsigned xfer_message_progress(ucxpool_channel_t *channel)
 }
 
 /*
- * A sender has at most CREDITS eager messages and MAX_UNEXPECTED others that
- * are not delivered yet, which limits the range of its sequence numbers.
+ * Check the sequence number of a descriptor. A sender has at most CREDITS eager
+ * messages and MAX_UNEXPECTED others that are not delivered yet, which limits
+ * the range of its sequence numbers.
  */
 static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 {
@@ -483,7 +486,7 @@ static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 /*
  * Allocate the list of runs that arrive in RUNS messages. All such lists of a
  * channel that wait for receives have at most MAX_SEGMENTS runs in total. A
- * message that exceeds this is refused when its turn comes.
+ * message that exceeds this limit is refused when its turn comes.
  */
 static bool expect_runs(ucxpool_message_t *message)
 {
@@ -503,7 +506,7 @@ static bool expect_runs(ucxpool_message_t *message)
         message->refused = true;
         return true;
     }
-    /* Zeroed, so that missing runs have the invalid count 0. */
+    /* The list is zeroed, so that missing runs have the invalid count 0. */
     channel->pool->stats.allocations++;
     message->runs = calloc(num_runs, sizeof(copy_run_t));
     if (message->runs == NULL) {
@@ -516,7 +519,8 @@ static bool expect_runs(ucxpool_message_t *message)
     return true;
 }
 
-/* Deliver the message and those that waited for it, or keep it as early. */
+/* Deliver the message, and the messages that waited for it, or keep it as
+ * early. */
 static void arrive(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel  = message->channel;
@@ -537,7 +541,7 @@ static void arrive(ucxpool_message_t *message)
     }
 }
 
-/* At most one bit is set. */
+/* Returns true if at most one bit is set. */
 static bool is_for_one(uint32_t flags)
 {
     return (flags & (flags - 1)) == 0;
@@ -602,7 +606,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     arrive(message);
 }
 
-/* The descriptor that is equivalent to a SHORT. */
+/* Returns the descriptor that is equivalent to a SHORT. */
 static proto_desc_t desc_of(const proto_short_t *in_short, uint64_t sequence,
                             size_t data_size)
 {
@@ -709,8 +713,8 @@ static bool has_number(const ucxpool_message_t *message,
     return (message->channel == channel) && (message->desc.message == number);
 }
 
-/* A message that no receive has matched, or that the caller probed; NULL:
- * none. */
+/* Returns the message with this number that no receive has matched, or that a
+ * caller probed; NULL: none. */
 static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
                                       uint64_t                 number)
 {
@@ -741,7 +745,8 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
         return false;
     }
     if (message->place == XFER_EARLY) {
-        /* Keep it until its turn, because later messages wait for it. */
+        /* Keep the message until its turn, because later messages wait for
+         * it. */
         message->canceled     = true;
         message->runs_missing = 0;
         xfer_message_progress(channel);

@@ -44,8 +44,9 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
     return request->pool->config.inplace_min;
 }
 
-/* Is any segment in comm memory, and long enough to be sent in place? If the
- * CPU has not read the list of segments, they are packed. */
+/* Returns true if any segment is in comm memory, and long enough to be sent in
+ * place. Returns false if the CPU has not read the list of segments; they are
+ * then packed. */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -69,7 +70,7 @@ static bool has_comm_memory(const ucxpool_request_t *request)
     return false;
 }
 
-/* Count the runs, and write as many as there is room for. */
+/* Count the runs, and write as many as fit in request->data.runs. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
     if (copy_memory_is_ranges(&request->data.memory)) {
@@ -84,7 +85,8 @@ static ucxpool_status_t count_runs(ucxpool_request_t *request)
                               &request->data.totals);
 }
 
-/* Pieces of one length are one run, known without reading the array. */
+/* Compute the run of pieces of one length, which is known without reading the
+ * array. */
 static ucxpool_status_t count_even(ucxpool_request_t *request)
 {
     ucxpool_status_t status = core_request_reserve_runs(request, 1);

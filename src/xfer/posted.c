@@ -2,14 +2,16 @@
 
 #include "xfer/state.h"
 
-/* A receive that was posted when no other waited has order 0. It is not in the
- * index: until it is removed it is the oldest, and is checked first. */
+/* Returns true if the receive is in the index. A receive that was posted when
+ * no other waited has order 0 and is not in the index. Until it is removed, it
+ * is the oldest, and is checked first. */
 static bool is_indexed(const ucxpool_request_t *request)
 {
     return (request->order != 0) && (request->mask == UINT64_MAX);
 }
 
-/* The index list of a key. channel: NULL for receives from any channel. */
+/* Returns the index list of a key. channel: NULL for receives from any
+ * channel. */
 static base_list_t *list_of(const struct xfer_pool  *xfer,
                             const ucxpool_channel_t *channel, uint64_t tag)
 {
@@ -68,8 +70,8 @@ static bool takes(const ucxpool_request_t *request,
            (((request->tag ^ tag) & request->mask) == 0);
 }
 
-/* The oldest indexed receive for a tag. channel: NULL for receives from any
- * channel. */
+/* Returns the oldest indexed receive for a tag. channel: NULL for receives from
+ * any channel. */
 static ucxpool_request_t *find_exact(const struct xfer_pool  *xfer,
                                      const ucxpool_channel_t *channel,
                                      uint64_t                 tag)

@@ -97,7 +97,8 @@ unsigned xfer_queue_announce(ucxpool_t *pool)
     return count;
 }
 
-/* The first send, if it can send all its data now with a credit. */
+/* Returns the first send if it can send all its data now with a credit; else
+ * NULL. */
 static ucxpool_request_t *next_quick(const ucxpool_channel_t *channel)
 {
     ucxpool_request_t *first = first_of(channel);
@@ -140,7 +141,7 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
 
     /* Ending one send may end the next one, such as a window's CALL and the
-     * send of its data. So take the first one again each time. */
+     * send of its data. So take the first send again each time. */
     while ((request = first_of(channel)) != NULL) {
         base_list_del(&request->link);
         request->kind->abort(request, status, detail);

@@ -82,7 +82,7 @@ static void end_eager(ucxpool_request_t *request)
     wire_recv_end(request, UCXPOOL_OK, NULL);
 }
 
-/* The data of an eager message has been copied. */
+/* Called when the data of an eager message has been copied. */
 static void delivered_eager(ucxpool_request_t  *request,
                             const proto_data_t *data, ucxpool_status_t status,
                             void *arg)
@@ -94,7 +94,8 @@ static void delivered_eager(ucxpool_request_t  *request,
     }
 }
 
-/* Receive a message whose data came with the descriptor, or that is empty. */
+/* Receive a message whose data arrived with the descriptor, or that is
+ * empty. */
 static void receive_eager(ucxpool_request_t *request,
                           ucxpool_message_t *message)
 {
@@ -186,7 +187,8 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     xfer_message_release(message);
 }
 
-/* The detail for the receive's caller: names the sender as the cause. */
+/* Write the detail for the receive's caller, which names the sender as the
+ * cause. */
 static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
                     const char *reason)
 {
@@ -198,9 +200,9 @@ static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
     }
 }
 
-/* The receive of a canceled message; NULL: none, or it has ended. If the CANCEL
- * has no receive number, the sender did not know the receive yet: search by
- * message. */
+/* Returns the receive of a canceled message; NULL if there is none, or it has
+ * ended. If the CANCEL has no receive number, because the sender did not know
+ * the receive yet, searches by message. */
 static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
                                   const proto_cancel_t    *cancel)
 {

@@ -14,12 +14,13 @@
 /*
  * The steps of a send, in the order of xfer_send_step_t:
  *
- *   TURN       wait until it is the first in its channel's queue, and has a
- *              credit, or the receiver has room for its descriptor alone
+ *   TURN       wait until the send is the first in its channel's queue, and has
+ *              a credit, or the receiver has room for its descriptor alone
  *   DESC       send the descriptor; ends the send if it contains the data
  *   RUNS       send a long list of runs
  *   ACCEPT     wait for the receiver's ACCEPT, and for a word of revoked[]
- *   FRAGMENTS  gather fragments, or not, and send as many as the window allows
+ *   FRAGMENTS  gather fragments, except those in place, and send as many as the
+ *              window allows
  *   DONE       wait for the receiver's DONE
  */
 typedef enum step_result {
@@ -60,7 +61,8 @@ static bool is_eager(const ucxpool_request_t *request)
 {
     uint64_t limit = request->pool->config.eager_size;
 
-    /* An eager send ends before its data is copied, which a write must not. */
+    /* An eager send ends before the receiver copies its data, so a write to a
+     * window must not be eager. */
     return (!request->stream.has_gpu_segments ||
             (request->data.totals.payload_size == 0)) &&
            (request->send->desc_flags != PROTO_DESC_WRITE) &&
@@ -70,7 +72,8 @@ static bool is_eager(const ucxpool_request_t *request)
             PROTO_DATA_MAX);
 }
 
-/* Is its data sent in the descriptor now? This needs a credit. */
+/* Returns true if the data of the send can be sent in the descriptor now. This
+ * needs a credit. */
 static bool goes_eager(const ucxpool_request_t *request)
 {
     return (request->channel->flow.credits != 0) && is_eager(request);
@@ -93,7 +96,8 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     return size + runs_size(request);
 }
 
-/* The units of the receiver's max_unexpected that the descriptor takes. */
+/* Returns the units of the receiver's max_unexpected that the descriptor
+ * takes. */
 static uint32_t cost_of(const ucxpool_request_t *request)
 {
     uint32_t flags;
@@ -108,8 +112,8 @@ static void put_cost(ucxpool_request_t *request)
     request->send->cost = 0;
 }
 
-/* The receiver has no room for another descriptor: wait or fail, as
- * UCXPOOL_UNEXPECTED_FULL says. Window sends always wait. */
+/* Called when the receiver has no room for another descriptor. Waits or fails,
+ * as UCXPOOL_UNEXPECTED_FULL says. Window sends always wait. */
 static step_result_t wait_or_fail(ucxpool_request_t *request)
 {
     const ucxpool_t *pool = request->pool;
@@ -158,7 +162,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
  * in xfer->wordless.
  */
 
-/* False: all words are in use. */
+/* Take a word for the send. Returns false if all words are in use. */
 static bool take_word(ucxpool_request_t *request)
 {
     uint64_t *words = request->channel->xfer->words;
@@ -198,8 +202,8 @@ static void put_word(ucxpool_request_t *request)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* The message is announced by a descriptor with `size` bytes of data: take a
- * number and units of the peer's max_unexpected. */
+/* Take a number and units of the peer's max_unexpected for a message that is
+ * announced by a descriptor with `size` bytes of data. */
 static void take_number(ucxpool_request_t *request, size_t size)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -222,7 +226,8 @@ static void put_number(ucxpool_request_t *request)
     xfer_queue_wake(channel);
 }
 
-/* read: the stream, if it was read from files; else NULL. */
+/* Fill the descriptor. read: the stream, if it was read from files; else
+ * NULL. */
 static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
                       uint32_t flags, uint8_t *data, const uint8_t *read)
 {
@@ -382,13 +387,14 @@ static step_result_t step_accept(ucxpool_request_t *request)
     return STEP_NEXT;
 }
 
-/* All fragments have been created, or the channel has failed. */
+/* Called when all fragments have been created, or the channel has failed. */
 static step_result_t end_fragments(const ucxpool_request_t *request)
 {
     return base_list_is_empty(&request->send->unsent) ? STEP_NEXT : STEP_WAIT;
 }
 
-/* The next fragment could not be created: retry later, or end the send. */
+/* Called when the next fragment could not be created. Retries later, or ends
+ * the send. */
 static step_result_t stop_fragments(ucxpool_request_t *request,
                                     ucxpool_status_t   status)
 {
@@ -456,7 +462,8 @@ static void leave_readers(ucxpool_request_t *request)
     }
 }
 
-/* May the send read now? If not, it is woken when it may. */
+/* Returns true if the send may read now. Otherwise the send is woken when it
+ * may. */
 static bool may_read(ucxpool_request_t *request)
 {
     ucxpool_t   *pool = request->pool;
@@ -582,7 +589,8 @@ bool xfer_send_advance(ucxpool_request_t *request)
            (send->runs_sent != runs_sent) || (send->index != index);
 }
 
-/* Not if it reads files: only one send may read in a round of progress. */
+/* Returns true if the send can send all its data at once. A send that reads
+ * files cannot: only one send may read in a round of progress. */
 static bool is_quick(const ucxpool_request_t *request)
 {
     return is_eager(request) && !copy_memory_is_ranges(&request->data.memory);
@@ -590,18 +598,20 @@ static bool is_quick(const ucxpool_request_t *request)
 
 /* --- messages from the peer, and the end ---------------------------------- */
 
-/* The smallest block of a receiver, so also the smallest valid limit for
- * fragments. With a lower limit a peer could cause work for each byte. */
+/* The size of the smallest block of a receiver, which is also the smallest
+ * valid limit for fragments. With a lower limit a peer could cause work for
+ * each byte. */
 #define FRAG_SIZE_MIN 4096u
 
-/* The send with this message number; NULL: none. */
+/* Returns the send with this message number; NULL: none. */
 static ucxpool_request_t *find(const ucxpool_channel_t *channel,
                                uint64_t                 message)
 {
     return core_numbers_find(&channel->requests.sends, message);
 }
 
-/* Do UCX operations or copies on the GPU still read the caller's memory? */
+/* Returns true if UCX operations or copies on the GPU still read the caller's
+ * memory. */
 static bool is_being_read(const ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
@@ -660,7 +670,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Use the blocks that the receiver lends. False: they are invalid. */
+/* Use the blocks that the receiver lends. Returns false if they are invalid. */
 static bool take_loan(ucxpool_request_t *request, const void *data,
                       size_t data_size)
 {
@@ -777,7 +787,8 @@ void xfer_send_forget(ucxpool_request_t *request)
     for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
         core_fragment_t *fragment = request->send->fragments[i];
 
-        /* Callbacks free the fragments that UCX or a copy still uses. */
+        /* Fragments that UCX or a copy still uses are freed later, in
+         * callbacks. */
         if ((request->send->busy & (UINT64_C(1) << i)) &&
             (fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
             xfer_fragment_free(fragment);

@@ -30,8 +30,8 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
            is_taken(channel);
 }
 
-/* Send a message that is next in order. False: there is no credit, or the ring
- * is full. */
+/* Send a message that is next in order. Returns false if there is no credit, or
+ * the ring is full. */
 static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
                 uint64_t tag)
 {
@@ -57,7 +57,7 @@ static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
     return true;
 }
 
-/* The caller wants no handle and no notification. */
+/* Returns true if the caller requests neither a handle nor a notification. */
 static bool is_untold(const ucxpool_request_params_t *params,
                       ucxpool_request_t             **request_p)
 {
@@ -67,8 +67,8 @@ static bool is_untold(const ucxpool_request_params_t *params,
                                     UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
 }
 
-/* Send without a request. False: other sends are queued, or it cannot be sent
- * now. */
+/* Send a message without a request. Returns false if other sends are queued, or
+ * the message cannot be sent now. */
 static bool send_untold(ucxpool_channel_t       *channel,
                         const ucxpool_segment_t *segment, uint64_t tag)
 {
