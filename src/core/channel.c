@@ -43,7 +43,8 @@ const core_wire_t core_wire_none = {
     .blocks       = any_blocks,
 };
 
-/* Take a free number of the pool's table, which grows by doubling. */
+/* Give the channel a free number of the pool's table, which grows by
+ * doubling. */
 static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     uint32_t            size = base_max(pool->channels.table_size * 2, 16u);
@@ -322,7 +323,7 @@ static void record_end(ucxpool_channel_t      *channel,
     channel->status = status;
     core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (pool->wakeup.is_armed) {
-        core_wake(pool); /* progress does the rest */
+        core_wake(pool); /* progress ends the requests */
     }
 }
 
@@ -341,8 +342,9 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                       channel->reason);
     base_warn("%s: the channel has failed: %s", channel->name, channel->reason);
     channel->pool->stats.channels_failed++;
-    /* Do not wait for such a peer, not even for TAKEN. The memory that it still
-     * reads is revoked, so that it cannot take later data for a message. */
+    /* After a protocol error, do not wait for the peer, not even for TAKEN. The
+     * memory that it still reads is revoked, so that it does not mistake later
+     * data for a message. */
     channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
     record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
 }

@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Active messages of one channel that UCX may hold. */
+/* The maximum number of active messages of one channel that UCX holds. */
 #define CONTROLS_MAX 64u
 
-/* Room for the variable part. Messages in a backlog contain a short text, or
- * describe a window. No peer can make this process keep more of the longest
- * messages than UCX holds. */
+/* Sizes of the room for the variable part. Messages in a backlog contain a
+ * short text, or describe a window. So a peer cannot make this process keep
+ * more of the longest messages than UCX holds. */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
 
 /*
- * Limits the messages in a backlog. For a peer that does not read, but follows
- * the protocol, these are at most TAKEN for each fragment in flight, a short
- * message for each message that it has announced, and CANCELs of this side, two
- * per send. More of them mean that the peer never reads, to exhaust this
- * process's memory. The limit for long messages is lower.
+ * Returns true if the backlog has as many messages as the protocol allows for a
+ * peer that does not read: one TAKEN for each fragment in flight, one short
+ * message for each message that the peer has announced, and two CANCELs for
+ * each send. A peer that exceeds this limit tries to exhaust this process's
+ * memory. The limit for long messages is lower.
  */
 static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
 {
@@ -130,7 +130,8 @@ static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
     head->key     = channel->peer.channel_key;
 }
 
-/* Begin a message for which the channel's own way has no room now. */
+/* Begin a message outside the ring: for the backlog if the channel has no room
+ * now, or to be sent directly. */
 static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                                     proto_type_t type, size_t data_size,
                                     bool in_backlog, void **data_p)
@@ -181,7 +182,8 @@ static proto_fixed_t *begin_in_ring(ucxpool_channel_t *channel,
     return fixed;
 }
 
-/* The same if there is room now; else NULL. */
+/* Begin a message through the ring, or, without a ring, to be sent directly.
+ * Returns NULL if there is no room now. */
 static proto_fixed_t *begin_now(ucxpool_channel_t *channel, proto_type_t type,
                                 size_t data_size, void **data_p)
 {
@@ -379,7 +381,8 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     return true;
 }
 
-/* Credits that the peer does not know yet. */
+/* Returns the number of credits that no received message uses: those of the
+ * peer, and those that are owed to the peer. */
 static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;

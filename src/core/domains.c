@@ -87,7 +87,7 @@ static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
     return UCXPOOL_OK;
 }
 
-/* The lock is held. */
+/* Get or create a domain. The lock must be held. */
 static ucxpool_status_t domain_get(ucxpool_t *pool, struct ibv_pd *pd,
                                    int access, ucxpool_verbs_t **domain_p)
 {

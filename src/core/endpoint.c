@@ -98,7 +98,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
     return endpoint;
 }
 
-/* Not done for an endpoint that was kept. */
+/* Does nothing for an endpoint that was kept from another channel. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {
@@ -125,7 +125,8 @@ void core_endpoint_start(core_endpoint_t *endpoint)
     endpoint->pool->num_operations++;
 }
 
-/* The last call of a callback: the pool may no longer exist afterwards. */
+/* Must be the last call in a callback: the pool may no longer exist
+ * afterwards. */
 static void end_operation(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;

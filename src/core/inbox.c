@@ -5,12 +5,13 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 
-/* Messages that are read from one ring before the next ring; fewer if one may
- * take as long as a launch. */
+/* The maximum number of messages that are read from one ring before the next
+ * one. On a GPU the limit is lower, because a message may take as long as a
+ * launch. */
 #define ROUND_MAX 64u
 
-/* Rounds after which all messages in a ring have been read; the peer may still
- * be writing. */
+/* The number of rounds after which all messages in a ring have been read, even
+ * if the peer is still writing. */
 #define DRAIN_MAX (CORE_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
 
 static ucs_status_t handle_control(void *arg, const void *header,
@@ -118,14 +119,15 @@ void core_inbox_cleanup(ucxpool_t *pool)
     (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
-/* Lists are only copied, so they do not count as messages of a round. */
+/* Returns true for a list of runs. Lists are only copied, so they do not count
+ * as messages of a round. */
 static bool is_list(unsigned type)
 {
     return type == PROTO_RUNS;
 }
 
-/* Read one message and its type; false: the ring is empty, or the channel has
- * ended. */
+/* Handle one message, and return its type. Returns false if the ring is empty,
+ * or the channel has ended. */
 static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
 {
     core_ring_entry_t entry;
@@ -168,7 +170,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
            core_channel_is_readable(channel) && read_one(channel, &type)) {
         count++;
         lists += is_list(type) ? 1 : 0;
-        /* The peer can write while the rest is read. */
+        /* With credits, the peer can write while the rest is read. */
         core_control_give_credits(channel);
     }
     return count;

@@ -15,8 +15,8 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* The time for messages that the peer sent over other connections before it
- * hung up. */
+/* The time to wait for messages that the peer sent over other connections
+ * before it hung up. */
 #define REST_NS UINT64_C(1000000000)
 
 static void hang_up(core_lifeline_t *lifeline)
@@ -29,7 +29,8 @@ static void hang_up(core_lifeline_t *lifeline)
     }
 }
 
-/* A peer that has not sent HELLO has sent nothing else. */
+/* Handle the peer's byte. A peer that has not sent HELLO has sent no other
+ * message, so there is nothing to wait for. */
 static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
@@ -41,9 +42,10 @@ static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
                              : base_clock_now();
 }
 
-/* UCX detects this for an open channel, whose data may use another network. A
- * channel that is opening may have no connection of UCX, or one on which UCX
- * waits for an answer and sends nothing. */
+/* Handle the failure of the lifeline's network. It fails only a channel that is
+ * opening, which may have no connection of UCX, or one on which UCX waits for
+ * an answer and sends nothing. For an open channel, whose data may use another
+ * network, UCX itself detects failures. */
 static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];
@@ -90,10 +92,10 @@ static void set_option(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* The idle time is a quarter of the timeout, and three probes share the rest.
- * While the last proof is unacknowledged, the kernel does not probe, but
- * retransmits: then TCP_USER_TIMEOUT applies. (A slow peer has room for a
- * proof.) */
+/* Enable keepalive probes. The idle time is a quarter of the timeout, and three
+ * probes share the rest. While the last message of the authentication, a proof,
+ * is unacknowledged, the kernel does not probe, but retransmits; then
+ * TCP_USER_TIMEOUT applies. (Even a slow peer has room for a proof.) */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
     uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));
@@ -138,8 +140,8 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
 
-/* A peer that closed its channel normally has received our BYE. This peer did
- * not wait for it, or closed before it knew the channel. */
+/* End a channel whose peer has hung up. A peer that closes normally waits for
+ * our BYE. This peer did not wait, or closed before it knew the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {

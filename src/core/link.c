@@ -7,8 +7,9 @@
 
 #include <assert.h>
 
-/* Launches in flight at a time: two that the GPU copies, and the next one. If
- * they are short, there are more, so that the next list is filled in time. */
+/* The minimum of launches in flight: two that the GPU copies, and the next one.
+ * If they have less than SIZE_MIN bytes in total, more are allowed, so that the
+ * next list is filled in time. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)
 
@@ -84,7 +85,7 @@ void core_link_leave(core_link_work_t *work)
     }
     base_list_del(&work->queue);
     if (base_list_is_empty(&link->queue)) {
-        /* The link is idle, so the next transfers start equal. */
+        /* The link is idle, so all channels start equal again. */
         link->now = link->end;
     }
 }

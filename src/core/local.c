@@ -14,15 +14,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Messages that are read before other channels have their turn. */
+/* The maximum number of messages that are read before other channels have their
+ * turn. */
 #define ROUND_MAX 16
 
-/* A peer that has hung up so many times before the channel was open does not
- * accept this process's identity. */
+/* If the peer has hung up this many times before the channel was open, it does
+ * not accept this process's identity. */
 #define UNHEARD_MAX 3
 
-/* The sockets of a process are closed before its end is visible. The end, or a
- * goodbye in the ring, gives a better reason. */
+/* The time between the loss of the connection and the failure of the channel.
+ * The system closes the sockets of a process before its end is visible. The end
+ * of the process, or a BYE in the ring, gives a better reason for the
+ * failure. */
 #define GRACE_NS UINT64_C(100000000)
 
 bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
@@ -34,8 +37,8 @@ bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
            ipc_host_fits(&blob->host, reason, sizeof(reason));
 }
 
-/* No other process can have the peer's socket name, unless the peer has
- * ended. */
+/* Check that the process at the other end is the peer. No other process can
+ * have the peer's socket name, unless the peer has ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
     const ipc_host_t *host = &channel->conn.remote->blob.host;
@@ -105,8 +108,9 @@ static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
     return count;
 }
 
-/* On an open channel there is usually only a doorbell. More messages keep the
- * descriptor readable. */
+/* Called when the socket is readable. On an open channel, usually only a
+ * doorbell has arrived. If there are more messages, the descriptor stays
+ * readable. */
 static unsigned ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
@@ -155,8 +159,9 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     int            fd;
     int            error;
 
-    /* One channel tries for all of them: a thousand channels would try
-     * constantly, and the peer may be a pool of this thread. */
+    /* Only one channel retries, for all channels to this peer. A thousand
+     * channels would retry constantly, and the peer's pool may depend on this
+     * thread. */
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }

@@ -17,13 +17,13 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* Pinned blocks for a UCX that does not support the GPU's memory: as much as
- * the pool's GPU memory, within these bounds. */
+/* The size of pinned blocks, which are used if UCX does not support the GPU's
+ * memory: that of the pool's GPU memory, within these bounds. */
 #define PINNED_SIZE_LEAST (16 * MIB)
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
-/* Sizes of host memory in attempts are multiples of this. */
+/* Sizes of host memory in attempts are multiples of this step. */
 #define HOST_STEP ((size_t)256 << 10)
 
 /* The requested memory. */
@@ -33,7 +33,7 @@ typedef struct wish {
     bool                 is_registered; /* with UCX */
 } wish_t;
 
-/* The result, also after an error. */
+/* The result of all attempts; valid even after an error. */
 typedef struct outcome {
     size_t   bytes_asked;
     uint64_t blocks_asked;
@@ -50,8 +50,9 @@ typedef struct attempt {
     bool     is_short;        /* a smaller size may succeed */
 } attempt_t;
 
-/* Host memory is limited only by the system's total; a GPU's memory also by the
- * usage of other processes. */
+/* Returns true if a smaller size may succeed. Host memory is limited only by
+ * the system's total, but a GPU's memory also by the usage of other
+ * processes. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
@@ -98,9 +99,9 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
     return status;
 }
 
-/* The size of the next attempt: the size that could be registered, or a little
- * less than the size that could not. Rounded down to whole pages, unless that
- * is too small. */
+/* Returns the size of the next attempt: the size that could be registered, or a
+ * little less than the size that could not. It is rounded down to whole pages,
+ * unless the result is too small. */
 static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 {
     size_t page = for_gpu ? BLOCK_SIZES_GPU_PAGE : HOST_STEP;
@@ -112,8 +113,8 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
     return (next & ~(page - 1)) >= floor ? next & ~(page - 1) : next;
 }
 
-/* Compute the settings for this size. Settings of the caller stay, except a
- * region size that exceeds the total. */
+/* Compute the settings for this size. Keeps the settings of the caller, except
+ * a region size that exceeds the total. */
 static ucxpool_status_t settle(const wish_t *wish, const base_config_t *asked,
                                size_t size, base_config_t *config_p,
                                attempt_t *attempt)
@@ -171,12 +172,13 @@ static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
  * Allocate memory for blocks and register it; if this fails, retry with less.
  *
  * The next size is the total of the regions that could be registered, or 7/8 of
- * the last size if no region could. It ends when an attempt succeeds, or below
- * the minimum. With COMM_STRICT there is no retry. Nothing of a failed attempt
- * is kept, so all registered memory is used.
+ * the last size if no region could. The retries end when an attempt succeeds,
+ * or when the size is below the minimum. With COMM_STRICT there is no retry. A
+ * failed attempt releases all its memory, so no registered memory is left
+ * unused.
  *
- * config  [in,out] Sizes that are `auto` are replaced by those of the allocated
- *         memory. Unchanged after an error.
+ * config  [in,out] Sizes that are `auto` are replaced by the sizes of the
+ *         allocated memory. Unchanged after an error.
  *
  * Same errors as mem_regions_init() and ucx_reg_regions(). A lack of memory is
  * not logged, because the caller logs the consequence.
@@ -211,7 +213,7 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
 
 /* --- host memory ---------------------------------------------------------- */
 
-/* The physical memory of the machine. */
+/* Returns the size of the machine's physical memory. */
 static uint64_t host_memory_size(void)
 {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -270,7 +272,7 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
 }
 
 /* Write the result to the statistics. If the pool is smaller than requested,
- * log it once. */
+ * log this once. */
 static void report(ucxpool_t *pool, const mem_regions_t *regions,
                    const outcome_t *outcome)
 {
@@ -293,7 +295,8 @@ static void report(ucxpool_t *pool, const mem_regions_t *regions,
     warn_of_less(pool, size, outcome);
 }
 
-/* Create a pool that has only a heap; device -1: in host memory. */
+/* Create the memory of a pool that has only a heap. device: -1 for host
+ * memory. */
 static ucxpool_status_t create_none(ucxpool_t *pool, int device)
 {
     ucxpool_status_t status =
@@ -366,7 +369,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.frag_size   = BASE_SIZE_AUTO;
     config.send_share  = params.send_share;
     config.recv_share  = params.recv_share;
-    /* It applies to the GPU's memory. */
+    /* The limit applies only to the GPU's memory. */
     config.memory_limit = BASE_SIZE_AUTO;
     status =
         allocate(pool, &wish, &config, &pool->memory.pinned_regions, &outcome);
@@ -387,7 +390,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     return status;
 }
 
-/* Allocate pinned host blocks instead of the GPU's: the last resort. */
+/* As a last resort, allocate blocks in pinned host memory instead of the
+ * GPU's. */
 static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
                                               const outcome_t *before,
                                               block_backing_t *backing)
@@ -424,7 +428,8 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
     return UCXPOOL_OK;
 }
 
-/* Does the BAR1 window have less room than the minimum of a pool? */
+/* Returns true if the BAR1 window has less room than the minimum size of a
+ * pool. */
 static bool is_window_full(const base_config_t *config, const wish_t *wish,
                            outcome_t *outcome)
 {
@@ -543,7 +548,7 @@ err_destroy_regions:
     return status;
 }
 
-/* The GPU of the thread's current context, or the first GPU. */
+/* Find the GPU of the thread's current context, or else the first GPU. */
 static ucxpool_status_t default_device(int *ordinal_p)
 {
     const mem_cuda_driver_t *driver;

@@ -45,7 +45,7 @@ static void unwatch(ucxpool_t *pool)
     pool->wakeup.tcp_watch.worker_fd = -1;
 }
 
-/* Its address may be in flight to a peer. */
+/* Returns true if the pool's address may be in flight to the channel's peer. */
 static bool is_connecting(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
@@ -69,7 +69,7 @@ static bool is_in_use(const ucxpool_t *pool)
     return false;
 }
 
-/* Nothing uses the context and the worker any more. */
+/* Destroy the context and the worker, which nothing uses any more. */
 static void discard(ucxpool_t *pool)
 {
     ucx_context_settle_worker(&pool->ucx);
@@ -77,9 +77,9 @@ static void discard(ucxpool_t *pool)
     ucx_context_cleanup(&pool->ucx);
 }
 
-/* End the registrations of the old context before those of the new one begin,
- * because there may not be room for both. Destroy the context, too, because UCX
- * may keep released registrations until then. */
+/* Release the registrations of the old context before the new one registers
+ * memory, because there may not be room for both. Also destroy the old context,
+ * because UCX may keep released registrations until then. */
 static void leave(ucxpool_t *pool, mem_regions_t *regions)
 {
     unwatch(pool);
@@ -107,7 +107,7 @@ static ucxpool_status_t enter(ucxpool_t *pool, const ucx_context_t *fresh,
 }
 
 /* Move all objects of the pool that depend on a context or its worker to a new
- * one. *moved_p: the old one is no longer used. */
+ * context. *moved_p is set when the old context is no longer used. */
 static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
                                 mem_regions_t *regions, bool *moved_p)
 {
@@ -130,8 +130,9 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* The worker is kept until UCX is restarted or the pool is destroyed. It has no
- * handlers and no registrations, sends nothing, and is not progressed. */
+/* Record that UCX is lost. The worker is kept until UCX is restarted or the
+ * pool is destroyed. It has no handlers and no registrations, sends nothing,
+ * and is not progressed. */
 static void lose(ucxpool_t *pool, const char *devices)
 {
     unwatch(pool);
@@ -162,7 +163,8 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* The error if UCX cannot change because it is in use. */
+/* Return the error for a UCX that cannot change its devices because it is in
+ * use. */
 static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-/* The interval of warnings that a peer can cause. */
+/* The minimum interval between warnings that a peer can cause. */
 #define WARN_NS UINT64_C(1000000000)
 
 void core_lock(ucxpool_t *pool)

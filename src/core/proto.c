@@ -85,7 +85,7 @@ static bool opened_size_fits(const proto_window_opened_t *opened, size_t size)
     }
 }
 
-/* Does the size of the variable part match the fixed part? */
+/* Returns true if the size of the variable part matches the fixed part. */
 static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
 {
     uint64_t size;
@@ -289,7 +289,7 @@ void proto_copy_text(char *text, size_t text_size, const void *data,
 {
     size_t length = base_min(data_size, text_size - 1);
 
-    /* Copy it first: the peer may change it during the check. */
+    /* Copy the text first, because the peer may change it during the check. */
     if (length != 0) {
         memcpy(text, data, length);
     }

@@ -118,9 +118,9 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 
 /*
  * UCX pairs the endpoints of two workers in the order of their creation. So
- * endpoints are created until UCX returns the one over which a HELLO has
- * arrived. The others, at most this many, belong to HELLOs that this one has
- * overtaken.
+ * endpoints are created until UCX returns the endpoint over which a HELLO has
+ * arrived. The other endpoints, at most this many, belong to HELLOs that this
+ * HELLO has overtaken.
  */
 #define OVERTAKEN_MAX 16
 
@@ -136,9 +136,10 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
- * Is it the pool of this blob? The data of a pool is the same each time, except
- * the fields of one connection. The id alone is no proof: each of its peers
- * knows it, and could redirect this pool's connections.
+ * Returns true if the blob describes this remote. All blobs of a pool are
+ * equal, except for the fields of one connection. The id alone is no proof:
+ * each peer of the pool knows the id, and could use it to redirect this pool's
+ * connections.
  */
 static bool is_of(const core_remote_t *remote, const core_blob_t *head,
                   const void *blob)
@@ -172,7 +173,8 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
-/* Does the pool have no state, except that it may have connected? */
+/* Returns true if the record of the pool has no state, except that the pool may
+ * have connected. */
 static bool is_unused(const core_remote_t *remote)
 {
     return (remote->refs == 0) && (remote->num_pairs == 0) &&
@@ -186,7 +188,7 @@ static void destroy_if_unused(core_remote_t *remote)
     }
 }
 
-/* Free pools that were kept, but were not used in time. */
+/* Free the records of pools that were kept, but were not used in time. */
 static void destroy_unused(ucxpool_t *pool)
 {
     core_remote_t *remote;
@@ -198,9 +200,9 @@ static void destroy_unused(ucxpool_t *pool)
     }
 }
 
-/* If too many pools have connected, forget the one that connected first. The
- * answer told that pool to begin. When it is accepted, the turn is decided
- * again. */
+/* If too many pools have connected, forget the one that connected first. This
+ * pool's answer has told the other pool to begin. When it is accepted, the turn
+ * is decided again. */
 static void bound_called(ucxpool_t *pool)
 {
     unsigned       num    = 0;
@@ -288,11 +290,11 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 }
 
 /*
- * The listener's answer differs from the decision of this side. If the decision
- * was made after this side connected, both have connected at the same time, and
- * each told the other to begin; both learn this from the answers, and neither
- * has begun. If it was made before, the other pool has forgotten this one, and
- * has decided again.
+ * Settle a conflict between the listener's answer and the decision of this
+ * side. If the decision was made after this side connected, both sides have
+ * connected at the same time, and each told the other to begin. Both learn this
+ * from the answers, and neither has begun. If the decision was made before, the
+ * other pool has forgotten this one, and has decided again.
  */
 static core_turn_t settle(const core_remote_t     *remote,
                           const ucxpool_channel_t *channel, core_turn_t told)
@@ -339,8 +341,8 @@ static bool is_usable(const core_endpoint_t *endpoint)
            !core_endpoint_has_failed(endpoint);
 }
 
-/* Take an idle endpoint: the one with this handle, or any whose other end is
- * known to exist. */
+/* Take an idle endpoint: the one with this handle, or, for NULL, any endpoint
+ * whose other end is known to exist. */
 static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;
@@ -369,7 +371,7 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
     return false;
 }
 
-/* An endpoint has ended and must be handled. */
+/* Let progress handle endpoints that have ended. */
 static void set_ends(ucxpool_t *pool)
 {
     __atomic_store_n(&pool->channels.endpoint_ended, true, __ATOMIC_RELEASE);
@@ -380,7 +382,7 @@ static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
     base_list_add_head(&remote->idle, &endpoint->idle_link);
 }
 
-/* Create endpoints until UCX returns the one with this handle. */
+/* Create endpoints until UCX returns the one with this handle; NULL: any. */
 static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
                              core_endpoint_t **endpoint_p)
 {
@@ -397,7 +399,7 @@ static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
     }
 }
 
-/* Can a new endpoint reach the peer? */
+/* Check that a new endpoint can reach the peer. */
 static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = core_network_check(channel->pool);
@@ -442,7 +444,8 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
     return status;
 }
 
-/* Prepared endpoints that UCX has not paired with endpoints of the peer yet. */
+/* Count the prepared endpoints that UCX has not paired with endpoints of the
+ * peer yet. */
 static unsigned count_prepared(const core_remote_t *remote)
 {
     unsigned         count = 0;
@@ -499,7 +502,7 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
     if (by_endpoint && (remote->turn == CORE_TURN_THEIRS)) {
         core_remote_prepare_endpoint(remote);
     }
-    /* Until its channel is accepted. */
+    /* Keep the record until the pool's channel is accepted. */
     remote->kept_until = base_clock_deadline(KEEP_NS);
     remote->refs--;
     turn = (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
@@ -508,7 +511,7 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
     return turn;
 }
 
-/* An endpoint to this pool itself is its own other end. */
+/* The other end of an endpoint to this pool itself always exists. */
 void core_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
     channel->conn.endpoint->is_sure =

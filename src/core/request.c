@@ -47,7 +47,7 @@ static ucxpool_request_t *request_get(ucxpool_t           *pool,
 
 /* --- plans ---------------------------------------------------------------- */
 
-/* A request has at most one. */
+/* The plan of a request, which has at most one. */
 typedef struct plan {
     base_list_t link; /* in the free list */
     copy_plan_t plan;
@@ -88,7 +88,8 @@ static void put_plan(ucxpool_request_t *request)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* Double the room until it fits, so that reused requests rarely need more. */
+/* Double the room until it is sufficient, so that reused requests rarely need
+ * more. */
 static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
                                 size_t needed, size_t element)
 {
@@ -155,12 +156,13 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel       = NULL;
-    request->any_channel   = false;
-    request->user_ref      = true; /* the creator's, until it is passed on */
-    request->called_back   = false;
-    request->told.caller   = NULL;
-    request->told.callback = NULL;
+    request->channel     = NULL;
+    request->any_channel = false;
+    request->user_ref    = true; /* the creator's, until the handle is
+                                    returned to the caller */
+    request->called_back              = false;
+    request->told.caller              = NULL;
+    request->told.callback            = NULL;
     request->told.callback_arg        = NULL;
     request->has_completion           = false;
     request->told.completion_ptr      = NULL;
@@ -269,7 +271,7 @@ void core_request_hand_out(ucxpool_request_t  *request,
     if (request_p != NULL) {
         *request_p = request;
     }
-    /* Reused at once if it has ended and no handle exists. */
+    /* Reuse the request at once if it has ended and has no handle. */
     core_request_reuse(request);
 }
 
@@ -281,7 +283,8 @@ void core_request_discard(ucxpool_request_t *request)
     request->user_ref    = false;
     request->called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
-    /* Its marker may not have been reached. */
+    /* If its stream has not reached its marker, the request stays in use until
+     * then. */
     core_request_reuse(request);
     if (channel != NULL) {
         core_channel_put(channel);
@@ -314,7 +317,8 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (!core_channel_has_operations(request->channel)) {
-        /* Copies of the own GPU, which the channel's end would not stop. */
+        /* Only copies by this GPU are left. The end of the channel would not
+         * stop them. */
         core_request_drain(request);
         return;
     }
@@ -561,12 +565,12 @@ void core_request_destroy_all(ucxpool_t *pool)
     }
 }
 
-/* Checks of unreached markers per query of the driver. */
+/* The number of checks of unreached markers per query of the driver. */
 #define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 
 /* --- the caller's memory -------------------------------------------------- */
 
-/* The kind of segments that the caller declared. */
+/* Returns the kind of segments that the caller declared. */
 static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
 {
     if ((params == NULL) ||
@@ -576,7 +580,7 @@ static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
     return params->segments_kind;
 }
 
-/* Did the caller declare that the GPU can access all segments? */
+/* Returns true if the caller declared that the GPU can access all segments. */
 static bool is_told_reached(const ucxpool_request_params_t *params)
 {
     ucxpool_segments_kind_t kind = told_kind(params);
@@ -584,7 +588,8 @@ static bool is_told_reached(const ucxpool_request_params_t *params)
     return (kind == UCXPOOL_SEGMENTS_CUDA) || (kind == UCXPOOL_SEGMENTS_EVEN);
 }
 
-/* Segments were checked when their lengths were added up. */
+/* Check that no piece is NULL. Segments were checked when their lengths were
+ * added up. */
 static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -642,7 +647,7 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request)
     return copy_fault_find(memory, 0, memory->num);
 }
 
-/* If segments are even, only the first one must be queried. */
+/* Returns the memory to query: if segments are even, only the first one. */
 static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
 {
     return (copy_memory_is_even(memory) && !copy_memory_is_pieces(memory))
@@ -650,7 +655,8 @@ static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
                : *memory;
 }
 
-/* Query the driver, unless the caller declared the kind. */
+/* Find the types of the memory. Queries the driver, unless the caller declared
+ * the kind. */
 static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
                                       const ucxpool_request_params_t *params,
                                       unsigned *memtypes_p)
@@ -690,7 +696,8 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     request->stream.has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
     request->stream.has_gpu_segments =
         (memtypes & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
-    /* Addresses of host memory are replaced in the list. */
+    /* Addresses of host memory are replaced in the list, so the GPU cannot use
+     * the caller's array. */
     request->data.memory.is_pinned =
         !request->stream.has_host_segments &&
         copy_engine_reaches_list(engine, &request->data.memory);
@@ -716,7 +723,8 @@ static void reached(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
-/* Streams of a GPU that has failed never reach their markers. */
+/* End the requests that wait for streams of a GPU that has failed: these never
+ * reach their markers. */
 static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;

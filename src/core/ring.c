@@ -9,8 +9,9 @@
 /* Size of a cache line; each entry begins at one. */
 #define LINE 64u
 
-/* Lines whose words are cleared in advance, while no process waits: this CPU
- * then owns the lines when it writes the next entries. */
+/* The number of bytes whose words are cleared in advance, while no process
+ * waits. This CPU then owns these cache lines when it writes the next
+ * entries. */
 #define AHEAD (4u * LINE)
 
 /* The start of an entry: one word, which is 0 until the entry is complete. */
@@ -37,8 +38,8 @@ static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
     return base_align_up(sizeof(entry_head_t) + fixed_size + data_size, LINE);
 }
 
-/* The word of an entry at a position. Positions count all bytes ever written,
- * and do not wrap at the end of the ring. */
+/* Returns the word of an entry at a position. Positions count all bytes ever
+ * written, and do not wrap at the end of the ring. */
 static uint64_t word_of(uint64_t place, size_t fixed_size, size_t data_size)
 {
     entry_head_t head = {
@@ -104,8 +105,8 @@ void core_ring_attach(core_ring_t *ring, const void *theirs)
     ring->theirs = theirs;
 }
 
-/* Bytes that may be written now. If the peer's tail is invalid (beyond the
- * head), the difference is huge, and there is no room. */
+/* Returns the number of bytes that may be written now. If the peer's tail is
+ * invalid (beyond the head), the difference is huge, and there is no room. */
 static uint64_t room(core_ring_t *ring, uint64_t needed)
 {
     uint64_t used = ring->head - ring->tail_seen;
@@ -139,7 +140,7 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
     return true;
 }
 
-/* Clear all words from `begin` to `end`. */
+/* Clear all words from `begin` to `end` that have not been cleared before. */
 static void clear_words(core_ring_t *ring, uint64_t begin, uint64_t end)
 {
     ring->cleared = base_max(ring->cleared, begin);

@@ -8,7 +8,8 @@
 
 /* --- sources -------------------------------------------------------------- */
 
-/* Sources that one call handles; others are handled in the next call. */
+/* The maximum number of sources that one call handles; others are handled in
+ * the next call. */
 #define BATCH_MAX 16
 
 void core_source_init(core_source_t *source)
@@ -68,7 +69,7 @@ unsigned core_source_progress(ucxpool_t *pool)
         core_source_t *source = batch[i].data.ptr;
 
         if (batch[i].data.ptr == pool) {
-            pool->wakeup.is_ucx_armed = false; /* of UCX's worker */
+            pool->wakeup.is_ucx_armed = false; /* UCX's worker is ready */
         } else if ((source != NULL) && (source->ready != NULL)) {
             count += source->ready(source);
         }
