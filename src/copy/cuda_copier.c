@@ -89,7 +89,8 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 /* --- the list of a launch ------------------------------------------------- */
 
 /* The shortest run of segments of one length for which a launch uses a list of
- * 8 bytes per segment. Such a launch ends with the run. */
+ * 8 bytes per segment. Such a run is worth a launch of its own, which ends with
+ * the run. */
 #define UNIFORM_MIN 4096u
 
 /* The sizes of a launch have 32 bits. */
@@ -186,8 +187,8 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     return max;
 }
 
-/* Returns true if the launch can use the caller's array as its list. Short runs
- * do not, because they share a launch with the segments after them. */
+/* Returns true if the launch can use the caller's array as its list. Returns
+ * false for a short run, which shares a launch with the segments after it. */
 static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
@@ -848,7 +849,8 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
-    /* The word still has the number of the previous launch. */
+    /* Use a new number, because the word still has that of the previous
+     * launch. */
     job->number++;
     *job->fault    = 0;
     job->num_polls = 0;

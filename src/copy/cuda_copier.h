@@ -33,6 +33,8 @@ typedef struct copy_cuda_kernels {
 } copy_cuda_kernels_t;
 
 /*
+ * Load the kernels for a GPU.
+ *
  * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for the kernels
  * UCXPOOL_ERR_NO_MEMORY    the GPU is out of memory
  * UCXPOOL_ERR_IO           another failure of the driver
@@ -125,7 +127,9 @@ typedef struct copy_cuda_copier_params {
 } copy_cuda_copier_params_t;
 
 /*
- * kernels  Must outlive the copier, as must their device.
+ * Create a copier.
+ *
+ * kernels  The kernels, which must outlive the copier, as must their device.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a parameter that must not be 0 is 0, or the sizes
  *                            exceed the address space
@@ -142,7 +146,7 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
 /* Returns an empty job, or NULL if all are in use. */
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
-/* Return a job that is not in flight. */
+/* Put back a job that is not in flight. */
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
@@ -180,7 +184,7 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 /*
  * Copy one piece with the GPU's copy engine: the fastest way for a long copy
  * between GPUs. The job may write a flag, but cannot wait for one. Returns the
- * same errors as start.
+ * same errors as copy_cuda_job_start().
  */
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
@@ -218,7 +222,7 @@ ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num);
 
 /*
- * Check that the GPU has not failed. For a caller that waits for a stream other
+ * Check that the GPU has not failed, for a caller that waits for a stream other
  * than the copier's. Returns the same errors as copy_cuda_job_poll().
  */
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier);

@@ -600,10 +600,10 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     return check_device(engine->device, memtypes.device);
 }
 
-/* Segments of this length or more are not checked for equal lengths. They would
- * gain nothing: after the GPU has read an array, the CPU reads it more slowly.
- * Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8 to 1.0 times
- * for 1 KiB. */
+/* Segments of this length or more are not checked for equal lengths. Such
+ * segments would gain nothing: after the GPU has read an array, the CPU reads
+ * it more slowly. Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8
+ * to 1.0 times for 1 KiB. */
 #define EVEN_MAX 512u
 
 /* The same limit if the caller declares the lengths, so that only the GPU reads
@@ -615,7 +615,7 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
 #define ANYWHERE ((uint64_t)1 << 61)
 
 /* Returns true if there are many segments and the first one is short. Assumes
- * that all have its length. */
+ * that all have the length of the first one. */
 static bool is_even_by_first(const copy_memory_t *memory, size_t max)
 {
     const ucxpool_segment_t *first = memory->segments;

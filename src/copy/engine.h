@@ -125,7 +125,7 @@ struct copy_engine {
     mem_cuda_markers_t *markers;
     base_list_t         copies;
     unsigned            num_scatters; /* scatters among them */
-    base_list_t         marked;       /* requests, by their marker_link */
+    base_list_t         marked;       /* requests, by their stream.link */
     uint32_t            num_looks;    /* checks of unreached markers */
     unsigned            num_failed;   /* enter calls that found no context */
 };
@@ -140,7 +140,8 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
 /*
  * Create an engine for a GPU.
  *
- * device  Open; the engine closes it. After an error, the caller still owns it.
+ * device  An open device, which the engine closes. After an error, the caller
+ *         still owns the device.
  *
  * Same errors as copy_cuda_kernels_init() and copy_cuda_copier_create().
  */
@@ -196,8 +197,9 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  * is_to_other  True: copy from the addresses to their other sides. False: copy
  *              from the other sides to the addresses.
  *
- * UCXPOOL_OK, UCXPOOL_INPROGRESS  of the first function; of the second:
- *                                 copy->done will be called
+ * UCXPOOL_OK               copy_engine_pairs_get() has succeeded
+ * UCXPOOL_INPROGRESS       copy_engine_pairs_start() has succeeded: copy->done
+ *                          will be called
  * UCXPOOL_ERR_BUSY         no job is free: try again later
  * UCXPOOL_ERR_UNSUPPORTED  the engine copies with the CPU
  * UCXPOOL_ERR_IO, others   the GPU failed

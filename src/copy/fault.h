@@ -1,6 +1,6 @@
 /*
- * Errors for invalid entries of a list. The CPU finds such entries, or a
- * kernel, which reports a fault number (copy/tiles.h).
+ * Errors for invalid entries of a list. The CPU or a kernel finds such entries.
+ * A kernel reports a fault number (copy/tiles.h).
  */
 #ifndef COPY_FAULT_H
 #define COPY_FAULT_H

@@ -241,7 +241,7 @@ static inline void copy_clear(const copy_batch_t *batch, char *block,
 }
 
 /* Zero padding before the data is copied, as one store of COPY_ALIGNMENT bytes.
- * At least so many bytes must lie before `end`. */
+ * At least this many bytes must lie before `end`. */
 static inline void copy_clear_early(const copy_batch_t *batch, char *end)
 {
     if (!batch->is_scatter) {

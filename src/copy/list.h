@@ -1,5 +1,6 @@
 /*
- * Copies by the CPU: of a list, and between the memory of a plan and a block.
+ * Functions that copy with the CPU: the copies of a list, or between the memory
+ * of a plan and a block.
  */
 #ifndef COPY_LIST_H
 #define COPY_LIST_H

@@ -59,7 +59,7 @@ INLINE size_t alike(const ucxpool_segment_t *segments, size_t num_segments,
         pairs_t differs = {0};
 
         prefetch(&segments[n]);
-        /* Subtracting 1 sets the highest bit only for NULL. */
+        /* The highest bit of an address minus 1 is set only for NULL. */
         for (size_t i = n; i < n + STEP; i += 2) {
             differs |= (PAIRS(segments, i) - one) ^ same;
         }

@@ -94,9 +94,9 @@ size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
                            uint64_t first, size_t num_lengths, size_t *lengths);
 
 /* --- memory -----------------------------------------------------------------
- * The memory of one side of a message, in order. It has one of three forms: the
- * caller's segments; its pieces, which are only addresses and have one length;
- * or its ranges, which are memory or parts of files.
+ * The memory of one side of a message, in order. It has one of three forms:
+ * segments; pieces, which are only addresses and have one length; or ranges,
+ * which are memory or parts of files.
  *
  *     segments    {address, length} {address, length} ...
  *     pieces       address address address ...          length
@@ -304,9 +304,9 @@ static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
 
 /* --- passes over a list -----------------------------------------------------
- * Passes over a caller's list of segments, which are as fast as memory allows.
- * Speed matters: with 100,000 segments, the CPU needs as much time for the list
- * as the GPU for the data.
+ * These functions pass over a caller's list of segments as fast as memory
+ * allows. Speed matters: with 100,000 segments, the CPU needs as much time for
+ * the list as the GPU for the data.
  */
 
 /*

@@ -33,8 +33,8 @@
  * COPY_EXACT. */
 #define COPY_UNIT 16
 
-/* The threads of a thread block, which process as many entries of a list at a
- * time. */
+/* The number of threads of a thread block, and of list entries that these
+ * process at a time. */
 #define COPY_THREADS 256
 
 /* COPY_LATE is the fault of a launch whose flag was not written in time; the
@@ -44,8 +44,9 @@
 #define COPY_PATIENCE 200000u
 
 /* Any other fault of a launch is the number, from 1 on, of an entry that was
- * skipped because its address is NULL. With COPY_BEYOND, its offset exceeds the
- * limit instead; with COPY_OTHER, its length differs from the list's length. */
+ * skipped. With COPY_BEYOND, the entry's offset exceeds the limit. With
+ * COPY_OTHER, its length differs from the list's length. With neither, its
+ * address is NULL. */
 #define COPY_BEYOND (UINT32_C(1) << 31)
 #define COPY_OTHER  (UINT32_C(1) << 30)
 

@@ -139,8 +139,8 @@ typedef struct core_controls {
 typedef struct core_channel_wireup {
     uint64_t pair;
     bool     via_listener; /* its pair is a random number */
-    bool     begins; /* it connected to a listener, or is the first of a pair
-                        within this pool: see remote.h */
+    bool     begins; /* the channel connected to a listener, or is the first of
+                        a pair within this pool: see remote.h */
     uint64_t                 called_at; /* when it connected to a listener */
     struct bootstrap_client *client;    /* connecting to a listener; or NULL */
     struct base_secret      *secret;    /* used by the client */
@@ -198,8 +198,8 @@ core_channel_check_paths(const ucxpool_channel_params_t *params);
 ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 
-/* Create a channel without a peer; see wireup/connect.h. Uses the fields that
- * params have, such as a name, which replaces `name`. params may be NULL. */
+/* Create a channel without a peer; see wireup/connect.h. Uses the optional
+ * fields of params; their name replaces `name`. params may be NULL. */
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const ucxpool_channel_params_t *params,
                                      const char                     *name,
@@ -213,7 +213,7 @@ void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
-/* References. Progress destroys a channel without references. */
+/* Take or drop a reference. Progress destroys a channel without references. */
 static inline void core_channel_get(ucxpool_channel_t *channel)
 {
     channel->refs++;
@@ -265,12 +265,12 @@ bool core_channel_has_operations(const ucxpool_channel_t *channel);
  * callback, because the pool may no longer exist afterwards. */
 void core_channel_end_operation(ucxpool_channel_t *channel);
 
-/* Query or record that the connection has failed. UCX reports this, or the
- * caller, from any thread. */
+/* Query or record that the connection has failed. UCX detects the failure, or
+ * the caller reports it from any thread. */
 bool core_channel_is_broken(const ucxpool_channel_t *channel);
 void core_channel_set_broken(ucxpool_channel_t *channel);
 
-/* Record a failure with its reason. Only the first one counts. */
+/* Record a failure with its reason. Only the first failure counts. */
 void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -72,7 +72,8 @@ static core_control_t *control_alloc(ucxpool_t *pool, base_list_t *home,
     return control;
 }
 
-/* Get a message with room. Only a HELLO may be longer than all sizes. */
+/* Get a message with room for data_size bytes. Only a HELLO may be longer than
+ * all sizes. */
 static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
 {
     core_control_t *control;

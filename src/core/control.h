@@ -14,7 +14,7 @@
 typedef enum core_control_way {
     CORE_MAY,    /* returns NULL if there is no room now */
     CORE_MUST,   /* waits in the backlog if there is no room */
-    CORE_OUTSIDE /* not through the ring; may also wait */
+    CORE_OUTSIDE /* not through the ring; UCX may queue it */
 } core_control_way_t;
 
 /*

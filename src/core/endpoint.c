@@ -23,7 +23,8 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
     return endpoint;
 }
 
-/* UCX reports that the endpoint has failed; progress handles it later. */
+/* Called when UCX reports that the endpoint has failed. Progress handles the
+ * failure later. */
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
@@ -184,9 +185,9 @@ static void closed(void *request, ucs_status_t status, void *arg)
 }
 
 /*
- * Close by force. Otherwise UCX would keep the endpoint as long as the worker,
- * because the peer may still send. UCX then aborts all operations of the
- * endpoint, so that the state of each block is known.
+ * Close the endpoint by force. UCX then aborts all operations of the endpoint,
+ * so that the state of each block is known. Without force, UCX would keep the
+ * endpoint as long as the worker, because the peer may still send.
  */
 static void close_ep(core_endpoint_t *endpoint)
 {

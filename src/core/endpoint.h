@@ -6,8 +6,8 @@
  * UCX aborts an operation only when its endpoint is closed by force. This is
  * done for endpoints that have failed, or whose peer does not progress; others
  * are kept (remote.h) until the pool is destroyed. So a close first waits until
- * no operation is in flight, and then until UCX has flushed the endpoint. At a
- * deadline it stops waiting.
+ * no operation is in flight, and then until UCX has flushed the endpoint. The
+ * close stops waiting at a deadline.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H
@@ -58,7 +58,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
  * opened for the endpoint. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
-/* Record a failure; from any thread. */
+/* Record or query a failure. May be called from any thread. */
 void core_endpoint_set_failed(core_endpoint_t *endpoint);
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
@@ -68,8 +68,8 @@ void core_endpoint_start(core_endpoint_t *endpoint);
 
 /*
  * Start to close the endpoint; core_endpoint_progress() does the rest. At the
- * deadline it is closed by force, even with operations in flight. May be called
- * again with an earlier deadline.
+ * deadline the endpoint is closed by force, even with operations in flight. May
+ * be called again with an earlier deadline.
  */
 void core_endpoint_close(core_endpoint_t *endpoint, uint64_t deadline);
 

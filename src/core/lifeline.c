@@ -29,8 +29,9 @@ static void hang_up(core_lifeline_t *lifeline)
     }
 }
 
-/* Handle the peer's byte. A peer that has not sent HELLO has sent no other
- * message, so there is nothing to wait for. */
+/* Handle the end of the lifeline, at which the peer sent `word`. A peer that
+ * has not sent HELLO has sent no other message, so there is nothing to wait
+ * for. */
 static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
@@ -42,10 +43,10 @@ static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
                              : base_clock_now();
 }
 
-/* Handle the failure of the lifeline's network. It fails only a channel that is
- * opening, which may have no connection of UCX, or one on which UCX waits for
- * an answer and sends nothing. For an open channel, whose data may use another
- * network, UCX itself detects failures. */
+/* Handle the failure of the lifeline's network. Only a channel that is opening
+ * fails, because it may have no connection of UCX, or one on which UCX waits
+ * for an answer and sends nothing. For an open channel, whose data may use
+ * another network, UCX itself detects failures. */
 static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];

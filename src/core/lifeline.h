@@ -5,7 +5,7 @@
  * created one yet, or may wait in its own close. The side that hangs up sends
  * one byte; nothing else is sent. TCP keepalive probes keep the state of
  * firewalls alive, and detect the failure of a host while the channel opens;
- * later, UCX's own connections detect it (ucx/peer_timeout.h).
+ * later, UCX's own connections detect such a failure (ucx/peer_timeout.h).
  */
 #ifndef CORE_LIFELINE_H
 #define CORE_LIFELINE_H

@@ -67,7 +67,8 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
     }
 }
 
-/* The peer has hung up: its pool was destroyed, or refuses the connection. */
+/* Called when the peer has hung up: its pool was destroyed, or refuses the
+ * connection. */
 static void hung_up(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
@@ -160,8 +161,8 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     int            error;
 
     /* Only one channel retries, for all channels to this peer. A thousand
-     * channels would retry constantly, and the peer's pool may depend on this
-     * thread. */
+     * channels would retry constantly, and this thread may also have to
+     * progress the peer's pool. */
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }

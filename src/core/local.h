@@ -32,7 +32,8 @@ bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob);
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);
 
 /* Take over a connection that the peer has made. It replaces the channel's
- * current connection. Returns false if it cannot be watched, and was closed. */
+ * current connection. Returns false if the new connection cannot be watched,
+ * and was closed. */
 bool core_local_adopt(ucxpool_channel_t *channel, int fd);
 
 /* Read a message, if there is one. */

@@ -17,8 +17,9 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* The size of pinned blocks, which are used if UCX does not support the GPU's
- * memory: that of the pool's GPU memory, within these bounds. */
+/* The bounds of the size of pinned blocks, which are used if UCX does not
+ * support the GPU's memory. Within them, it is the size of the pool's GPU
+ * memory. */
 #define PINNED_SIZE_LEAST (16 * MIB)
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)

@@ -41,7 +41,7 @@
 #define CORE_ID_SIZE   16u
 #define CORE_NAME_SIZE 32u
 
-/* Sizes of messages outside rings. */
+/* The number of sizes of messages outside rings. */
 #define CORE_CONTROL_SIZES 3u
 
 /* core/domains.h */

@@ -439,8 +439,8 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  *
  * data_size  Bytes after the call.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a place does not, or the call is invalid; the
- *                            detail has the reason
+ * UCXPOOL_ERR_INVALID_PARAM  a place is outside the window, or the call is
+ *                            invalid; the detail has the reason
  */
 ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
                                   uint64_t data_size, uint64_t window_length);

@@ -201,8 +201,8 @@ static void destroy_unused(ucxpool_t *pool)
 }
 
 /* If too many pools have connected, forget the one that connected first. This
- * pool's answer has told the other pool to begin. When it is accepted, the turn
- * is decided again. */
+ * pool's answer has told the other pool to begin. When the other pool is
+ * accepted, the turn is decided again. */
 static void bound_called(ucxpool_t *pool)
 {
     unsigned       num    = 0;

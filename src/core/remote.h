@@ -148,7 +148,7 @@ void core_remote_prepare_endpoint(core_remote_t *remote);
 void core_remote_keep_endpoint(ucxpool_channel_t *channel);
 
 /* Close and free idle endpoints that have failed. When the pool is destroyed,
- * core_remote_close_all() closes all of them. */
+ * core_remote_close_all() closes all idle endpoints. */
 unsigned core_remote_progress(ucxpool_t *pool);
 void     core_remote_close_all(ucxpool_t *pool, uint64_t deadline);
 bool     core_remote_has_endpoints(const ucxpool_t *pool);

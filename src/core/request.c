@@ -156,13 +156,12 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel     = NULL;
-    request->any_channel = false;
-    request->user_ref    = true; /* the creator's, until the handle is
-                                    returned to the caller */
-    request->called_back              = false;
-    request->told.caller              = NULL;
-    request->told.callback            = NULL;
+    request->channel       = NULL;
+    request->any_channel   = false;
+    request->user_ref      = true; /* the creator's, until it is passed on */
+    request->called_back   = false;
+    request->told.caller   = NULL;
+    request->told.callback = NULL;
     request->told.callback_arg        = NULL;
     request->has_completion           = false;
     request->told.completion_ptr      = NULL;

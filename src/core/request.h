@@ -23,7 +23,8 @@
 typedef struct core_request_kind {
     void (*init)(ucxpool_request_t *request);
 
-    /* A message has arrived for the receive; consumes the message. */
+    /* Called when a message has arrived for the receive. Consumes the
+     * message. */
     void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
 
     /* Like match, for a message whose data is contiguous. Returns false, and
@@ -31,8 +32,8 @@ typedef struct core_request_kind {
     bool (*match_short)(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size);
 
-    /* The caller's stream has reached the point where the request was
-     * posted. */
+    /* Called when the caller's stream has reached the point where the request
+     * was posted. */
     void (*resume)(ucxpool_request_t *request);
 
     /* Continue as far as possible. Returns false if no progress was
@@ -257,8 +258,8 @@ static inline const char *core_request_detail(const ucxpool_request_t *request)
 
 bool core_request_has_ended(const ucxpool_request_t *request);
 
-/* Reuse the request if it is no longer in use. To be called when this may be
- * the case. */
+/* Reuse the request if it is no longer in use. To be called whenever a use of
+ * the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
 
 void core_request_set_channel(ucxpool_request_t *request,

@@ -31,8 +31,8 @@ typedef struct core_source {
 void core_source_init(core_source_t *source);
 
 /*
- * Add a descriptor, which the caller still owns, to the epoll; it is ready if
- * it is readable.
+ * Add a descriptor, which the caller still owns, to the epoll. The source is
+ * ready if the descriptor is readable.
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the descriptor cannot be watched
  */

@@ -104,14 +104,14 @@ typedef struct core_wire {
     ucxpool_status_t (*send)(ucxpool_channel_t *channel,
                              core_fragment_t   *fragment);
 
-    /* A DATA message has arrived through the ring: it has the location of a
-     * fragment. NULL for a wire without a ring. */
+    /* Called when a DATA message has arrived through the ring. The message has
+     * the location of a fragment. NULL for a wire without a ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
-    /* The data of a receive is being written to our mailbox. NULL: not
-     * supported. */
+    /* Called when the data of a receive is being written to our mailbox. NULL:
+     * not supported. */
     void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
-    /* A receive has ended: drop its fragments that the wire holds. */
+    /* Drop the fragments of a receive that has ended, if the wire holds any. */
     void (*forget)(ucxpool_request_t *request);
 
     /* A fragment has arrived as an active message: called by UCX's handler. */

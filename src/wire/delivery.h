@@ -40,7 +40,8 @@ typedef struct wire_delivery_params {
 void wire_deliver(ucxpool_request_t            *request,
                   const wire_delivery_params_t *params);
 
-/* The receive has ended: drop its deliveries that are not being copied. */
+/* Drop the deliveries of a receive that has ended, except those being
+ * copied. */
 void wire_delivery_forget(ucxpool_request_t *request);
 
 /* Launch the first waiting delivery that can start. Returns the number of

@@ -175,9 +175,9 @@ static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 
 /*
  * Find the target of a fragment that UCX can write in place. The target must be
- * contiguous, and registered unless no registration is needed. Returns false if
- * UCX cannot, or if the fragment has a checksum, which must be checked before
- * the data is in the caller's memory.
+ * contiguous, and registered unless no registration is needed. Returns false
+ * for another target, or if the fragment has a checksum, which must be checked
+ * before the data is in the caller's memory.
  */
 static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {

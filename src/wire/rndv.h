@@ -21,7 +21,7 @@ void wire_rndv_forget(ucxpool_request_t *request);
 /* Start the waiting fragments that can start. Returns their number. */
 unsigned wire_rndv_progress(ucxpool_t *pool);
 
-/* All requests must have been freed. */
+/* Free all fragments. All requests must have been freed. */
 void wire_rndv_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -27,10 +27,10 @@ struct wire_pool {
     wire_mail_t mail;
 };
 
-/* UCXPOOL_ERR_NO_MEMORY */
+/* Create the state. UCXPOOL_ERR_NO_MEMORY */
 ucxpool_status_t wire_pool_create(ucxpool_t *pool);
 
-/* All requests must have been freed. */
+/* Free the state. All requests must have been freed. */
 void wire_pool_destroy(ucxpool_t *pool);
 
 #endif

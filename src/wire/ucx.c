@@ -90,7 +90,8 @@ static void fragment_sent(void *request, ucs_status_t status, void *arg)
     core_fragment_t   *fragment = arg;
     ucxpool_channel_t *channel  = fragment->request->channel;
 
-    /* Ignored: on an error, the endpoint's error handler fails the channel. */
+    /* Ignore the status: on an error, the endpoint's error handler fails the
+     * channel. */
     (void)status;
     ucp_request_free(request);
     core_channel_get(channel);

@@ -16,7 +16,8 @@ typedef struct xfer_index {
     uint64_t     factor;    /* of the hash; random, odd, secret */
 } xfer_index_t;
 
-/* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers are available */
+/* Initialize an index. UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers
+ * are available */
 ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
 
 /* Free the lists. Also valid for a zeroed index. */

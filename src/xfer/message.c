@@ -428,7 +428,7 @@ static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
     if (size == old_size) {
         return true;
     }
-    /* Unlike core_alloc(), this does not touch the pages before their use. */
+    /* calloc() does not touch the pages before their use. */
     slots = calloc(size, sizeof(*slots));
     if (slots == NULL) {
         return false;

@@ -357,8 +357,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     xfer_recv_count(request, status);
 }
 
-/* A receive that waits. A short message ends it directly; any other message
- * changes it to xfer_recv_kind. */
+/* The kind of a receive that waits for a message. A short message ends the
+ * receive directly; any other message changes its kind to xfer_recv_kind. */
 static const core_request_kind_t posted_kind = {
     .match       = match,
     .match_short = match_short,

@@ -1,7 +1,7 @@
 /*
  * Receives that wait for a message. All are in pool->xfer->posted, oldest
- * first. Those with a full mask are also in an index by channel and tag, the
- * others in pool->xfer->posted_masked; a receive that was posted while no other
+ * first. Receives with a full mask are also in an index by channel and tag, the
+ * others in pool->xfer->posted_masked. A receive that was posted while no other
  * waited is in neither. The struct wire_recv of a receive is not accessed
  * before its message arrives.
  */

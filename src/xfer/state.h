@@ -86,16 +86,16 @@ struct xfer_channel {
     xfer_mailbox_t  mailbox;
 };
 
-/* UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO */
+/* Create the state of a pool. UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO */
 ucxpool_status_t xfer_pool_create(ucxpool_t *pool);
 
-/* All channels and requests must have been freed. */
+/* Free the state of a pool. All channels and requests must have been freed. */
 void xfer_pool_destroy(ucxpool_t *pool);
 
-/* UCXPOOL_ERR_NO_MEMORY */
+/* Create the state of a channel. UCXPOOL_ERR_NO_MEMORY */
 ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel);
 
-/* Does nothing if channel->xfer is NULL. */
+/* Free the state of a channel. Does nothing if channel->xfer is NULL. */
 void xfer_channel_destroy(ucxpool_channel_t *channel);
 
 #endif
