@@ -41,7 +41,7 @@ typedef struct copy_cuda_kernels {
  */
 ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
                                         copy_cuda_kernels_t     *kernels);
-/* Release the kernels, none of which may be running. May be called twice. */
+/* Release the kernels. No kernel may be running. May be called twice. */
 void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 
 /* --- the list of a launch ---------------------------------------------------

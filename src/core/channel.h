@@ -236,8 +236,9 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
  * the reason why the channel ended. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
 
-/* Returns true if the peer may still access local memory. This access ends when
- * the peer sends a message that says so, or when its process ends. */
+/* Returns true if the peer may still access local memory. The peer reports the
+ * end of its access in a message. The access also ends with the peer's
+ * process. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*

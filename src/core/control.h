@@ -44,8 +44,8 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
                          uint64_t receive, ucxpool_status_t status,
                          const char *reason);
 
-/* Returns true if core_control_flush() has work, provided that there is
- * room. */
+/* Returns true if core_control_flush() has messages or credits to send. There
+ * may be no room for them now. */
 bool core_control_is_due(const ucxpool_channel_t *channel);
 
 /* Send the owed credits to the peer, if there are enough for a message. */

@@ -23,9 +23,9 @@ struct wire_loan {
 /*
  * The shortest message and the smallest loan for which pushing is faster than
  * pulling. A message of one or two fragments gains nothing. A longer message
- * needs fragments of 16 MiB, of which two are gathered while two are scattered.
- * With smaller loans the link waits for launches, and pulling is faster (two
- * H100, loans of 16 MiB: 138 GB/s pushed, 180 GB/s pulled).
+ * needs fragments of 16 MiB: two fragments are gathered while two are
+ * scattered. With smaller loans the link waits for launches, and pulling is
+ * faster (two H100, loans of 16 MiB: 138 GB/s pushed, 180 GB/s pulled).
  */
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)

@@ -36,8 +36,8 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 }
 
 /* Check the index of a fragment. Indices are not recorded one by one. This
- * function checks only that there are not more fragments than the index of the
- * last one allows, and that no index is greater. */
+ * function checks only that no index exceeds the index of the last fragment,
+ * and that the number of fragments does not exceed it by more than 1. */
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t *data, bool is_in_order)
 {
