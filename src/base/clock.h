@@ -15,7 +15,8 @@ static inline uint64_t base_clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The time that is timeout_ns from now; BASE_CLOCK_FOREVER stays forever. */
+/* Returns the time timeout_ns from now. Returns BASE_CLOCK_FOREVER if the sum
+ * overflows, so a timeout of BASE_CLOCK_FOREVER never ends. */
 static inline uint64_t base_clock_deadline(uint64_t timeout_ns)
 {
     uint64_t deadline;

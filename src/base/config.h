@@ -1,5 +1,5 @@
 /*
- * The settings of a pool, parsed. base/key.h reads them from text.
+ * The settings of a pool as values. base/key.h parses them from text.
  */
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Values of a size: chosen by the library, and unlimited. */
+/* Special values of a size. AUTO: the library chooses the size. INF: no
+ * limit. */
 #define BASE_SIZE_AUTO SIZE_MAX
 #define BASE_SIZE_INF  (SIZE_MAX - 1)
 
@@ -26,7 +27,7 @@ typedef enum base_wire {
     BASE_WIRE_UCX
 } base_wire_t;
 
-/* The paths that a channel may use: a bit for each of ucxpool_path_t. */
+/* The paths that a channel may use: one bit per value of ucxpool_path_t. */
 typedef enum base_require {
     BASE_REQUIRE_ANY,
     BASE_REQUIRE_MAP,
@@ -73,7 +74,7 @@ typedef enum base_switch {
 typedef struct base_config {
     /* memory */
     size_t comm_size;            /* COMM_SIZE: auto, or bytes of all blocks; 0:
-                                    none, and no channels */
+                                    no blocks and no channels */
     size_t         comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1 */
     bool           comm_strict;  /* COMM_STRICT: n */
     char           budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty */
@@ -112,7 +113,7 @@ typedef struct base_config {
     size_t          max_metadata;       /* MAX_METADATA: 2k; at most 4k */
     size_t          max_segments;       /* MAX_SEGMENTS: 4m (4,194,304) */
     base_checksum_t checksum;           /* CHECKSUM: none, crc32c */
-    unsigned        am_id; /* AM_ID: 100; this and the next are used */
+    unsigned        am_id; /* AM_ID: 100; this id and the next */
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
     uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
@@ -120,7 +121,7 @@ typedef struct base_config {
 
     /* peers */
     char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
-    base_secret_t *secret; /* instead of SECRET_FILE; not a key; NULL: none */
+    base_secret_t *secret; /* replaces SECRET_FILE; not a key; NULL: none */
     bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
     unsigned       max_half_open;         /* MAX_HALF_OPEN: 1024 */
     unsigned       accept_queue;          /* ACCEPT_QUEUE: 1024 */
@@ -132,16 +133,16 @@ typedef struct base_config {
 
 /*
  * Check that the values are consistent with each other. ucxpool_create() calls
- * this. Settings are not checked when they are modified, so the order of
- * modifications does not matter.
+ * this function. Settings are not checked when they are modified, so the order
+ * of modifications does not matter.
  *
  * UCXPOOL_ERR_INVALID_PARAM  inconsistent; the detail gives keys and values
  */
 ucxpool_status_t base_config_check(const base_config_t *config);
 
 /*
- * Get the secret that the settings name, with a reference for the caller. NULL
- * if no secret is set.
+ * Get the secret that the settings name, with a reference for the caller.
+ * *secret_p is NULL if no secret is set.
  *
  * Errors: see base_secret_read().
  */
@@ -149,9 +150,10 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
                                     base_secret_t      **secret_p);
 
 /*
- * Environment variables of the process, not of a pool. They replace system
- * libraries and directories. The layers above read them; they are named here so
- * that reading a configuration does not warn of them as unknown keys.
+ * Environment variables that apply to the process, not to a pool. They replace
+ * system libraries and directories. Other layers read them. Their names are
+ * defined here so that reading a configuration does not report them as unknown
+ * keys.
  */
 #define BASE_VARIABLE_CUDA_DRIVER   "UCXPOOL_CUDA_DRIVER"
 #define BASE_VARIABLE_NVML_LIBRARY  "UCXPOOL_NVML_LIBRARY"

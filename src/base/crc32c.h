@@ -8,15 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* crc is 0 for the first bytes, then the result for the preceding bytes. */
+/* Returns the checksum of `length` more bytes. `crc` is 0 for the first bytes,
+ * then the result for the preceding bytes. */
 uint32_t base_crc32c(uint32_t crc, const void *data, size_t length);
 
-/* Checksum of a record that stores its own checksum in 4 bytes at `offset`.
- * These bytes count as 0. */
+/* Returns the checksum of a record that stores its own checksum in 4 bytes at
+ * `offset`. These bytes count as 0. */
 uint32_t base_crc32c_of_record(const void *record, size_t length,
                                size_t offset);
 
-/* The implementation in use: "sse4.2", "armv8" or "table". */
+/* Returns the name of the implementation in use: "sse4.2", "armv8" or
+ * "table". */
 const char *base_crc32c_name(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Errors. The first function that knows the cause records it; its callers only
- * return the status.
+ * Error reporting. The first function that knows the cause of an error records
+ * it. The callers of that function only return the status.
  *
  * An error that is returned to the caller is logged at level `info` only,
  * because the caller decides whether to report it. Errors that no caller can
@@ -28,21 +28,21 @@
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same for an errno value: appends its text and returns the matching
- * status. */
+/* Like base_error(), for an errno value. Appends the text of the errno value
+ * and returns the matching status. */
 ucxpool_status_t base_error_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * Store the detail of an error for later use: `reason`, or a generic text if
- * `reason` is NULL or empty, as a reason from a peer may be. Stores "" if
- * `status` is not an error. Replaces control characters. `text` may be
- * `reason`.
+ * Store the detail of an error in `text` for later use. The detail is `reason`.
+ * A generic text replaces a `reason` that is NULL or empty, for example because
+ * a peer sent an empty one. Stores "" if `status` is not an error. Replaces
+ * control characters. `text` may be `reason`.
  */
 void base_error_detail(char *text, size_t text_size, ucxpool_status_t status,
                        const char *reason);
 
-/* Check that a pointer argument is not NULL; if it is NULL, record the error:
+/* Returns true and records an error if a pointer argument is NULL:
  * `if (base_missing(pool)) { return UCXPOOL_ERR_INVALID_PARAM; }` */
 #define base_missing(_pointer) \
     base_error_is_missing(_pointer, __func__, #_pointer)
@@ -59,9 +59,9 @@ static inline bool base_error_is_missing(const void *pointer,
     return true;
 }
 
-/* Fill a struct of a caller that may be built with another version of the
- * header: members beyond the caller's size are left out, members that this
- * version does not know become 0. */
+/* Copy a struct to a caller that may have been built with another version of
+ * the header. Members beyond the caller's size are not copied. Members that
+ * this version does not know become 0. */
 static inline void base_output(void *output, size_t output_size,
                                const void *value, size_t value_size)
 {

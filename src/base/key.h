@@ -26,7 +26,7 @@ typedef enum base_key_flags {
     BASE_KEY_AUTO = 1u << 0, /* a size may be "auto" */
     BASE_KEY_INF  = 1u << 1, /* a size or time may be "inf" */
     BASE_KEY_POW2 = 1u << 2, /* a size must be a power of two */
-    BASE_KEY_ZERO = 1u << 3  /* a size may be 0, though min is more */
+    BASE_KEY_ZERO = 1u << 3  /* a size may be 0, even if min is not 0 */
 } base_key_flags_t;
 
 typedef struct base_key {
@@ -41,17 +41,18 @@ typedef struct base_key {
     const char        *doc;   /* description in sentences */
 } base_key_t;
 
-/* No upper limit. */
+/* A `max` without an upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
 #define BASE_NUM_KEYS 41
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 
-/* Find a key by name; NULL if not found. */
+/* Find a key by name. Returns NULL if there is none. */
 const base_key_t *base_key_find(const char *name);
 
-/* Find the key most similar to a misspelt name; NULL if none is similar. */
+/* Find the key most similar to a misspelt name. Returns NULL if none is
+ * similar. */
 const base_key_t *base_key_guess(const char *name);
 
 /* Size of the buffer for base_key_expected(). */
@@ -69,7 +70,7 @@ bool base_key_parse(const base_key_t *key, const char *text,
 /* Size of the buffer for base_key_format(). */
 #define BASE_KEY_VALUE_SIZE BASE_PATH_SIZE
 
-/* The key's field as text. */
+/* Format the key's field as text. */
 void base_key_format(const base_key_t *key, const base_config_t *config,
                      char text[BASE_KEY_VALUE_SIZE]);
 

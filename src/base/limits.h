@@ -1,7 +1,7 @@
 /*
- * Available file descriptors and memory. UCX aborts on an assertion if it gets
- * no descriptor, or no memory for its thread, so both are checked before UCX is
- * called.
+ * Checks whether file descriptors and memory are available. UCX aborts on an
+ * assertion if it gets no descriptor or no memory for its thread. The library
+ * therefore checks both before it calls UCX.
  */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
@@ -10,12 +10,13 @@
 
 #include <stdbool.h>
 
-/* Descriptors that unauthenticated connections to a listener cannot use. One
- * UCX endpoint needs them: a socket per network, and the peer's sockets. */
+/* Number of descriptors that one UCX endpoint needs: a socket per network, and
+ * the peer's sockets. Unauthenticated connections to a listener cannot use
+ * them. */
 #define BASE_LIMITS_DESCRIPTORS 8u
 
-/* Check whether the process can open `count` more files (at most 64). The check
- * opens files, so other threads briefly have fewer available. */
+/* Returns true if the process can open `count` more files (at most 64). The
+ * check opens files, so other threads can open fewer files until it returns. */
 bool base_limits_has(unsigned count);
 
 /*

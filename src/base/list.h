@@ -66,9 +66,9 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
     base_container_of((_head)->next, _type, _member)
 
 /*
- * After a loop without break, _element does not point to an element: its link
- * is the head. It may even be misaligned. Only the address of its link may be
- * used.
+ * When base_list_for_each() ends without a break, _element does not point to an
+ * element: its link is the head. The pointer may even be misaligned. Only the
+ * address of the link may be used.
  */
 #define base_list_link(_element, _type, _member) \
     ((base_list_t *)((char *)(_element) + offsetof(_type, _member)))
@@ -82,7 +82,8 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
          base_list_link(_element, _type, _member) != (_head); \
          _element = base_list_next(_element, _type, _member))
 
-/* The same; the loop body may remove the current element. */
+/* Like base_list_for_each(), but the loop body may remove the current
+ * element. */
 #define base_list_for_each_safe(_element, _next, _head, _type, _member) \
     for (_element = base_list_head(_head, _type, _member), \
         _next     = base_list_next(_element, _type, _member); \

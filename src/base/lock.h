@@ -1,10 +1,10 @@
 /*
  * A lock for short critical sections with little contention. Taking it and
  * releasing it cost one atomic operation each, about half of the cost of a C
- * library mutex. A thread that finds it taken sleeps.
+ * library mutex. A thread that finds the lock taken sleeps.
  *
- * Zeroed memory is a free lock. It works within one process. base_own_lock_t is
- * recursive: the owning thread may take it again.
+ * Zeroed memory is a free lock. A lock works within one process only. A
+ * base_own_lock_t is recursive: the owning thread may take it again.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -23,7 +23,8 @@ typedef struct base_lock {
     uint32_t state; /* atomic */
 } base_lock_t;
 
-/* Slow paths: the lock is taken, and threads may be sleeping. */
+/* Slow paths. await() sleeps until the calling thread has the lock. wake()
+ * wakes a thread that sleeps in await(). */
 void base_lock_await(base_lock_t *lock);
 void base_lock_wake(base_lock_t *lock);
 
@@ -46,7 +47,7 @@ static inline void base_lock_give(base_lock_t *lock)
     }
 }
 
-/* Its address identifies the thread. */
+/* The address of this variable identifies the thread. */
 extern __thread char base_lock_me
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -78,7 +79,8 @@ static inline void base_own_lock_give(base_own_lock_t *lock)
     base_lock_give(&lock->lock);
 }
 
-/* Whether another thread holds the lock. It may have released it by now. */
+/* Returns true if another thread holds the lock. That thread may release the
+ * lock at any time. */
 static inline bool base_own_lock_is_taken(const base_own_lock_t *lock)
 {
     const char *owner = __atomic_load_n(&lock->owner, __ATOMIC_RELAXED);

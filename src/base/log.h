@@ -1,6 +1,6 @@
 /*
- * The log: lines on stderr or to the handler of <ucxpool/log.h>, filtered by
- * one level (setting LOG_LEVEL).
+ * The log. Lines up to one level (setting LOG_LEVEL) are written to stderr, or
+ * passed to the handler of <ucxpool/log.h>.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -17,10 +17,11 @@ typedef enum base_log_level {
 void             base_log_set_level(base_log_level_t level);
 base_log_level_t base_log_get_level(void);
 
-/* The level in effect until base_log_set_level() is called. */
+/* Set the level that is in effect until base_log_set_level() is called. */
 void base_log_set_initial_level(base_log_level_t level);
 
-/* The level's name, such as "WARN". Also valid as a value of LOG_LEVEL. */
+/* Returns the level's name, such as "WARN". The name is also a valid value of
+ * LOG_LEVEL. */
 const char *base_log_level_name(base_log_level_t level);
 
 void base_log_write(base_log_level_t level, const char *format, ...)

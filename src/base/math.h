@@ -5,16 +5,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* False if the result overflows; *result_p is then undefined. */
+/* Return false if the result overflows. *result_p must then not be used. */
 #define base_add(_a, _b, _result_p) (!__builtin_add_overflow(_a, _b, _result_p))
 #define base_mul(_a, _b, _result_p) (!__builtin_mul_overflow(_a, _b, _result_p))
 
-/* Each argument is evaluated twice. */
+/* Either argument may be evaluated twice. */
 #define base_min(_a, _b) ((_a) < (_b) ? (_a) : (_b))
 #define base_max(_a, _b) ((_a) > (_b) ? (_a) : (_b))
 
-/* Round up to a multiple of a power of two; the caller ensures that the result
- * fits. The mask has the type of _n, not the type of _alignment. */
+/* Round _n up to a multiple of _alignment, a power of two. The caller ensures
+ * that the result fits. The mask has the type of _n, not the type of
+ * _alignment. */
 #define base_align_up(_n, _alignment) \
     (((_n) + ((_alignment)-1)) & ~((__typeof__((_n) + 0))(_alignment)-1))
 

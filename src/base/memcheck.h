@@ -34,7 +34,8 @@
 #define base_memcheck_valgrind(_verb, _address, _size) ((void)0)
 #endif
 
-/* Whether a memory checker is active. Constant during a process's lifetime. */
+/* Returns true if a memory checker is active. The result is constant during a
+ * process's lifetime. */
 static inline bool base_memcheck_is_on(void)
 {
 #if defined(BASE_MEMCHECK_ASAN)
@@ -46,7 +47,7 @@ static inline bool base_memcheck_is_on(void)
 #endif
 }
 
-/* From now on, accesses to [address, address + size) are errors. */
+/* Make the memory checker report any access to [address, address + size). */
 static inline void base_memcheck_poison(void *address, size_t size)
 {
     base_memcheck_asan(poison, address, size);
@@ -54,8 +55,9 @@ static inline void base_memcheck_poison(void *address, size_t size)
 }
 
 /*
- * From now on, accesses are valid. The bytes count as initialised: mapped pages
- * always have contents, and padding that is never written is sent too.
+ * Make accesses valid again. The bytes count as initialised, because mapped
+ * pages always have contents, and because the library also sends padding that
+ * was never written.
  */
 static inline void base_memcheck_unpoison(void *address, size_t size)
 {

@@ -1,6 +1,7 @@
 /*
  * The secret that peers share: passed by the application, or read from a file.
- * All users refer to one copy, which is wiped when the last one releases it.
+ * All users refer to one copy, which is wiped when the last reference is
+ * released.
  */
 #ifndef BASE_SECRET_H
 #define BASE_SECRET_H
@@ -27,9 +28,9 @@ ucxpool_status_t base_secret_create(const void *bytes, size_t length,
 /*
  * Read a secret, with a reference for the caller.
  *
- * path      A regular file, owned by the effective user or root, with no access
- *           for group and others. Symbolic links are followed: the checks apply
- *           to the opened file. "": no secret, *secret_p is NULL.
+ * path      A regular file, owned by the effective user or root, with no
+ *           permissions for group and others. Symbolic links are followed: the
+ *           checks apply to the opened file. "": no secret, *secret_p is NULL.
  *
  * UCXPOOL_ERR_PERMISSION     cannot be read; or others could read or change it
  * UCXPOOL_ERR_INVALID_PARAM  not a regular file, too short or too long

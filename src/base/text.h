@@ -1,6 +1,6 @@
 /*
- * Text: cleaning for output, similarity, and parsing and formatting of values
- * of settings.
+ * Text functions: they clean text for output, compare texts, and parse and
+ * format the values of settings.
  */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
@@ -12,18 +12,18 @@
 
 /*
  * Replace each byte of a control character with '?', in place. Text in errors
- * and log lines may come from a peer or the environment. It must not break
- * lines or send control sequences to a terminal.
+ * and log lines may come from a peer or the environment. Such text must not
+ * break lines or send control sequences to a terminal.
  */
 void base_text_clean(char *text);
 
-/* Copy a text, truncated to fit; always NUL-terminated. */
+/* Copy a text, truncated to fit. The copy is always NUL-terminated. */
 void base_text_copy(char *to, size_t to_size, const char *from);
 
 /*
- * The edit distance of two texts: how many letters must be changed, added,
- * removed or swapped with their neighbour. Case is ignored. SIZE_MAX if a text
- * is longer than BASE_TEXT_DISTANCE_MAX.
+ * Returns the edit distance of two texts: the number of letters that must be
+ * changed, added, removed or swapped with their neighbour. Case is ignored.
+ * Returns SIZE_MAX if a text is longer than BASE_TEXT_DISTANCE_MAX.
  */
 #define BASE_TEXT_DISTANCE_MAX 63
 
@@ -45,29 +45,31 @@ void base_quote_print(FILE *stream, const char *text);
 #define BASE_FORMAT_SIZE 32
 
 /*
- * A size: a number of bytes, optionally with a suffix k, m, g, t (powers of
- * 1024) or b (bytes); "4m" and "4mb" are equal. "auto" gives BASE_SIZE_AUTO and
- * "inf" BASE_SIZE_INF; numbers that would equal these are rejected.
+ * Parse a size: a number of bytes, optionally with a suffix k, m, g, t (powers
+ * of 1024) or b (bytes); "4m" and "4mb" are equal. "auto" gives BASE_SIZE_AUTO
+ * and "inf" gives BASE_SIZE_INF. Numbers equal to these two values are
+ * rejected.
  */
 bool base_parse_size(const char *text, size_t *size_p);
 
 /*
- * A time: a number with a unit (ns, us, ms, s, m, h), 0, or "inf", which gives
- * UINT64_MAX; a number that large is rejected.
+ * Parse a time: a number with a unit (ns, us, ms, s, m, h), 0, or "inf". "inf"
+ * gives UINT64_MAX; a number that large is rejected.
  */
 bool base_parse_time(const char *text, uint64_t *ns_p);
 
-/* An unsigned decimal number. */
+/* Parse an unsigned decimal number. */
 bool base_parse_unsigned(const char *text, unsigned *number_p);
 
-/* A percentage from 0 to 100, optionally with a %. */
+/* Parse a percentage from 0 to 100, optionally with a %. */
 bool base_parse_percent(const char *text, unsigned *percent_p);
 
-/* Find a text in a list of words that ends with NULL; gives its index. */
+/* Find a text in a list of words that ends with NULL, and store its index. */
 bool base_parse_word(const char *text, const char *const *words,
                      unsigned *index_p);
 
-/* True: y, yes, on, true, 1. False: n, no, off, false, 0. */
+/* Parse a truth value. True: y, yes, on, true, 1. False: n, no, off, false,
+ * 0. */
 bool base_parse_bool(const char *text, bool *value_p);
 
 /* Write the shortest text that parses as the same value. */

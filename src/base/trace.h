@@ -4,7 +4,7 @@
  * otherwise each costs one branch.
  *
  * A range may begin in one call and end in another, and ranges overlap. They
- * therefore use NVTX's start and end, not push and pop. Each range carries its
+ * therefore use NVTX's start and end, not push and pop. Each range also has a
  * size in bytes.
  */
 #ifndef BASE_TRACE_H
@@ -15,7 +15,7 @@
 
 typedef enum base_range_kind {
     BASE_RANGE_GATHER,  /* copies segments to a block */
-    BASE_RANGE_WIRE,    /* the wire has the fragment */
+    BASE_RANGE_WIRE,    /* the fragment is on the wire */
     BASE_RANGE_SCATTER, /* copies received data to segments */
     BASE_RANGE_BLOCK,   /* a fragment waits for a block */
     BASE_RANGE_READ,    /* a read of a peer's window, until it completes */
@@ -25,14 +25,14 @@ typedef enum base_range_kind {
 
 /* Zeroed memory is a range that has not begun. */
 typedef struct base_range {
-    uint64_t id; /* the profiler's */
+    uint64_t id; /* set by the profiler */
     bool     is_open;
 } base_range_t;
 
-/* Whether a profiler is attached. Set by the first base_trace_init(). */
+/* True if a profiler is attached. The first base_trace_init() sets it. */
 extern bool base_trace_is_on;
 
-/* The first call looks for a profiler. Any thread may call it. */
+/* Look for a profiler, on the first call only. Any thread may call this. */
 void base_trace_init(void);
 
 /* Called by the functions below. */

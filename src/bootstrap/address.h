@@ -1,6 +1,6 @@
 /*
- * The address of a listener: "host:port" as text, and the addresses it resolves
- * to.
+ * The address of a listener: the text "host:port", and the socket addresses
+ * that it resolves to.
  */
 #ifndef BOOTSTRAP_ADDRESS_H
 #define BOOTSTRAP_ADDRESS_H
@@ -47,9 +47,10 @@ typedef struct bootstrap_where {
  * Parse "host:port", "1.2.3.4:port", "[::1]:port" or ":port" (to listen), and
  * resolve the host. May block on the name service: call it without a lock.
  *
- * To connect, the addresses have the order of the system. To listen, only one
- * address is used: the first that works, IPv4 first. Without a host, IPv6 is
- * first, because such a socket also accepts IPv4.
+ * For connecting, the addresses are in the order that the system returns. A
+ * listener uses only the first address that works. For listening, IPv4
+ * addresses come first. If the text has no host, IPv6 comes first, because an
+ * IPv6 socket also accepts IPv4.
  *
  * UCXPOOL_ERR_INVALID_PARAM  wrong syntax, or the host has no address
  * UCXPOOL_ERR_NO_MEMORY
@@ -58,29 +59,31 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
                                          bootstrap_where_use_t use,
                                          bootstrap_where_t    *where_p);
 
-/* Can only this machine reach the address? */
+/* Returns true if only this machine can reach the address. */
 bool bootstrap_address_is_loopback(const bootstrap_address_t *address);
 
-/* Does it stand for all addresses of the machine? */
+/* Returns true if the address means all addresses of the machine. */
 bool bootstrap_address_is_any(const bootstrap_address_t *address);
 
-/* The network device that has the address; false: no device has it. */
+/* Find the network device that has the address. Returns false if no device has
+ * it. */
 bool bootstrap_address_device(const bootstrap_address_t *address,
                               char                       name_p[IF_NAMESIZE]);
 
-/* The local address of a connection to `address`; false: there is no route to
- * it. Sends nothing. */
+/* Get the local address that a connection to `address` would have. Returns
+ * false if there is no route to `address`. Sends nothing. */
 bool bootstrap_address_source(const bootstrap_address_t *address,
                               bootstrap_address_t       *source_p);
 
-/* The port, in the host's byte order. */
+/* Returns the port, in the host's byte order. */
 uint16_t bootstrap_address_port(const bootstrap_address_t *address);
 
-/* The numeric address, for logs: "127.0.0.1:7000", "[::1]:7000". */
+/* Format the numeric address for logs: "127.0.0.1:7000", "[::1]:7000". */
 void bootstrap_address_format(const bootstrap_address_t *address,
                               char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE]);
 
-/* The numeric local address of a connected socket; "" if it is unknown. */
+/* Format the numeric local address of a connected socket. Writes "" if it is
+ * unknown. */
 void bootstrap_address_format_own(int  fd,
                                   char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE]);
 

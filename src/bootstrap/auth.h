@@ -13,8 +13,8 @@
  * a text. The header and the whole REFUSE message are the same in every version
  * of the protocol, so that a listener can report a version mismatch.
  *
- * A blob is data of the caller for its peer, a few hundred bytes. It is signed,
- * but not interpreted here.
+ * A blob is data from the caller for its peer, a few hundred bytes long. This
+ * layer signs the blob but does not interpret it.
  *
  * The states of the two roles:
  *
@@ -23,11 +23,11 @@
  *                  any of these -> DRAIN -> FAILED
  *     both:        any of these -> FAILED
  *
- * Calls do not block and do not allocate memory, and never read beyond the
- * current message. A listener that refuses a client sends the reason and shuts
- * down its side of the connection. It then discards a bounded number of bytes
- * until the client hangs up: closing with unread bytes would reset the
- * connection, and the client might lose the reason.
+ * Calls do not block, do not allocate memory, and never read beyond the current
+ * message. A listener that refuses a client sends the reason and shuts down its
+ * side of the connection. It then discards a bounded number of bytes until the
+ * client hangs up: closing with unread bytes would reset the connection, and
+ * the client might lose the reason.
  *
  * Not thread-safe: only one thread at a time may use an authentication.
  */
@@ -68,7 +68,7 @@ typedef struct bootstrap_message_header {
     uint32_t length; /* bytes after the header */
 } bootstrap_message_header_t;
 
-/* The reason of a refusal, as sent. */
+/* The reason for a refusal, as sent to the client. */
 typedef enum bootstrap_refusal {
     BOOTSTRAP_REFUSAL_OTHER   = 0,
     BOOTSTRAP_REFUSAL_VERSION = 1, /* another version of the protocol */
@@ -86,7 +86,8 @@ bool bootstrap_message_unpack_header(
     const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
     bootstrap_message_header_t *header_p);
 
-/* May a message of this type have this many bytes after its header? */
+/* Returns true if a message of this type may have this many bytes after its
+ * header. */
 bool bootstrap_message_length_fits(uint8_t type, uint32_t length);
 
 /* Write a complete REFUSE message; longer texts are truncated. Returns its
@@ -111,7 +112,8 @@ typedef struct bootstrap_auth_side {
     uint32_t    blob_length; /* at most BOOTSTRAP_BLOB_MAX */
 } bootstrap_auth_side_t;
 
-/* HMAC-SHA-256 of `length` bytes; without a secret (NULL), the key is empty. */
+/* Compute the HMAC-SHA-256 of `length` bytes. If there is no secret (NULL), the
+ * key is empty. */
 ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
                                      const void *data, size_t length,
                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
@@ -119,8 +121,8 @@ ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
 /*
  * Compute the proof of the client or of the listener, according to `type`. The
  * client signs both flags and nonces and its own blob; the listener signs both
- * blobs. The signed data differ in their first bytes, so that a proof cannot be
- * reflected.
+ * blobs. The two sides sign data with different first bytes, so that an
+ * attacker cannot send a proof back to its sender.
  */
 ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
                                       const base_secret_t         *secret,
@@ -130,7 +132,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
 
 /* --- the exchange --------------------------------------------------------- */
 
-/* One message in, one message out, over a non-blocking socket. */
+/* The current incoming and outgoing messages of a non-blocking socket. */
 typedef struct bootstrap_auth_io {
     int     fd;         /* owned by the caller */
     int     error;      /* errno of a failure; 0: the peer hung up */
@@ -145,16 +147,16 @@ typedef struct bootstrap_auth_io {
 /* Size of the longest reason, including the final 0. */
 #define BOOTSTRAP_REASON_SIZE 256
 
-/* Bytes from a refused client that are discarded before the listener hangs
- * up. */
+/* Maximum number of bytes from a refused client that the listener discards
+ * before it hangs up. */
 #define BOOTSTRAP_DRAIN_MAX 65536
 
 typedef enum bootstrap_auth_state {
     BOOTSTRAP_AUTH_HELLO,     /* listener: waits for HELLO */
     BOOTSTRAP_AUTH_CHALLENGE, /* client: waits for CHALLENGE */
     BOOTSTRAP_AUTH_PROOF,     /* waits for the peer's proof */
-    BOOTSTRAP_AUTH_ANSWER,    /* listener: the peer is authenticated, and the
-                                 own proof is being sent */
+    BOOTSTRAP_AUTH_ANSWER,    /* listener: the peer is authenticated; the
+                                 listener's proof is being sent */
     BOOTSTRAP_AUTH_DRAIN,     /* listener: the refusal is being sent */
     BOOTSTRAP_AUTH_DONE,
     BOOTSTRAP_AUTH_FAILED
@@ -165,8 +167,8 @@ typedef struct bootstrap_self {
     const base_secret_t *secret; /* NULL: no secret */
     const void          *blob;
     size_t               blob_length; /* at most BOOTSTRAP_BLOB_MAX */
-    /* A listener may change its blob for an authenticated client just before it
-     * is sent. NULL: all clients get the same blob. */
+    /* Lets a listener change its blob for an authenticated client just before
+     * the blob is sent. NULL: all clients get the same blob. */
     void (*fit_blob)(void *arg, const void *client, size_t length);
     void *arg;
 } bootstrap_self_t;
@@ -187,7 +189,7 @@ typedef struct bootstrap_auth {
 } bootstrap_auth_t;
 
 /*
- * Start. fd is a connected, non-blocking stream socket.
+ * Start an authentication. fd is a connected, non-blocking stream socket.
  *
  * UCXPOOL_ERR_IO  no random numbers are available
  */
@@ -195,13 +197,13 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
                                      bool                    is_client,
                                      const bootstrap_self_t *self);
 
-/* Wipe all data. The fd stays open. */
+/* Wipe all data. The socket stays open. */
 void bootstrap_auth_cleanup(bootstrap_auth_t *auth);
 
 /*
  * Continue as far as possible without waiting.
  *
- * UCXPOOL_INPROGRESS      wait for the fd to be readable, or writable if
+ * UCXPOOL_INPROGRESS      wait until the fd is readable, or writable if
  *                         bootstrap_auth_wants_send()
  * UCXPOOL_OK              both sides are authenticated; the listener has passed
  *                         its proof to the system
@@ -218,17 +220,17 @@ ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth);
 
 bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth);
 
-/* The peer's blob; valid from the success until cleanup. */
+/* Returns the peer's blob. Valid after a success and until cleanup. */
 const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 
 /* --- refusal without an exchange, and closing ----------------------------- */
 
-/* Send a client a refusal that allows it to try again, before the listener
- * hangs up. */
+/* Send a BOOTSTRAP_REFUSAL_FULL, after which the client may try again. The
+ * caller then hangs up. */
 void bootstrap_refuse_full(int fd, const char *text);
 
-/* The reason that the side that hangs up sends over the connection of two
- * authenticated peers: one byte; see docs/reference/protocol.md. */
+/* Why one of two authenticated peers closes their connection. That peer sends
+ * the reason as one byte: see docs/reference/protocol.md. */
 typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_NONE   = 0, /* not sent: the process has ended */
     BOOTSTRAP_CLOSE_CLOSED = 1,
@@ -237,7 +239,8 @@ typedef enum bootstrap_close {
 } bootstrap_close_t;
 
 /* Send the reason, unless the send buffer is full, and shut down the
- * connection: a copy of the fd in a forked child would keep it open. */
+ * connection. Closing the fd alone is not enough: a copy in a forked child
+ * would keep the connection open. */
 void bootstrap_close_notify(int fd, bootstrap_close_t reason);
 
 #endif

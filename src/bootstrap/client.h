@@ -2,7 +2,7 @@
  * The client of a listener: it connects, proves that it has the secret, and
  * receives the listener's blob. The other side is bootstrap/listener.h.
  *
- * The caller holds a lock in all calls. No call blocks.
+ * The caller must serialize all calls with a lock. No call blocks.
  */
 #ifndef BOOTSTRAP_CLIENT_H
 #define BOOTSTRAP_CLIENT_H
@@ -13,10 +13,10 @@
 typedef struct bootstrap_client bootstrap_client_t;
 
 /*
- * Start to connect. Retries with random, increasing delays until timeout_ns if
- * the listener is full, or if the listener's system resets the connection
- * before the listener has answered. bootstrap_client_progress() reports
- * connection errors.
+ * Start to connect. If the listener is full, or if the listener's host resets
+ * the connection before the listener has answered, the client retries with
+ * random, increasing delays until timeout_ns has passed.
+ * bootstrap_client_progress() reports connection errors.
  *
  * where        From bootstrap_where_resolve(); copied. Its addresses are tried
  *              in turn until one is connected. Each gets an equal share of the
@@ -24,7 +24,7 @@ typedef struct bootstrap_client bootstrap_client_t;
  * secret       NULL: none. Must outlive the client.
  * blob         Sent to the listener with the proof; copied.
  * blob_length  At most BOOTSTRAP_BLOB_MAX.
- * timeout_ns   In total; BASE_CLOCK_FOREVER: none.
+ * timeout_ns   For all attempts; BASE_CLOCK_FOREVER: no timeout.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the blob is too long
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
@@ -38,17 +38,18 @@ ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
 /* Hang up and free the client. NULL is allowed. */
 void bootstrap_client_destroy(bootstrap_client_t *client);
 
-/* Readable (level-triggered) while bootstrap_client_progress() has work,
- * except timeouts; may be added to an epoll. Owned by the client, and does
- * not change. */
+/* Returns a descriptor that is readable (level-triggered) while
+ * bootstrap_client_progress() has work other than timeouts. It may be added to
+ * an epoll. The client owns the descriptor, which never changes. */
 int bootstrap_client_fd(const bootstrap_client_t *client);
 
-/* When to call bootstrap_client_progress() even if the fd is not readable:
- * nanoseconds of base/clock.h, or BASE_CLOCK_FOREVER. */
+/* Returns the time to call bootstrap_client_progress() even if the fd is not
+ * readable, as nanoseconds of base/clock.h or BASE_CLOCK_FOREVER. */
 uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
 
 /*
- * Continue as far as possible. After the end, returns the same result again.
+ * Continue as far as possible. After the final result, every call returns that
+ * result again.
  *
  * UCXPOOL_INPROGRESS      not done yet
  * UCXPOOL_OK              the listener is authenticated and has the client's
@@ -63,17 +64,19 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  */
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client);
 
-/* The reason of a failure, as a sentence. Valid until destroy. */
+/* Returns the reason for a failure, as a sentence. Valid until destroy. */
 const char *bootstrap_client_reason(const bootstrap_client_t *client);
 
-/* Addresses of both ends of the connection, even after it has ended; "" before
- * it is established. Valid until destroy. */
+/* Returns the addresses of both ends of the connection, even after it has
+ * ended. They are "" before the connection is established. Valid until
+ * destroy. */
 const bootstrap_ends_t *bootstrap_client_ends(const bootstrap_client_t *client);
 
-/* Detach the connection after UCXPOOL_OK; the caller then owns it. */
+/* Detach the connection after UCXPOOL_OK and return its descriptor. The caller
+ * then owns it. */
 int bootstrap_client_detach_fd(bootstrap_client_t *client);
 
-/* The listener's blob, after UCXPOOL_OK and until destroy. */
+/* Get the listener's blob. Valid after UCXPOOL_OK and until destroy. */
 void bootstrap_client_peer(const bootstrap_client_t *client,
                            const void **blob_p, size_t *length_p);
 

@@ -9,15 +9,15 @@
  * The memory for unauthenticated clients is fixed at creation: max_half_open
  * slots, at most a quarter of RLIMIT_NOFILE, each with a fixed buffer, a small
  * socket buffer and a deadline. When the queue has accept_queue authenticated
- * peers, more are refused. When all slots are in use, or fewer than
+ * peers, further clients are refused. When all slots are in use, or fewer than
  * BASE_LIMITS_DESCRIPTORS descriptors would be left, the oldest connection is
- * dropped for the new one. So silent connections can neither lock out other
- * clients nor use up the descriptors that UCX needs. A client that is refused
- * or dropped for these reasons receives BOOTSTRAP_REFUSAL_FULL, and tries
- * again. Nothing is allocated after creation. The memory of a slot or a queue
- * entry is not touched before it is needed.
+ * dropped for the new one. Silent connections therefore can neither lock out
+ * other clients nor use up the descriptors that UCX needs. A client that is
+ * refused or dropped for these reasons receives BOOTSTRAP_REFUSAL_FULL and
+ * tries again. Nothing is allocated after creation. The memory of a slot or a
+ * queue entry is not touched before the slot or the entry is used.
  *
- * The caller holds a lock in all calls. No call blocks.
+ * The caller must serialize all calls with a lock. No call blocks.
  */
 #ifndef BOOTSTRAP_LISTENER_H
 #define BOOTSTRAP_LISTENER_H
@@ -34,8 +34,8 @@ typedef struct bootstrap_listener_params {
 
     const void *blob;        /* sent to each authenticated peer; copied */
     size_t      blob_length; /* at most BOOTSTRAP_BLOB_MAX */
-    /* Change the blob for an authenticated client; NULL: all get the same
-     * blob. */
+    /* Change the blob for an authenticated client. NULL: all clients get the
+     * same blob. */
     void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
     void    *arg;
     unsigned max_half_open; /* at least 1 */
@@ -60,11 +60,11 @@ typedef struct bootstrap_listener_stats {
     uint64_t num_refused; /* includes failed, timed out and dropped ones */
     uint64_t num_timed_out;
     uint64_t num_dropped;   /* for a new connection */
-    unsigned num_half_open; /* at present */
+    unsigned num_half_open; /* now */
 } bootstrap_listener_stats_t;
 
 /*
- * Listen.
+ * Create a listener.
  *
  * UCXPOOL_ERR_PERMISSION      there is no secret, the address is not a loopback
  *                             address, and listen_without_secret is not set; or
@@ -82,23 +82,24 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
  * is allowed. */
 void bootstrap_listener_destroy(bootstrap_listener_t *listener);
 
-/* Readable (level-triggered) while bootstrap_listener_progress() has work,
- * except timeouts; may be added to another epoll. Owned by the listener. */
+/* Returns a descriptor that is readable (level-triggered) while
+ * bootstrap_listener_progress() has work other than timeouts. It may be added
+ * to another epoll. The listener owns it. */
 int bootstrap_listener_fd(const bootstrap_listener_t *listener);
 
-/* When to call bootstrap_listener_progress() even if the fd is not readable:
- * nanoseconds of base/clock.h, or BASE_CLOCK_FOREVER. */
+/* Returns the time to call bootstrap_listener_progress() even if the fd is not
+ * readable, as nanoseconds of base/clock.h or BASE_CLOCK_FOREVER. */
 uint64_t bootstrap_listener_deadline(const bootstrap_listener_t *listener);
 
 /* Accept connections, answer messages and handle timeouts, a bounded number per
  * call. Returns the number of events; 0 if there was no work. */
 unsigned bootstrap_listener_progress(bootstrap_listener_t *listener);
 
-/* The number of authenticated peers that wait to be accepted. */
+/* Returns the number of authenticated peers that wait to be accepted. */
 size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener);
 
-/* Are there peers that have been sent the listener's blob and have not been
- * accepted? */
+/* Returns true if any peer has been sent the listener's blob but has not been
+ * accepted. */
 bool bootstrap_listener_has_callers(const bootstrap_listener_t *listener);
 
 /*

@@ -1,8 +1,8 @@
 /*
- * The part of the CUDA driver API that the library uses: types and constants
- * with the names and values of the public documentation, so that building does
- * not need CUDA. tests/test_cuda_api.c compares this file with cuda.h if
- * available.
+ * The types and constants of the CUDA driver API that the library uses, with
+ * the names and values of the public documentation. Building the library
+ * therefore does not need CUDA. tests/test_cuda_api.c compares this file with
+ * cuda.h if cuda.h is installed.
  */
 #ifndef MEM_CUDA_API_H
 #define MEM_CUDA_API_H
@@ -162,7 +162,8 @@ typedef struct CUmemAccessDesc_st {
 
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
-/* Describes an allocation of a memory pool to processes that import it. */
+/* Describes an allocation of a memory pool to processes that import the
+ * pool. */
 typedef struct CUmemPoolPtrExportData_st {
     unsigned char reserved[64];
 } CUmemPoolPtrExportData;

@@ -2,8 +2,8 @@
  * A GPU: its primary context, which is shared with the rest of the process, and
  * its capabilities.
  *
- * Calls that need a context are made between enter and leave. Leave restores
- * the caller's context.
+ * Calls that need a context are made between mem_cuda_device_enter() and
+ * mem_cuda_device_leave(), which restores the caller's context.
  */
 #ifndef MEM_CUDA_DEVICE_H
 #define MEM_CUDA_DEVICE_H
@@ -24,8 +24,8 @@ typedef struct mem_cuda_device {
     int                      num_processors;
     bool                     has_vmm;
     bool has_posix_handles;  /* VMM memory can be exported as files */
-    bool has_fabric_handles; /* VMM memory can be exported to other hosts; may
-                                still not be permitted */
+    bool has_fabric_handles; /* VMM memory can be exported to other hosts, if
+                                that is permitted */
     bool has_gpudirect_vmm;  /* a NIC can access VMM memory */
     bool has_mem_ops;        /* streams can write a word */
     /* For reports only. */
@@ -36,8 +36,8 @@ typedef struct mem_cuda_device {
 } mem_cuda_device_t;
 
 /*
- * Query a device's properties and capabilities. Creates no context: enter and
- * close must not be called.
+ * Query a device's properties and capabilities. Creates no context, so do not
+ * call enter or close for this device.
  *
  * Errors: see mem_cuda_device_open().
  */
@@ -59,8 +59,8 @@ ucxpool_status_t mem_cuda_device_open(int                 ordinal,
 void mem_cuda_device_close(mem_cuda_device_t *device);
 
 /*
- * Make the device's context current on the calling thread; restore the previous
- * context.
+ * Enter makes the device's context current on the calling thread. Leave
+ * restores the previous context.
  *
  * UCXPOOL_ERR_IO  the context has been destroyed
  */
@@ -68,13 +68,14 @@ ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device);
 void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 
 /*
- * Write a number to a word in pinned memory when a stream has completed all
- * work submitted so far. Called between enter and leave.
+ * Make a stream write a number to a word in pinned memory after all work that
+ * it has now. Call between enter and leave.
  */
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
                              uint32_t *word, uint32_t number);
 
-/* Free bytes of the device memory. Called between enter and leave. */
+/* Get the number of free bytes of the device memory. Call between enter and
+ * leave. */
 ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
                                            size_t                  *size_p);
 
@@ -85,9 +86,9 @@ void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
 /*
  * Record the error of a failed allocation for a pool.
  *
- * what         The call and its purpose.
- * asked, free  Bytes of all regions, and free bytes on the device before the
- *              first allocation.
+ * what        The call and its purpose.
+ * asked_size  Bytes of all regions.
+ * free_size   Free bytes on the device before the first allocation.
  */
 ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
                                        CUresult result, const char *what,

@@ -16,13 +16,15 @@
 
 #include <stdbool.h>
 
-/* Overrides the library to load. Ignored in set-user-ID programs. */
+/* Names the variable that overrides the library to load. The variable is
+ * ignored in set-user-ID programs. */
 #define MEM_CUDA_DRIVER_VARIABLE BASE_VARIABLE_CUDA_DRIVER
 
 /*
- * Every function: its name, the symbol of the required version (for drivers
- * without cuGetProcAddress()), whether it is required, and its parameters.
- * Optional functions that the driver lacks are NULL; see mem_cuda_driver_t.
+ * The functions. Each entry has the name, the symbol of the required version
+ * (for drivers without cuGetProcAddress()), true if the function is required,
+ * and the parameters. Optional functions that the driver lacks are NULL; see
+ * mem_cuda_driver_t.
  */
 /* clang-format off */
 #define MEM_CUDA_CALLS(_call) \
@@ -195,8 +197,8 @@ typedef struct mem_cuda_driver {
 } mem_cuda_driver_t;
 
 /*
- * Get the driver. The first call in the process loads and initializes it; it is
- * never unloaded. After an error the next call tries again.
+ * Get the driver. The first call in the process loads and initializes the
+ * driver, which is never unloaded. After an error the next call tries again.
  *
  * UCXPOOL_ERR_UNSUPPORTED  no driver, the driver is too old, no device, or this
  *                          process was forked after its parent had used CUDA
@@ -206,20 +208,20 @@ ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
 
 /* --- conversion of results ------------------------------------------------ */
 
-/* Unknown results become UCXPOOL_ERR_IO. */
+/* Converts a result to a status. Unknown results become UCXPOOL_ERR_IO. */
 ucxpool_status_t mem_cuda_status(CUresult result);
 
 /*
  * Like base_error(): the format describes the failed call and its object.
  * Appends the name of the result, the driver's description, and advice if the
- * result alone determines it.
+ * result alone tells what to do.
  */
 ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
                                 CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Log the result of a call whose failure cannot be reported, such as a
- * release. */
+/* Log the failure of a call that cannot report an error, such as a release.
+ * Does nothing if the call succeeded. */
 void mem_cuda_ignore(const mem_cuda_driver_t *driver, CUresult result,
                      const char *what);
 

@@ -22,9 +22,9 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
 void mem_cuda_pinned_free(void *address);
 
 /*
- * The same for an open GPU. The caller frees the memory with cuMemFreeHost()
- * before it closes the GPU. `what` is the purpose in error messages, such as
- * "markers".
+ * Like mem_cuda_pinned_alloc(), for an open GPU. The caller frees the memory
+ * with cuMemFreeHost() before it closes the GPU. `what` is the purpose in error
+ * messages, such as "markers".
  *
  * UCXPOOL_ERR_NO_MEMORY  not enough memory
  * UCXPOOL_ERR_IO         driver error

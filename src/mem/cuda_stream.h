@@ -1,6 +1,6 @@
 /*
- * CUDA streams: markers for the progress of a caller's stream, and a stream of
- * the library that waits for others.
+ * CUDA streams: markers that show the progress of a caller's stream, and a
+ * stream of the library that waits for other streams.
  */
 #ifndef MEM_CUDA_STREAM_H
 #define MEM_CUDA_STREAM_H
@@ -14,11 +14,12 @@
 #include <stdint.h>
 
 /* --- markers ----------------------------------------------------------------
- * A marker is a word in pinned memory that a caller's stream writes when it has
- * completed the work before it. The host polls the word without driver calls.
+ * A marker is a word in pinned memory. A caller's stream writes the word when
+ * it has completed the work before the marker. The host polls the word without
+ * driver calls.
  *
- * A stream that never completes holds only its own marker. No work of the
- * library is queued on the GPU after a caller's work.
+ * A stream that never completes keeps only its own marker in use. No work of
+ * the library is queued on the GPU after a caller's work.
  */
 
 typedef struct mem_cuda_markers mem_cuda_markers_t;
@@ -51,23 +52,25 @@ ucxpool_status_t mem_cuda_marker_set(mem_cuda_markers_t *markers,
                                      CUstream            stream,
                                      mem_cuda_marker_t **mark_p);
 bool             mem_cuda_marker_is_reached(const mem_cuda_marker_t *marker);
-/* Return a marker. It must have been reached. */
+/* Return a marker, which must have been reached, for reuse. */
 void mem_cuda_marker_put(mem_cuda_markers_t *markers,
                          mem_cuda_marker_t  *marker);
 
 /* --- joined streams ---------------------------------------------------------
  * Memory that is freed in the joining stream becomes free when all joined
- * streams have completed their current work. None of them has to wait.
+ * streams have completed their current work. None of the joined streams has to
+ * wait.
  */
 
 /*
- * Make the GPU's stream wait for the work that is now in `stream` and
- * `streams`.
+ * Make the library's stream on a GPU wait for the work that is now in `stream`
+ * and `streams`.
  *
- * stream_p [out]  The GPU's stream; valid until the process ends.
+ * stream_p [out]  The library's stream; valid until the process ends.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such device
  * others                     driver errors; the stream may then wait for some
+ *                            of the streams
  */
 ucxpool_status_t mem_cuda_join(int device, void *stream, void *const *streams,
                                size_t num_streams, void **stream_p);

@@ -1,7 +1,7 @@
 /*
- * Anonymous files that other processes may map, with memory for every page and
- * seals that prevent pages from being removed; the address ranges at which they
- * are mapped; and the allocation of parts of a file.
+ * Anonymous files that other processes may map. Every page has memory, and
+ * seals prevent pages from being removed. Also handles the address ranges at
+ * which files are mapped, and the allocation of parts of a file.
  *
  * The functions return 0 or an errno value, and their callers report errors.
  */
@@ -39,8 +39,8 @@ int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
 /*
  * Allocate memory for every page of a part of the file; the file grows if the
  * part is beyond its end. A lack of memory is returned as ENOSPC or ENOMEM
- * instead of causing a signal at the first access. After an error some pages
- * have memory.
+ * instead of causing a signal at the first access. After an error some of the
+ * pages may have memory.
  *
  * EFBIG  the file size limit (ulimit -f) is smaller
  */
@@ -50,15 +50,15 @@ int mem_memfd_fill(int fd, size_t start, size_t size, size_t huge_page_size);
 int mem_memfd_empty(int fd, size_t start, size_t size);
 
 /*
- * Seal the file: its size and its seals cannot change any more.
+ * Seal the file, so that its size and its seals can no longer change.
  *
  * is_private  Also seal against new writable mappings. Existing mappings stay
- *             writable. Kernels before 5.1 lack this seal; then only the others
- *             are set.
+ *             writable. Kernels before 5.1 lack this seal and set only the
+ *             others.
  */
 int mem_memfd_seal(int fd, bool is_private);
 
-/* Whether the file is sealed against new writable mappings. */
+/* Returns true if the file is sealed against new writable mappings. */
 bool mem_memfd_is_private(int fd);
 
 /*
@@ -67,8 +67,8 @@ bool mem_memfd_is_private(int fd);
  *
  * The seal against new writable mappings does not prevent this, because the
  * access right comes from the mapping, not from the file. Some kernels cannot
- * do it for some pages, and valgrind cannot do it at all: try it before setting
- * the seal.
+ * duplicate mappings of some pages, and valgrind cannot duplicate any mapping:
+ * try a duplication before setting the seal.
  */
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
@@ -78,9 +78,9 @@ int mem_memfd_seal_shrink(int fd);
 
 /*
  * Map a file at new addresses; unmap it with mem_range_release(). Page tables
- * are filled as pages are touched, so a process that maps much and reads little
- * is not charged for all of it. Large files are aligned so that huge pages in
- * them can be mapped as huge pages.
+ * are filled as pages are touched, so a process is charged only for the pages
+ * that it reads. Large files are aligned so that huge pages in them can be
+ * mapped as huge pages.
  *
  * huge_page_shift  log2 of the huge page size of the file; 0: base pages.
  */
@@ -89,7 +89,8 @@ int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
 
 /*
  * Map a part of a file that starts at a page boundary. Huge pages can be mapped
- * as such if the part also starts at a huge page and is at least as long.
+ * as such if the part also starts at a huge page boundary and is at least one
+ * huge page long.
  */
 int mem_memfd_map_part(int fd, size_t start, size_t size,
                        unsigned huge_page_shift, bool is_writable,
@@ -98,7 +99,8 @@ int mem_memfd_map_part(int fd, size_t start, size_t size,
 /* --- parts of a file ------------------------------------------------------ */
 
 /*
- * Allocates the first free part that is long enough, to keep the file short.
+ * Each allocation takes the first free part that is long enough, which keeps
+ * the file short.
  *
  *     | taken | free  | taken | free | taken |
  *     0                                      end
@@ -111,7 +113,8 @@ typedef struct mem_file_part {
 
 /* Zeroed memory is an empty space. */
 typedef struct mem_file_space {
-    /* By offset. No two are adjacent, and none is at the end of the file. */
+    /* Sorted by offset. No two free parts are adjacent, and none is at the end
+     * of the file. */
     mem_file_part_t *free_parts;
     size_t           num_free;
     size_t           max_free; /* capacity, > num_taken */
@@ -119,15 +122,15 @@ typedef struct mem_file_space {
     size_t           end; /* everything after it is free */
 } mem_file_space_t;
 
-/* Free all parts, including taken ones. */
+/* Free the bookkeeping. All parts, including taken ones, become invalid. */
 void mem_file_space_cleanup(mem_file_space_t *space);
 
-/* Returns false without memory for the bookkeeping, or if the offset
- * overflows. */
+/* Take a part. Returns false if there is no memory for the bookkeeping or if
+ * the offset overflows. */
 bool mem_file_space_take(mem_file_space_t *space, size_t size,
                          size_t *offset_p);
 
-/* Return a taken part as a whole. */
+/* Return a whole part that was taken. */
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size);
 
 #endif

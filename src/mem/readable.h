@@ -19,17 +19,17 @@ typedef struct mem_span {
 #define MEM_SPANS_MAX 256u
 
 /*
- * Find the first of `num` spans (at most MEM_SPANS_MAX) that is not readable
- * memory; returns num if all are readable. Depending on the kernel and on num,
- * spans are checked as a whole or only at their first and last byte. If the
- * kernel forbids the check, all spans count as readable.
+ * Returns the index of the first of `num` spans (at most MEM_SPANS_MAX) that is
+ * not readable memory, or `num` if all are readable. Depending on the kernel
+ * and on num, spans are checked as a whole or only at their first and last
+ * byte. If the kernel forbids the check, all spans count as readable.
  */
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num);
 
 /*
  * Find the mapping at an address if it is readable and anonymous, such as a
- * heap. Returns false if it is not, or if the kernel does not support the
- * query.
+ * heap. Returns false if there is no such mapping, or if the kernel does not
+ * support the query.
  */
 bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p);
 

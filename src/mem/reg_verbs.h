@@ -3,17 +3,17 @@
  * one protection domain, registered once.
  *
  *     host memory, pinned or not   ibv_reg_mr
- *     GPU memory                   ibv_reg_dmabuf_mr with a file from the CUDA
- *                                  driver; if it cannot export one, ibv_reg_mr,
- *                                  if the kernel has a module that knows GPU
- *                                  addresses (nvidia-peermem)
+ *     GPU memory                   ibv_reg_dmabuf_mr, if the CUDA driver can
+ *                                  export the memory as a file; otherwise
+ *                                  ibv_reg_mr, which needs a kernel module that
+ *                                  knows GPU addresses (nvidia-peermem)
  *
  * The first region determines which of the two is used for GPU memory.
  *
  * libibverbs is looked up by name at registration. It is already loaded,
  * because the caller's protection domain comes from it. The same binary runs on
  * machines with and without libibverbs. Builds without its headers use
- * reg_verbs_none.c, where registration returns UCXPOOL_ERR_UNSUPPORTED.
+ * reg_verbs_none.c, in which registration returns UCXPOOL_ERR_UNSUPPORTED.
  */
 #ifndef MEM_REG_VERBS_H
 #define MEM_REG_VERBS_H
@@ -34,7 +34,8 @@ typedef enum mem_verbs_way {
     MEM_VERBS_WAYS
 } mem_verbs_way_t;
 
-/* Totals of all registrations that share the counts; atomic. */
+/* Totals of all registrations that share this struct. The members are
+ * atomic. */
 typedef struct mem_verbs_counts {
     uint64_t num_regions[MEM_VERBS_WAYS];
     uint64_t bytes[MEM_VERBS_WAYS];
@@ -73,14 +74,16 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
  * Deregister all registered regions, in reverse order.
  *
  * UCXPOOL_ERR_IO  memory windows are bound to some regions, which stay
- *                 registered; the others are deregistered. May be called again
+ *                 registered; the others are deregistered. The caller may call
+ *                 this function again
  */
 ucxpool_status_t mem_verbs_deregister(mem_verbs_t *verbs);
 
-/* Regions that are still registered stay so. NULL is allowed. */
+/* Free the object. Regions that are still registered stay registered. NULL is
+ * allowed. */
 void mem_verbs_destroy(mem_verbs_t *verbs);
 
-/* The keys of a region. Returns false if it is not registered. */
+/* Get the keys of a region. Returns false if the region is not registered. */
 bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region, uint32_t *lkey_p,
                     uint32_t *rkey_p);
 

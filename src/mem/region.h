@@ -1,12 +1,12 @@
 /*
  * Regions: physical allocations that are mapped once and stay mapped until they
  * are destroyed. All regions of a set are contiguous in one reserved range, so
- * a division maps an address to its region.
+ * a division by the region size finds the region of an address.
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
- * Kinds of memory differ in a table of functions (mem_kind_t). The heap of a
- * pool gets its memory through the same table.
+ * Each kind of memory has a table of functions (mem_kind_t). The heap of a pool
+ * gets its memory through the same table.
  */
 #ifndef MEM_REGION_H
 #define MEM_REGION_H
@@ -29,8 +29,8 @@ typedef struct mem_piece {
 typedef struct mem_region {
     void  *address; /* in the reserved range */
     size_t size;
-    /* The sealed memfd; for GPU virtual memory the exported handle, once it is
-     * shared; -1: none. */
+    /* For host memory the sealed memfd; for GPU virtual memory the exported
+     * handle, once it is shared; -1: none. */
     int             fd;
     uint64_t        handle; /* GPU allocation handle; 0: none */
     struct ucp_mem *memh;   /* NULL until registered */
@@ -51,8 +51,8 @@ typedef struct mem_regions {
     unsigned      num_regions;
     mem_region_t *regions;
     int           device; /* CUDA ordinal of the GPU; -1: none */
-    /* Regions registered with UCX, in order. After an error, the number of
-     * regions before the failed one; they are deregistered. */
+    /* Number of regions registered with UCX. After an error, the number of
+     * regions before the failed one, which are deregistered again. */
     unsigned                num_registered;
     unsigned                num_maps; /* total calls of ucp_mem_map */
     struct mem_cuda_device *cuda;     /* the GPU; NULL for host memory */
@@ -61,19 +61,19 @@ typedef struct mem_regions {
 
 typedef struct mem_kind {
     const char *name; /* "host", as in settings and logs */
-    /* GPU memory, which other processes may have used up. */
+    /* The memory is GPU memory, which other processes may have used up. */
     bool is_gpu;
-    /* Always a single allocation, regardless of num_regions. */
+    /* The memory is always a single allocation, regardless of num_regions. */
     bool is_one_region;
     /* Only whole regions can be stitched. */
     bool stitches_whole_regions;
-    /* Another process maps the regions through a file descriptor for each. */
+    /* Another process maps each region through a file descriptor. */
     bool shares_by_fd;
     /*
      * Create and map num_regions of region_size bytes, with memory for every
-     * page. Fills address, page_size and the array. A kind whose allocations
-     * cannot be contiguous makes a single region and updates num_regions and
-     * region_size. Leaves nothing allocated after an error.
+     * page. Fills address, page_size and the array of regions. A kind whose
+     * allocations cannot be contiguous makes a single region and updates
+     * num_regions and region_size. Leaves nothing allocated after an error.
      */
     ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);
@@ -85,7 +85,7 @@ typedef struct mem_kind {
                                const mem_piece_t *pieces, size_t num_pieces,
                                void **address_p);
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
-    /* The virtual memory for the pool's heap: see mem/vmm.h. */
+    /* Create the virtual memory for the pool's heap: see mem/vmm.h. */
     ucxpool_status_t (*create_vmm)(const struct mem_cuda_device *device,
                                    mem_vmm_t                   **vmm_p);
 } mem_kind_t;
@@ -116,16 +116,16 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
 /*
- * Initialize without regions, on the host (device -1) or on a GPU. Requires
- * cleanup.
+ * Initialize a set without regions, on the host (device -1) or on a GPU. The
+ * caller must call cleanup.
  *
  * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_INVALID_PARAM, UCXPOOL_ERR_IO
  *                            as above, for the GPU
  */
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
-/* Whether the memory is GPU memory, which the CPU cannot access. */
+/* Returns true if the memory is GPU memory, which the CPU cannot access. */
 bool mem_regions_are_on_gpu(const mem_regions_t *regions);
-/* May be called twice. */
+/* Destroy the regions. May be called twice. */
 void mem_regions_cleanup(mem_regions_t *regions);
 
 #endif

@@ -38,7 +38,7 @@ typedef struct mem_vmm_calls {
     void (*destroy)(mem_vmm_t *vmm);
 
     /* Reserve addresses at a multiple of `alignment`, a power of two. Nothing
-     * may be mapped there when they are released. */
+     * may be mapped at the addresses when they are released. */
     ucxpool_status_t (*reserve)(mem_vmm_t *vmm, size_t size, size_t alignment,
                                 void **address_p);
     void (*release)(mem_vmm_t *vmm, void *address, size_t size);
@@ -47,14 +47,15 @@ typedef struct mem_vmm_calls {
     ucxpool_status_t (*chunk_create)(mem_vmm_t *vmm, size_t size,
                                      mem_chunk_t *chunk_p);
     void (*chunk_destroy)(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size);
-    /* The file that contains a chunk, and the chunk's offset in it. The file is
-     * constant and cannot shrink. NULL: chunks are not parts of files. */
+    /* Get the file that contains a chunk, and the chunk's offset in the file.
+     * All chunks are in the same file, which cannot shrink. NULL: chunks are
+     * not parts of files. */
     void (*chunk_file)(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
                        uint64_t *offset_p);
 
-    /* Map a chunk and enable access: one call of allow() covers several
-     * contiguous mappings. Unmap takes whole mappings, which no running work
-     * may use. */
+    /* map() maps a chunk. allow() enables access to one or several contiguous
+     * mappings. unmap() removes whole mappings, which no running work may
+     * use. */
     ucxpool_status_t (*map)(mem_vmm_t *vmm, void *address, mem_chunk_t chunk,
                             size_t size);
     ucxpool_status_t (*allow)(mem_vmm_t *vmm, void *address, size_t size);
@@ -66,7 +67,8 @@ typedef struct mem_vmm_calls {
      */
     ucxpool_status_t (*fence_set)(mem_vmm_t *vmm, void *stream,
                                   mem_fence_t **fence_p);
-    /* Whether the stream has reached the fence. False if the driver fails. */
+    /* Returns true if the stream has reached the fence. Returns false if not,
+     * or if the driver fails. */
     bool (*fence_is_reached)(mem_vmm_t *vmm, mem_fence_t *fence);
     /* Make future work in another stream wait for the fence. */
     ucxpool_status_t (*fence_wait)(mem_vmm_t *vmm, mem_fence_t *fence,
@@ -75,7 +77,7 @@ typedef struct mem_vmm_calls {
     ucxpool_status_t (*fence_sync)(mem_vmm_t *vmm, mem_fence_t *fence);
     void (*fence_put)(mem_vmm_t *vmm, mem_fence_t *fence);
 
-    /* Total and free bytes of the machine or the GPU. */
+    /* Get the total and free bytes of the machine or the GPU. */
     ucxpool_status_t (*sizes)(mem_vmm_t *vmm, uint64_t *total_p,
                               uint64_t *free_p);
 } mem_vmm_calls_t;
@@ -85,7 +87,8 @@ typedef struct mem_vmm_calls {
 
 /*
  * Host memory: chunks are parts of a memfd. If the machine lacks memory for a
- * chunk, its creation fails, rather than a later access. `device` is ignored.
+ * chunk, the creation of the chunk fails, not a later access. `device` is
+ * ignored.
  *
  * UCXPOOL_ERR_IO         the file could not be created
  * UCXPOOL_ERR_NO_MEMORY  no memory for the bookkeeping
