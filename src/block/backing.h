@@ -2,14 +2,14 @@
  * Chooses the kind of memory for the blocks of a pool on a GPU: memory of
  * cuMemAlloc, virtual memory, or pinned host memory.
  *
- * Every UCX with CUDA can share memory of cuMemAlloc, and so can the driver's
- * IPC handles. Virtual memory can be stitched, but its handle is a file
- * descriptor, which a peer has to get from this process. If a peer pool may not
- * take the descriptor, this process passes it. UCX can take the descriptor
- * since 1.22, but only if UCX was built for it and the system allows it, and
- * only a transfer shows whether it works. So with a UCX that has CUDA, virtual
- * memory is used only if the user asks for it. A UCX without CUDA never sees
- * the memory, whatever its kind.
+ * Memory of cuMemAlloc can be shared by every UCX with CUDA, and by the
+ * driver's IPC handles. Virtual memory can be stitched, but its handle is a
+ * file descriptor, which a peer has to get from this process. If a peer pool
+ * may not take the descriptor, this process passes it. Since 1.22, UCX can take
+ * the descriptor, but only if UCX was built for it and the system allows it.
+ * Only a transfer shows whether this works. With a UCX that has CUDA, the
+ * library therefore uses virtual memory only if the user asks for it. A UCX
+ * without CUDA is never given addresses of the memory, whatever its kind.
  */
 #ifndef BLOCK_BACKING_H
 #define BLOCK_BACKING_H
@@ -31,10 +31,10 @@ typedef struct block_backing {
     char reason[BLOCK_BACKING_REASON_SIZE];
 } block_backing_t;
 
-/* The reason alone, without the choice. */
+/* Returns the part of `reason` after the choice. */
 const char *block_backing_why(const block_backing_t *backing);
 
-/* Inputs of the choice besides the device. */
+/* The facts, in addition to those of the device, that determine the choice. */
 typedef struct block_surroundings {
     ucx_facts_t ucx;
     bool        has_getfd;    /* pidfd_getfd() works here */
@@ -42,13 +42,13 @@ typedef struct block_surroundings {
 } block_surroundings_t;
 
 /*
- * Choose for a device and a UCX context.
+ * Choose the kind of memory for a device and a UCX context.
  *
  * wanted  The setting CUDA_BACKING, a base_backing_t.
  *
  * UCXPOOL_ERR_UNSUPPORTED  virtual memory is requested, but the device or its
  *                          driver has none
- * others                   the query of UCX failed: as ucx_status() translates
+ * others                   the query of UCX failed: see ucx_status()
  */
 ucxpool_status_t block_backing_choose(const mem_cuda_device_t *device,
                                       struct ucp_context *context, int wanted,
@@ -57,10 +57,11 @@ ucxpool_status_t block_backing_choose(const mem_cuda_device_t *device,
 /* Fill in everything except the facts about UCX. */
 void block_surroundings_get(block_surroundings_t *around_p);
 
-/* Can UCX share virtual memory with processes of the same host? */
+/* Returns true if UCX can share virtual memory with processes of the same
+ * host. */
 bool block_ucx_shares_vmm(const ucx_facts_t *ucx);
 
-/* The choice alone, from given facts. */
+/* Make only the choice, from given facts. */
 ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
                                       const block_surroundings_t *around,
                                       int wanted, block_backing_t *backing_p);

@@ -25,8 +25,8 @@
 
 /* --- presets -----------------------------------------------------------------
  * The part of a GPU's BAR1 that registrations can use. The driver uses the rest
- * itself, and no function returns how much. So the library has a table of
- * devices. A file can add to the table and override it:
+ * itself, and no function returns how much. The library therefore has a table
+ * of devices. A file can add to the table and override it:
  *
  *     # NAME [WINDOW] = SIZE
  *     Tesla T4 [256m] = 200m
@@ -41,7 +41,7 @@
  * after the table's. Empty lines and lines that begin with # are ignored.
  */
 
-/* The limit of a preset that sets none. */
+/* The `limit` of a preset without a limit. */
 #define BLOCK_PRESET_NONE UINT64_MAX
 
 typedef struct block_preset {
@@ -84,6 +84,8 @@ typedef struct block_budget {
 } block_budget_t;
 
 /*
+ * Compute the budget of a device.
+ *
  * config  COMM_RESERVE and BUDGET_FILE are used.
  * name    The driver's name of the device.
  *
@@ -93,8 +95,8 @@ ucxpool_status_t block_budget_compute(const base_config_t *config,
                                       const char *name, const mem_bar_t *bar,
                                       block_budget_t *budget_p);
 
-/* The same, but queries the window of the device with this bus id. *bar_p is
- * that window. */
+/* Like block_budget_compute(), but queries the window of the device with this
+ * bus id and stores it in *bar_p. */
 ucxpool_status_t block_budget_query(const base_config_t *config,
                                     const char *name, const char *bus_id,
                                     mem_bar_t *bar_p, block_budget_t *budget_p);
@@ -125,8 +127,8 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
                                     unsigned                   *num_regions_p);
 
 /*
- * The minimum memory for a pool with these settings, used if the requested size
- * is not available: one block for each share that is not 0.
+ * Returns the minimum memory for a pool with these settings: one block for each
+ * share that is not 0. Used if the requested size is not available.
  *
  * asked    The settings before block_sizes_settle().
  * settled  The settings after it.
@@ -134,11 +136,13 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
 size_t block_sizes_floor(const base_config_t *asked,
                          const base_config_t *settled, bool for_gpu);
 
-/* 256 GiB in blocks of a page. The pool's packed words have room for this
- * many. */
+/* The most blocks that fit in the pool's packed words: 256 GiB in 4-KiB
+ * blocks. */
 #define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
 
 /*
+ * Compute the number of blocks in each share.
+ *
  * totals [out]  Array of BLOCK_SHARE_LAST, by block_share_t.
  *
  * Errors as for block_pool_create().

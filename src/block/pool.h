@@ -1,5 +1,6 @@
 /*
- * The block pool: the free blocks, and the users of the others.
+ * The block pool. It tracks which blocks are free, and which share uses each of
+ * the others.
  *
  *     bitmap      1 1 0 1 0 0 0 1 ...     1: free
  *     available   send 3, recv 2, user 1  what each share may still take
@@ -9,12 +10,14 @@
  *     states      - - u - s r - - ...     free, held or quarantined, and the
  *                                         share
  *
- * A get first subtracts from its share's count, so all-or-nothing is one atomic
- * step. The same step takes the block at hand; without one, the get clears
- * bits. A put adds to the count and makes its block the one at hand in one
- * step. If there is one already, it sets the bit first and then adds to the
- * count. So the bitmap always has at least as many set bits as the counts
- * promise, minus the blocks at hand. No locks, no system calls, no allocations.
+ * A get first subtracts from its share's count, so that a get of several blocks
+ * succeeds or fails in one atomic step. The same step takes the block at hand.
+ * If no block is at hand, the get clears bits. A put adds to the count and
+ * makes its block the one at hand, in one step. If a block is at hand already,
+ * the put first sets the bit of its block and then adds to the count. The
+ * bitmap therefore always has at least as many set bits as the counts promise,
+ * minus the blocks at hand. The pool uses no locks, no system calls and no
+ * allocations.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -53,7 +56,7 @@ typedef struct block_pool_params {
 
 /*
  * The send and receive shares get at least one block each. The user's share
- * gets none if there are only two.
+ * gets none if there are only two blocks.
  *
  * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, the shares exceed 100
  *                            percent, or the region size is not a multiple of
@@ -62,8 +65,8 @@ typedef struct block_pool_params {
  */
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
                                    block_pool_t             **pool_p);
-/* Blocks may still be held, but no thread may use the pool any more. NULL is
- * allowed. */
+/* Destroy the pool. Blocks may still be held, but no thread may use the pool.
+ * NULL is allowed. */
 void block_pool_destroy(block_pool_t *pool);
 
 /*
@@ -85,7 +88,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
 
 /*
  * The two steps of block_pool_get_n(), to take the blocks in parts. Every
- * reserved block must be taken, and counts as held from the reserve on.
+ * reserved block must be taken. It counts as held as soon as it is reserved.
  *
  * num_blocks  For take: 1 or more, and in total no more than reserved.
  *
@@ -100,21 +103,22 @@ void block_pool_take(block_pool_t *pool, block_share_t share, size_t num_blocks,
 void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index);
 
 /*
- * The same for an index from a caller of the library. Returns false, and
+ * Like block_pool_put(), for an index from the application. Returns false, and
  * changes nothing, if the block does not exist or the share does not hold it.
  * If two threads put the same block, one of them gets false.
  */
 bool block_pool_try_put(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* Does the block exist, and does the share hold it (not quarantined)? */
+/* Returns true if the block exists and the share holds it (not quarantined). */
 bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* held -> quarantined: a peer or the hardware may still access the block. */
+/* Change a block from held to quarantined, because a peer or the hardware may
+ * still access it. */
 void block_pool_quarantine(block_pool_t *pool, block_share_t share,
                            uint32_t index);
-/* quarantined -> free. */
+/* Change a block from quarantined to free. */
 void block_pool_release(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
@@ -125,8 +129,8 @@ void block_pool_clear_hands(block_pool_t *pool);
 /*
  * Mark a block as inaccessible for memory checkers. Free blocks are marked
  * automatically. For a quarantined block the caller must know that nothing in
- * this process accesses it: peers that have the block mapped do not matter, but
- * UCX in this process may still write to it.
+ * this process accesses it. Peers that have the block mapped do not matter, but
+ * UCX in this process may still write to the block.
  */
 void block_pool_poison(const block_pool_t *pool, uint32_t index);
 
@@ -135,13 +139,13 @@ const mem_regions_t *block_pool_regions(const block_pool_t *pool);
 size_t   block_pool_block_size(const block_pool_t *pool);
 uint32_t block_pool_num_blocks(const block_pool_t *pool);
 void    *block_pool_address(const block_pool_t *pool, uint32_t index);
-/* Region, offset and length of a block. */
+/* Get the region, offset and length of a block. */
 void block_pool_locate(const block_pool_t *pool, uint32_t index,
                        mem_piece_t *piece_p);
 
 /*
- * A snapshot that is always consistent: total == free + held + quarantined, and
- * high_water >= held + quarantined. Reserved blocks count as held.
+ * Get a snapshot that is always consistent: total == free + held + quarantined,
+ * and high_water >= held + quarantined. Reserved blocks count as held.
  */
 void block_pool_stats(const block_pool_t *pool, block_share_t share,
                       block_stats_t *stats_p);

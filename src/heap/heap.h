@@ -32,14 +32,14 @@ typedef struct heap_class_stats {
 typedef struct heap_stats {
     uint64_t limit;    /* maximum bytes of the heap */
     uint64_t reserved; /* bytes of physical memory held */
-    uint64_t live;     /* bytes of it in allocations, after rounding */
-    uint64_t free;     /* bytes of it in no allocation */
+    uint64_t live;     /* reserved bytes in allocations, after rounding */
+    uint64_t free;     /* reserved bytes in no allocation */
     uint64_t asked;    /* bytes in live allocations, as requested */
     uint64_t peak_reserved;
     uint64_t num_live; /* number of allocations */
 
-    /* The largest allocation possible without memory from the driver: in one
-     * free range, and stitched from all free pages. */
+    /* The largest allocation that is possible without more memory from the
+     * driver: in one free range, and stitched from all free pages. */
     uint64_t largest_contiguous;
     uint64_t largest_stitchable;
     /* 1 - largest_contiguous / free, and the same for stitchable; 0 if nothing
@@ -93,7 +93,7 @@ typedef struct heap {
     uint64_t         size;    /* of the whole address range */
     heap_options_t   options;
     struct heap_log *log; /* NULL: none */
-    /* Maximum number of medium allocations in a stream's pages. */
+    /* Maximum number of medium allocations in the pages of one stream. */
     unsigned max_mediums;
     /* Set when an allocation exceeded the limit or the driver was out of
      * memory; cleared when memory is released. While set, chunks are split at
@@ -121,21 +121,21 @@ typedef struct heap {
     uint64_t peak_used;
     uint64_t num_failures;
     uint64_t num_found;     /* allocations that no cache served */
-    int      stitches_owed; /* in allocations: see large.c */
+    int      stitches_owed; /* counted in allocations: see large.c */
     uint64_t num_grows;
     uint64_t num_splits;
     uint64_t trimmed;
 } heap_t;
 
 /*
- * vmm  Owned by the heap on success, by the caller on error.
+ * Create a heap. On success it owns `vmm`; after an error the caller does.
  *
  * UCXPOOL_ERR_NO_MEMORY  no addresses, or no host memory for the bookkeeping
  */
 ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
                              heap_t **heap_p);
-/* Waits for the work in all streams. Live allocations become invalid. NULL is
- * allowed. */
+/* Destroy the heap. Waits for the work in all streams. Live allocations become
+ * invalid. NULL is allowed. */
 void heap_destroy(heap_t *heap);
 
 ucxpool_status_t heap_alloc(heap_t *heap, size_t size, void *stream,
@@ -147,8 +147,8 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-/* The position in the heap's file of the first part of a range, up to the end
- * of its chunk. Returns false if there is no file, or if the range is not
+/* Get the part of the heap's file that contains the start of a range, up to the
+ * end of its chunk. Returns false if there is no file, or if the range is not
  * live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);

@@ -1,4 +1,4 @@
-/* Allocation of large ranges, and their return when they are free. */
+/* Allocates and frees large ranges. */
 #ifndef HEAP_LARGE_H
 #define HEAP_LARGE_H
 
@@ -28,19 +28,18 @@ ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
 /* Return a stream's cached ranges to the index, and all of its empty pages
  * except `keep` of them. */
 void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep);
-/* The same for all streams, keeping no page. */
+/* Like heap_collect() for all streams, without keeping any page. */
 void heap_collect_all(heap_t *heap);
 
 /*
- * Wait for all streams, so that all free memory is usable by any stream, and
- * join it as free ranges of `stream` (NULL: any stream).
+ * Wait for all streams, so that any stream may use all free memory. Then move
+ * all free ranges to `stream` (NULL: to any stream) and join them.
  *
  * UCXPOOL_ERR_IO  driver error
  */
 ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream);
 
-/* Free a range that is no longer used: a large range (live until now, stitched
- * or not), or a page. */
+/* Free a large range that was live until now, stitched or not; free a page. */
 void heap_release_range(heap_t *heap, heap_range_t *range,
                         heap_stream_t *stream);
 void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream);

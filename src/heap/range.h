@@ -3,10 +3,10 @@
  * (heap_index_t), by exact size among recently freed ones (heap_free_cache_t),
  * and by address (heap_page_map_t).
  *
- * Addresses of a heap are offsets from 0: first the home, then the addresses
- * for stitched ranges. The ranges of the home are contiguous from its start to
- * its end, and linked to their neighbours. The same applies to the ranges of a
- * page of small allocations.
+ * Addresses of a heap are offsets from 0: first the home (heap/space.h), then
+ * the addresses for stitched ranges. The ranges of the home are contiguous from
+ * its start to its end, and linked to their neighbours. The same applies to the
+ * ranges of a page of small allocations.
  *
  *     home   | live | free | live  | unbacked | pages of small ones | ...
  *
@@ -39,7 +39,7 @@ typedef enum heap_state {
     HEAP_UNBACKED, /* addresses without memory */
     HEAP_FREE,     /* in the index of a stream */
     HEAP_LIVE,     /* allocated by the caller */
-    HEAP_CACHED, /* freed, and cached unchanged for the stream that freed it */
+    HEAP_CACHED, /* freed, and cached for the stream that freed it */
     HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
     HEAP_LATE,     /* small, freed in another stream than the page's */
@@ -79,7 +79,7 @@ static inline void heap_range_become(heap_range_t *range, heap_state_t state)
 }
 
 /*
- * A stream writes this with its own lock held, and statistics read it with the
+ * A stream writes `asked` with its own lock held. Statistics read it with the
  * heap's lock held. The value belongs to the live range that heap_range_state()
  * reported, or to a later live range at the same place.
  */
@@ -133,18 +133,18 @@ void             heap_ranges_put(heap_ranges_t *ranges, heap_range_t *range);
  */
 heap_range_t *heap_range_cut(heap_ranges_t *ranges, heap_range_t *range,
                              uint64_t offset);
-/* The same; the new range ends at `offset`. */
+/* Like heap_range_cut(), but the new range ends at `offset`. */
 heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
                                    uint64_t offset);
 
 /* Join a range with the range after it, which must be in no list. */
 void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
-/* The same with the range before it. */
+/* Join a range with the range before it, which must be in no list. */
 void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 /* --- free ranges by size ----------------------------------------------------
- * An index of free ranges that finds a range that fits in constant time,
- * regardless of their number.
+ * An index of free ranges. It finds a range that fits in constant time,
+ * regardless of the number of ranges.
  *
  * Sizes are sorted into rows, one per power of two, and columns, which divide a
  * row into equal parts:
@@ -165,7 +165,7 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 typedef struct heap_index_bin {
     base_list_t ranges;
-    /* No range is longer; 0 if the bin is empty. */
+    /* No range in the bin is longer. 0 if the bin is empty. */
     uint64_t longest;
 } heap_index_bin_t;
 
@@ -182,12 +182,12 @@ void heap_index_add(heap_index_t *index, heap_range_t *range);
 void heap_index_remove(heap_index_t *index, heap_range_t *range);
 
 /*
- * Find a range of at least `size` bytes, preferably a short one; NULL if not
- * found.
+ * Find a range of at least `size` bytes, preferably a short one. Returns NULL
+ * if there is none.
  *
- * Examines only a few ranges, unless ranges that are long enough can only be in
- * the size's own bin. Then it searches the whole bin, and does not search it
- * again until a range that is long enough is added.
+ * The search examines only a few ranges, unless ranges that are long enough can
+ * only be in the size's own bin. It then searches that whole bin. If no range
+ * is long enough, it does not search the bin again until such a range is added.
  */
 heap_range_t *heap_index_find(heap_index_t *index, uint64_t size);
 
@@ -203,7 +203,7 @@ heap_range_t *heap_index_next(const heap_index_t *index,
  * Ranges that were recently freed in a stream, unchanged. The next allocation
  * of the same size takes one without a search and without cutting.
  *
- * Holds a few sizes at a time, and a few ranges of each.
+ * The cache holds a few sizes at a time, and a few ranges of each size.
  */
 
 #define HEAP_FREE_CACHE_SIZES 64
@@ -221,27 +221,28 @@ typedef struct heap_free_cache {
 } heap_free_cache_t;
 
 /* Take a range of exactly `size` bytes and make it HEAP_LIVE, with the size
- * that the caller requested; NULL if not found. */
+ * that the caller requested. Returns NULL if there is none. */
 heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
                                    uint64_t asked);
 
 /*
- * Add a HEAP_CACHED range. Ranges that it displaces are written to `gone`, an
- * array of HEAP_FREE_CACHE_DEPTH. Returns their number.
+ * Add a HEAP_CACHED range. Ranges that the new range displaces are written to
+ * `gone`, an array of HEAP_FREE_CACHE_DEPTH. Returns their number.
  */
 unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
                              heap_range_t **gone);
 
-/* Remove all ranges of a bin that is not empty, in the same way. Returns 0 if
- * the cache is empty. */
+/* Remove all ranges of a bin that is not empty, and write them to `gone`.
+ * Returns their number; 0 if the cache is empty. */
 unsigned heap_free_cache_empty(heap_free_cache_t *cache, heap_range_t **gone);
 
 /* --- the page map -----------------------------------------------------------
  * Maps an address to the range that begins there, without a lock.
  *
- * For each 2 MiB of addresses it holds the few large ranges that begin in them,
- * or the page of small allocations. The owner of a live allocation may look it
- * up: its entry does not change while it is live.
+ * For each 2 MiB of addresses, the map holds the few large ranges that begin in
+ * them, or the page of small allocations. The owner of a live allocation may
+ * look up its range, because the entry does not change while the allocation is
+ * live.
  */
 
 /* Maximum number of ranges longer than HEAP_SMALL_MAX that begin in a page. */
@@ -273,16 +274,18 @@ typedef struct heap_page_map {
 ucxpool_status_t heap_page_map_init(heap_page_map_t *map, uint64_t size);
 void             heap_page_map_cleanup(heap_page_map_t *map);
 
-/* Find the large range that begins at an offset; NULL if not found. */
+/* Find the large range that begins at an offset. Returns NULL if there is
+ * none. */
 heap_range_t *heap_page_map_find(const heap_page_map_t *map, uint64_t offset);
-/* Find the page of small allocations that contains an offset, or NULL. */
+/* Find the page of small allocations that contains an offset. Returns NULL if
+ * there is none. */
 heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset);
 
 /* The functions below are called with the heap's lock held. */
 
-/* Initialize the entries of whole pages with new memory, in which no range
- * begins. Writing the entries lets the system allocate memory for them now,
- * when the operation is slow anyway, and not in a later allocation. */
+/* Initialize the entries of whole pages that have new memory, in which no range
+ * begins. Writing the entries makes the system allocate their memory now, in an
+ * operation that is slow anyway, and not in a later allocation. */
 void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size);
 void heap_page_map_add(heap_page_map_t *map, heap_range_t *range);
 void heap_page_map_remove(heap_page_map_t *map, const heap_range_t *range);

@@ -9,10 +9,10 @@
  * chunk, or by pages: small chunks of 2 MiB, some of which may be missing.
  *
  * The driver takes as long to map 2 MiB as to map 2 GiB, so long ranges use
- * large chunks. But a chunk is mapped elsewhere only as a whole, so one live
- * byte keeps all of it from being stitched. Therefore a slot that an allocation
- * covers completely becomes one chunk, and a slot in which an allocation ends
- * becomes pages; see also heap_space_split().
+ * large chunks. But a chunk can be stitched only as a whole, so one live byte
+ * keeps the whole chunk from being stitched. Therefore a slot that an
+ * allocation covers completely becomes one chunk, and a slot in which an
+ * allocation ends becomes pages; see also heap_space_split().
  *
  * The ranges are kept in address order. They are cut at the start and the end
  * of an allocation, and joined if both sides are free.
@@ -71,7 +71,7 @@ typedef struct heap_space {
 
 /*
  * address    The reserved addresses of the home: `size` bytes, whole slots.
- * slot_size  A power of two, HEAP_PAGE to HEAP_SLOT_PAGES times that.
+ * slot_size  A power of two, from HEAP_PAGE to HEAP_SLOT_PAGES * HEAP_PAGE.
  *
  * Initially, the home is one hole.
  *
@@ -90,7 +90,8 @@ heap_range_t *heap_space_cover(const heap_space_t *space, uint64_t offset);
 
 /*
  * Find the first chunk or page at or after *offset_p that is completely in a
- * range; false if not found. Only these can be stitched or released.
+ * range. Returns false if there is none. Only complete chunks and pages can be
+ * stitched or released.
  */
 bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
                      uint64_t *offset_p, uint64_t *size_p);
@@ -104,9 +105,9 @@ heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
                               uint64_t offset, uint64_t size);
 
 /*
- * Free a range with a ticket of a stream. It is joined with free neighbours
- * that the same streams can use. Returns the resulting range, which may use a
- * neighbour's descriptor.
+ * Free a range with a ticket of a stream. The range is joined with free
+ * neighbours that the same streams can use. Returns the resulting range, which
+ * may use a neighbour's descriptor.
  */
 heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
@@ -132,8 +133,8 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
                                     uint64_t *done_p);
 
 /*
- * Replace the chunk of a slot in a free range with pages. It must not be mapped
- * elsewhere, and no running work may use it. If the slot has no memory
+ * Replace the chunk of a slot in a free range with pages. The chunk must not be
+ * mapped elsewhere, and no running work may use it. If the slot has no memory
  * afterwards, it becomes a hole.
  */
 ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
@@ -146,14 +147,14 @@ ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
  *     stitched  | a | b | c |
  *
  * While a stitched range is in use, its runs in the home are HEAP_STITCHED, so
- * that no memory is in use at two addresses. Afterwards they are free like any
- * other range, and the mapping is kept. If all of them are free again when a
- * suitable size is requested, the mapping is reused without a driver call. If
- * there is no room for a new stitched range, the one unused for the longest
- * time is unmapped.
+ * that no memory is in use at two addresses. When the stitched range is freed,
+ * its runs become free like any other range, and the mapping is kept. If all
+ * runs are still free when a suitable size is requested, the mapping is reused
+ * without a driver call. If there is no room for a new stitched range, the kept
+ * range that has been unused for the longest time is unmapped.
  *
- * The last run may be used partly, so that the rest of its last chunk stays
- * usable.
+ * A stitched range may use only a part of its last run. The rest of that run's
+ * last chunk then stays usable for others.
  *
  * All functions are called with the heap's lock held.
  */
@@ -171,7 +172,7 @@ typedef struct heap_stitched {
     heap_range_t  *range;  /* live or cached; NULL: kept, not in use */
     heap_stream_t *stream; /* not in use: the last user */
     uint64_t       ticket;
-    uint64_t       turn; /* not in use: the larger, the later it was freed */
+    uint64_t       turn; /* not in use: larger if it was freed later */
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;
@@ -195,7 +196,8 @@ void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end);
 void heap_stitcher_cleanup(heap_stitcher_t *stitcher);
 
-/* Bytes that could be stitched from the free ranges of a stream. */
+/* Returns the number of bytes that could be stitched from the free ranges of a
+ * stream. */
 uint64_t heap_stitchable(const heap_space_t  *space,
                          const heap_stream_t *stream);
 
@@ -233,7 +235,8 @@ void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
 ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                                      uint64_t size);
 
-/* Find the stitched range in use that contains an offset, or NULL. */
+/* Find the stitched range in use that contains an offset. Returns NULL if there
+ * is none. */
 const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
                                             uint64_t               offset);
 

@@ -1,14 +1,15 @@
 /*
  * The streams of a heap: the memory freed in each, and the progress of each.
  *
- * Every free in a stream gets the next number of the stream, its ticket. A
- * fence set in the stream covers all tickets until then. When the fence is
- * reached, these tickets are over: memory freed with them may be used by any
- * stream. Fences are set only when another stream needs memory.
+ * Every free in a stream gets a ticket, which is the next number of the stream.
+ * A fence in the stream covers all tickets that were given out before the fence
+ * was set. When the fence is reached, these tickets are over: memory freed with
+ * them may be used by any stream. Fences are set only when another stream needs
+ * memory.
  *
  * An ended stream remains known, because its pages may hold live allocations.
  * No fence is set in it, and all its tickets are over, including future ones.
- * If its handle is used again, it belongs to a new stream.
+ * If its handle is used again, the handle belongs to a new stream.
  */
 #ifndef HEAP_STREAM_H
 #define HEAP_STREAM_H
@@ -24,10 +25,10 @@ typedef struct heap_stream heap_stream_t;
 #define HEAP_APART 128
 
 /*
- * Medium allocations are longer than HEAP_SMALL_MAX. They are in pages too, as
- * long as they are few (heap_t.max_mediums) and memory is not tight, because a
- * stream can allocate them there without the heap's lock. If all of them were
- * in pages, up to a third of the memory would be wasted.
+ * Medium allocations are longer than HEAP_SMALL_MAX. As long as they are few
+ * (heap_t.max_mediums) and memory is not tight, they are placed in pages too,
+ * where a stream can allocate without the heap's lock. If all medium
+ * allocations were in pages, up to a third of the memory would be wasted.
  */
 #define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
 
@@ -60,11 +61,11 @@ struct heap_stream {
     /* Free ranges of the home that were freed in the stream. Protected by the
      * heap's lock. */
     heap_index_t index;
-    /* The handle belongs to no stream. Atomic; written with the heap's lock
+    /* The handle belongs to no stream now. Atomic; written with the heap's lock
      * held. */
     bool         is_ended;
     uint64_t     frees; /* the last ticket; atomic */
-    uint64_t     over;  /* tickets up to it are over; atomic */
+    uint64_t     over;  /* tickets up to this are over; atomic */
     mem_fence_t *fence; /* NULL: none; protected by the heap's lock */
     /* Tickets up to this are over when the fence is reached. */
     uint64_t covers;
@@ -90,12 +91,13 @@ typedef struct heap_streams {
 void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm);
 void heap_streams_cleanup(heap_streams_t *streams);
 
-/* Find a known stream that has not ended; NULL if not found. Takes no lock. */
+/* Find a known stream that has not ended. Returns NULL if there is none. Takes
+ * no lock. */
 heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle);
 
 /*
- * The same, but adds an unknown stream and restarts an ended one. Called with
- * the heap's lock held.
+ * Like heap_streams_find(), but adds an unknown stream and restarts an ended
+ * one. Called with the heap's lock held.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -108,15 +110,15 @@ static inline uint64_t heap_stream_ticket(heap_stream_t *stream)
     return __atomic_add_fetch(&stream->frees, 1, __ATOMIC_RELAXED);
 }
 
-/* Whether any stream may use memory that was freed with the ticket. */
+/* Returns true if any stream may use memory that was freed with the ticket. */
 static inline bool heap_stream_is_over(const heap_stream_t *stream,
                                        uint64_t             ticket)
 {
     return ticket <= __atomic_load_n(&stream->over, __ATOMIC_ACQUIRE);
 }
 
-/* Whether work in `user` may use memory that was freed in `stream` with the
- * ticket. */
+/* Returns true if work in `user` may use memory that was freed in `stream` with
+ * the ticket. */
 static inline bool heap_stream_may_use(const heap_stream_t *user,
                                        const heap_stream_t *stream,
                                        uint64_t             ticket)
@@ -134,7 +136,8 @@ static inline bool heap_stream_is_ended(const heap_stream_t *stream)
 /* Update the progress of a stream if its fence has been reached. */
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream);
 
-/* The same, but sets a fence if none is set, for this and later calls. */
+/* Like heap_stream_look(), but sets a fence if none is set. This and later
+ * calls then check the fence. */
 void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 
 /*
@@ -151,7 +154,7 @@ ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
 ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
                                   heap_stream_t  *stream);
 
-/* The same, and end the stream. */
+/* Like heap_stream_sync(), but also ends the stream. */
 ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
                                     heap_stream_t  *stream);
 
@@ -180,13 +183,14 @@ ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
 ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
                                 heap_page_t *page);
 
-/* The range in use that begins at an offset; NULL if not found. */
+/* Returns the range in use that begins at an offset, or NULL. */
 heap_range_t *heap_small_at(const heap_page_t *page, uint64_t offset);
 
-/* The live range that contains an offset, or NULL. */
+/* Returns the live range that contains an offset, or NULL. */
 heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
 
-/* Call this for a range that is no longer live, before it is given back. */
+/* Update the counts for a range that is no longer live. Call this before the
+ * range is freed. */
 void heap_small_end(heap_small_t *small, const heap_range_t *range);
 
 /* Free a HEAP_CACHED range in the stream of its page. */
@@ -196,9 +200,9 @@ void heap_small_give(heap_small_t *small, heap_range_t *range);
 void heap_small_give_late(heap_small_t *small, heap_range_t *range);
 
 /*
- * Free late ranges whose ticket is over, or that were freed in `stream` up to
- * `ticket`, for which this stream has been made to wait (`stream` may be NULL).
- * Returns the stream of a range that is still late, or NULL.
+ * Free late ranges whose ticket is over. Also free those that were freed in
+ * `stream` (may be NULL) up to `ticket`, for which the pages' stream has been
+ * made to wait. Returns the stream of a range that is still late, or NULL.
  */
 heap_stream_t *heap_small_settle(heap_small_t        *small,
                                  const heap_stream_t *stream, uint64_t ticket);
@@ -206,8 +210,8 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
 /* Empty the cache and join all free ranges. */
 void heap_small_join(heap_small_t *small);
 
-/* Remove an empty page from the stream if it has more than `keep` of them; NULL
- * otherwise. */
+/* Remove an empty page and return it, if the stream has more than `keep` of
+ * them. Otherwise returns NULL. */
 heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Sharing allocations of a CUDA memory pool (cuMemAllocFromPoolAsync) with a
- * process of the same host. The pool is shared by a file descriptor, each
- * allocation by export data that is valid only in processes that have imported
- * the pool.
+ * process of the same host. A file descriptor shares the pool. Export data
+ * shares each allocation, and is valid only in processes that have imported the
+ * pool.
  *
  * Only pools created with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR among their
  * handle types can be shared. A peer's data is not trusted: the driver checks
@@ -14,7 +14,7 @@
 #include "ipc/share.h"
 #include "mem/cuda_device.h"
 
-/* Does the memory belong to a pool? */
+/* Returns true if the memory belongs to a pool. */
 bool ipc_mempool_has(const mem_cuda_device_t *device, const void *address);
 
 /*

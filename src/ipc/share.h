@@ -5,8 +5,8 @@
  * A peer opens a memfd as /proc/PID/fd/N. It maps the file only if it is the
  * announced one (same device and inode), belongs to the same user, is a memfd
  * that is sealed against shrinking, has the announced size, and is fully backed
- * by memory. A truncated file would kill the reader, and the reader would have
- * to pay for the pages of a sparse one.
+ * by memory. Reading a truncated file would kill the reader. Reading a sparse
+ * file would allocate pages that are charged to the reader.
  *
  * If the system does not allow the peer to open the file, the owner passes the
  * descriptor (ipc/socket.h); the same checks apply.
@@ -43,12 +43,13 @@ typedef struct ipc_file {
 } ipc_file_t;
 
 /* Fill in the identity of this process. A value that cannot be read is 0 and
- * matches no peer. Later calls need no descriptor for values that were read
- * before. */
+ * matches no peer. Values that were read before do not need a descriptor
+ * again. */
 void ipc_host_fill(ipc_host_t *host);
 
-/* The inode of /proc/self/ns/net, or 0. Processes of one host in the same
- * network namespace can connect to each other's sockets (ipc/socket.h). */
+/* Returns the inode of /proc/self/ns/net, or 0 if it cannot be read. Processes
+ * of one host in the same network namespace can connect to each other's sockets
+ * (ipc/socket.h). */
 uint64_t ipc_net_namespace(void);
 
 /*
@@ -59,34 +60,39 @@ uint64_t ipc_net_namespace(void);
 ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
 
 /*
- * Can this process map the peer's files? Writes the reason to `reason` in
- * either case, e.g. "same host and user" or "other PID namespace".
+ * Returns true if this process can map the peer's files. Writes the reason to
+ * `reason` in either case, such as "same host and user" or "other PID
+ * namespace".
  */
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
-/* Is it a process of this host, of any user? False if unknown. */
+/* Returns true if the peer is a process of this host, of any user. Returns
+ * false if that is unknown. */
 bool ipc_host_is_here(const ipc_host_t *peer);
 
-/* Is it a process of this host and user, in the same network namespace? False
- * if unknown. */
+/* Returns true if the peer is a process of this host and user, in the same
+ * network namespace. Returns false if that is unknown. */
 bool ipc_host_shares_network(const ipc_host_t *peer);
 
 /*
- * Is it still the announced process? A zombie is alive. Both return false if
- * this is unknown, for example without a free descriptor: an unknown process
+ * is_alive() returns true if the announced process exists; a zombie counts as
+ * alive. is_gone() returns true if it no longer exists. Both return false if
+ * that is unknown, for example without a free descriptor. An unknown process
  * must not count as ended.
  */
 bool ipc_host_is_alive(const ipc_host_t *peer);
 bool ipc_host_is_gone(const ipc_host_t *peer);
 
-/* Has the process certainly ended, or is it exiting? True for a zombie, false
- * for a process that cannot be seen from here. Needs no descriptor. */
+/* Returns true if the process has certainly ended or is exiting. A zombie
+ * counts as ended. Returns false for a process that cannot be seen from here.
+ * Needs no descriptor. */
 bool ipc_host_has_ended(const ipc_host_t *peer);
 
 /*
  * Map a peer's file read-only. Pages that are not read take no memory in this
- * process. The reason of a failure is also written to `reason`. The mapping
- * outlives the peer; release it with ipc_unmap() and the announced size.
+ * process. The reason for a failure is also written to `reason`. The mapping
+ * remains valid after the peer has ended. Release it with ipc_unmap() and the
+ * announced size.
  *
  * given  The file's descriptor in this process, which the caller keeps; -1:
  *        open the file in the owner's /proc.
@@ -117,9 +123,9 @@ typedef struct ipc_part {
 } ipc_part_t;
 
 /*
- * Map a part of a peer's file, for reading, or for reading and writing. As
- * ipc_map(), but the file may be sparse outside the part: it needs as many
- * backed bytes as the part has.
+ * Map a part of a peer's file, for reading, or for reading and writing. Like
+ * ipc_map(), but the file may be sparse outside the part: the file needs only
+ * as many backed bytes as the part has.
  *
  * UCXPOOL_ERR_PROTOCOL    also: the part is empty, or exceeds the file
  * UCXPOOL_ERR_PERMISSION  also: writing is requested, and the file is sealed
@@ -153,20 +159,20 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
  * Sharing regions of GPU memory with a process of the same host and user: how
  * an owner announces them, and how a peer maps them, once.
  *
- * Memory of cuMemAlloc has an IPC handle of bytes, which the driver opens. The
- * handle of a virtual region is a file descriptor. The peer takes it from the
- * owner's process (pidfd_getfd, if ptrace rules allow), or the owner passes it
- * over a socket (ipc/socket.h).
+ * Memory of cuMemAlloc has an IPC handle, a byte string that the peer's driver
+ * opens. The handle of a virtual region is a file descriptor. The peer takes it
+ * from the owner's process (pidfd_getfd, if ptrace rules allow), or the owner
+ * passes it over a socket (ipc/socket.h).
  *
- * A peer's data is not trusted: a kernel that reads past the end of a mapping
- * would break this process's use of its GPU. The driver checks that a handle is
+ * A peer's data is not trusted: if a kernel read past the end of a mapping,
+ * this process could no longer use its GPU. The driver checks that a handle is
  * valid.
  */
 
 typedef enum ipc_cuda_way {
     IPC_CUDA_IPC     = 1, /* handle is a CUDA IPC handle */
     IPC_CUDA_FILE    = 2, /* fd is the owner's descriptor */
-    IPC_CUDA_MEMPOOL = 3  /* both, for memory of a pool: ipc/mempool.h */
+    IPC_CUDA_MEMPOOL = 3  /* both, for a CUDA memory pool: ipc/mempool.h */
 } ipc_cuda_way_t;
 
 /* A region. Sent over the wire as is. */
@@ -217,7 +223,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 /*
  * Map a peer's regions, all of one size, side by side, so that kernels of the
  * device can read them, and write them if is_written. CUDA's IPC handles always
- * map for both.
+ * allow both.
  *
  * share        Description of any of the regions; with IPC_CUDA_IPC there is
  *              only one.

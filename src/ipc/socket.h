@@ -24,8 +24,8 @@
 #define IPC_FDS_MAX 64u
 
 /* The process at the other end, as the kernel reports it for the time of
- * listen() or connect(). The numbers are those of this process's namespaces; a
- * pid of 0 is a process outside them. */
+ * listen() or connect(). The numbers are those of this process's namespaces. A
+ * pid of 0 means a process outside these namespaces. */
 typedef struct ipc_caller {
     uint32_t pid;
     uint32_t uid;
@@ -34,7 +34,7 @@ typedef struct ipc_caller {
 /* Create a listening socket with this id. */
 int ipc_socket_listen(const uint8_t *id, int *fd_p);
 
-/* Accept a connection. EAGAIN: there is none. */
+/* Accept a connection. EAGAIN: no connection is waiting. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
 /* ECONNREFUSED: no process listens. EAGAIN: the queue is full; retry later. */
@@ -52,13 +52,14 @@ int ipc_socket_send_parts(int fd, const void *first, size_t first_size,
                           const void *second, size_t second_size);
 
 /* Receive a message of up to `size` bytes, without descriptors. Errors as
- * below: EAGAIN, ECONNRESET, and EPROTO if it is longer or has descriptors. */
+ * below: EAGAIN, ECONNRESET, and EPROTO if the message is longer or has
+ * descriptors. */
 int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 
 /*
  * Receive a message of exactly this size. The descriptors are close-on-exec,
  * and the caller closes them. The kernel drops descriptors beyond max_fds.
- * After an error there are none.
+ * After an error no descriptors are returned.
  *
  * EAGAIN      there is no message
  * ECONNRESET  the other end has closed the connection

@@ -27,11 +27,11 @@ typedef struct ipc_virtual_part {
  * Export the allocations that contain memory of a caller, each with its own
  * descriptor.
  *
- * num_parts_p  [out] For ipc_virtual_close().
+ * num_parts_p  [out] Number of parts, for ipc_virtual_close().
  *
- * UCXPOOL_ERR_UNSUPPORTED  some of it is not virtual memory (cuMemCreate), or
- *                          an allocation has no handle that is a file
- *                          descriptor
+ * UCXPOOL_ERR_UNSUPPORTED  some of the memory is not virtual memory
+ *                          (cuMemCreate), or an allocation has no handle that
+ *                          is a file descriptor
  * UCXPOOL_ERR_LIMIT        there are more than max_parts allocations
  * UCXPOOL_ERR_IO           the driver failed
  */

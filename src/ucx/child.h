@@ -1,20 +1,21 @@
 /*
  * Keeps descriptors of a pool out of child processes. A connection ends when
- * the last copy of its descriptor is closed. So a forked child that keeps
- * running would hide from peers that its parent has ended.
+ * the last copy of its descriptor is closed. If a forked child kept copies,
+ * peers would not notice that its parent has ended.
  *
- * All descriptors of a pool are reachable from its epoll, even UCX's:
+ * Except for UCX's listening sockets, all descriptors of a pool are reachable
+ * from its epoll, including those of UCX:
  *
  *     epoll_fd -> timer, event, listeners -> ..., sockets
  *              -> UCX's worker -> its interfaces -> their connections
  *
  * The system lists the descriptors of an epoll (/proc/self/fdinfo), including
- * those that UCX opens and closes itself. A forked child replaces them by
- * /dev/null; it never calls shutdown(), which would end the parent's
- * connection. A spawned or executed program does not get them, because they are
- * close-on-exec. UCX's listening sockets are in its own thread's epoll: they
- * are found by comparing the open descriptors before and after, and stay open
- * in a forked child.
+ * those that UCX opens and closes itself. A forked child replaces these
+ * descriptors by /dev/null. It never calls shutdown(), which would end the
+ * parent's connection. A spawned or executed program does not inherit them,
+ * because they are close-on-exec. UCX's listening sockets are in the epoll of
+ * UCX's own thread. The library finds them by comparing the open descriptors
+ * before and after UCX creates them. They stay open in a forked child.
  */
 #ifndef UCX_CHILD_H
 #define UCX_CHILD_H
@@ -33,8 +34,8 @@ typedef struct ucx_child {
     uint64_t    next_scan;
 } ucx_child_t;
 
-/* From now on, a forked child replaces the descriptors that are reachable from
- * child->epoll_fd. */
+/* Make forked children replace the descriptors that are reachable from
+ * child->epoll_fd, until ucx_child_remove(). */
 void ucx_child_add(ucx_child_t *child);
 void ucx_child_remove(ucx_child_t *child);
 
@@ -42,24 +43,24 @@ void ucx_child_remove(ucx_child_t *child);
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /*
- * The same after a connection was made. A scan reads all descriptors of the
- * pool: with a thousand connections, a scan for each would take most of the
- * processor's time. After each scan there is a pause of eight times its length.
- * A connection that is made in the pause waits for ucx_child_progress(), which
- * is due at ucx_child_deadline().
+ * Do the same after a connection was made. The scan reads all descriptors of
+ * the pool. With a thousand connections, one scan per connection would take
+ * most of the processor's time. After each scan, no scan starts for eight times
+ * as long as the scan took. ucx_child_progress(), which is due at
+ * ucx_child_deadline(), handles the connections made during this pause.
  */
 void     ucx_child_connected(ucx_child_t *child);
 void     ucx_child_progress(ucx_child_t *child);
 uint64_t ucx_child_deadline(const ucx_child_t *child);
 
 /*
- * In a process that was forked while its parent had a pool: warn once that UCX
+ * If this process was forked while its parent had a pool, warn once that UCX
  * may not connect, because UCX does not restart its thread in a child.
  */
 void ucx_child_warn(void);
 
-/* Set close-on-exec for sockets and epolls that any thread opens between these
- * two calls. Each first call needs a second one. */
+/* Set close-on-exec for sockets and epolls that any thread opens between the
+ * two calls below. Each call of look_before() needs a call of look_after(). */
 typedef struct ucx_child_before {
     unsigned char *is_open; /* one bit per descriptor, up to the last open
                              * one */
@@ -70,12 +71,12 @@ typedef struct ucx_child_before {
 void ucx_child_look_before(ucx_child_before_t *before);
 void ucx_child_look_after(ucx_child_before_t *before);
 
-/* Called for each descriptor. */
+/* The function that ucx_epoll_visit() calls for each descriptor. */
 typedef void ucx_epoll_visit_t(int fd, void *arg);
 
-/* Visit each descriptor in an epoll, those in nested epolls first. If epoll_fd
- * is not an epoll, there are none. Safe in a signal handler, and so in a forked
- * child, if `visit` is. */
+/* Visit each descriptor in an epoll, those in nested epolls first. Visits none
+ * if epoll_fd is not an epoll. The call is safe in a signal handler, and
+ * therefore in a forked child, if `visit` is safe there. */
 void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
 
 #endif

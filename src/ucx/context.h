@@ -14,8 +14,8 @@
 /*
  * The active message ids of a borrowed worker that a pool uses. If the handler
  * of an id is set twice, UCX replaces the first handler silently, and the
- * second pool receives the first pool's messages. So every pool of the process
- * claims its ids of a worker before it sets handlers.
+ * second pool receives the first pool's messages. Every pool of the process
+ * therefore claims its ids of a worker before it sets handlers.
  */
 typedef struct ucx_claim {
     base_list_t  link;
@@ -34,12 +34,14 @@ typedef struct ucx_claim {
  */
 ucxpool_status_t ucx_claim_take(ucx_claim_t *claim);
 
-/* Also allowed for a claim that was not taken, if its link is initialized. */
+/* Release a claim. A claim that was not taken is allowed if its link is
+ * initialized. */
 void ucx_claim_release(ucx_claim_t *claim);
 
 /*
- * UCX before 1.14 aborts the process if its answer to a peer's connection
- * request is still queued when the worker is destroyed or when the peer dies.
+ * Returns true for UCX before 1.14. This UCX aborts the process if its answer
+ * to a peer's connection request is still queued when the worker is destroyed
+ * or when the peer dies.
  */
 bool ucx_asserts_on_answers(void);
 
@@ -49,7 +51,7 @@ typedef struct ucx_context {
     bool          own_context;
     bool          own_worker;
     bool          worker_stays; /* must not be destroyed */
-    bool          is_lost;      /* must not be used: core/network.h */
+    bool          is_lost;      /* must not be used: see core/network.h */
     ucx_claim_t   claim;        /* of ids of a borrowed worker */
     char          devices[UCX_DEVICES_SIZE]; /* devices that the pool limited
                                               * UCX to; "": no limit */
@@ -64,18 +66,18 @@ typedef struct ucx_context_params {
     const char   *devices; /* as for ucx_tune_devices() */
 } ucx_context_params_t;
 
-/* Called before the pool's memory is created, which is registered with the
- * context. */
+/* Create or borrow the context and the worker. Call this before creating the
+ * pool's memory, which is registered with the context. */
 ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
                                   const ucx_context_params_t *params);
 
 /* Let the pool's own worker send its pending answers before it is destroyed.
- * Blocks for a moment at most. */
+ * Blocks for 50 ms at most. */
 void ucx_context_settle_worker(ucx_context_t *ucx);
 
-/* UCX may complete operations only when its worker is destroyed (1.22 does),
- * and then calls their callbacks: their objects must still exist. name: the
- * pool's. */
+/* Destroy the pool's own worker. UCX may complete operations only here (1.22
+ * does), and then calls their callbacks. The objects that the callbacks use
+ * must still exist. `name` is the pool's name. */
 void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name);
 
 void ucx_context_cleanup(ucx_context_t *ucx);

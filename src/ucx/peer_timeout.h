@@ -1,10 +1,11 @@
 /*
- * How soon UCX detects that a peer has failed: the settings for it, the times
- * that they guarantee, and the values that the pool sets.
+ * The time in which UCX detects that a peer has failed: the settings that
+ * determine it, the time that they guarantee, and the values that the pool
+ * sets.
  *
  * A process that ends closes its TCP connections, which its peers detect at
- * once. These settings are for failures without a message: of a host, of a
- * link, and of any process if the network card handles the connection.
+ * once. These settings are for silent failures: of a host, of a link, and of
+ * any process whose connection is handled by the network card.
  *
  * busy: an operation to the peer is in flight.
  * idle: no operation is in flight. UCX sends a probe every KEEPALIVE_INTERVAL,
@@ -15,12 +16,12 @@
  *                                  up to four times the timeout for each try
  *     UD    TIMEOUT                4/3 x timeout: UCX checks it three times
  *                                  per timeout
- *     TCP   USER_TIMEOUT (1.22)    this; or the time from the kernel's
+ *     TCP   USER_TIMEOUT (1.22)    USER_TIMEOUT, or the time from the kernel's
  *                                  tcp_retries2 or from ucx_tcp_watch,
- *                                  whichever is shorter. TCP's own keepalive
+ *                                  whichever is shortest. TCP's own keepalive
  *                                  (KEEPIDLE and others) does not help: it
- *                                  sends nothing while data is
- *                                  unacknowledged, such as UCX's probe
+ *                                  sends nothing while data, such as UCX's
+ *                                  probe, is unacknowledged
  */
 #ifndef UCX_PEER_TIMEOUT_H
 #define UCX_PEER_TIMEOUT_H
@@ -65,16 +66,17 @@ typedef struct ucx_peer_timeout {
     uint64_t count;        /* RETRY_COUNT */
 } ucx_peer_timeout_t;
 
-/* Values that detect a failed peer within this time, idle or busy; not for
- * TCP. */
+/* Returns the values that detect a failed peer within time_ns, idle or busy.
+ * Not for TCP. */
 ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
                                            uint64_t                time_ns);
 
-/* How long the kernel retransmits with this net.ipv4.tcp_retries2. */
+/* Returns how long the kernel retransmits with this net.ipv4.tcp_retries2. */
 uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2);
 
-/* tcp_ns  Time after which the kernel, UCX or the pool closes an unanswered TCP
- *         connection. */
+/* Return the longest detection time if the connection is busy or idle. tcp_ns
+ * is the time after which the kernel, UCX or the pool closes an unanswered TCP
+ * connection. */
 uint64_t ucx_peer_timeout_busy(ucx_peer_timeout_kind_t   kind,
                                const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns);
@@ -106,8 +108,8 @@ unsigned ucx_peer_timeout_settings(
 /* Format a value for UCX. Times are whole microseconds. */
 void ucx_peer_timeout_format(uint64_t value, bool is_time,
                              char text[UCX_PEER_TIMEOUT_VALUE_SIZE]);
-/* Parse a value that UCX has formatted. "inf" is UCX_PEER_TIMEOUT_NEVER. False
- * if the text is neither. */
+/* Parse a value that UCX has formatted. "inf" becomes UCX_PEER_TIMEOUT_NEVER.
+ * Returns false if the text is not a value. */
 bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p);
 
 /* --- settings of the pool's own and of borrowed contexts ------------------ */
@@ -117,9 +119,9 @@ bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p);
  * nothing). Settings of the environment take precedence; so does a
  * KEEPALIVE_INTERVAL in a ucx.conf.
  *
- * has_rdma  RDMA transports may exist. This then creates a temporary context:
- *           UCX up to 1.13 warns about settings of transports that it does
- *           not use, and lists those that it uses only in printed text.
+ * has_rdma  RDMA transports may exist. The function then creates a temporary
+ *           context. UCX up to 1.13 warns about settings of transports that it
+ *           does not use, and only its printed text lists those that it uses.
  */
 void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
                            bool has_rdma);
@@ -135,9 +137,10 @@ typedef struct ucx_peer_timeout_facts {
 } ucx_peer_timeout_facts_t;
 
 /*
- * For each known transport of a context that the pool creates.
+ * Fill in the facts for each known transport of a context that the pool
+ * creates.
  *
- * UCXPOOL_ERR_*  UCX failed to start: as ucx_status() translates
+ * UCXPOOL_ERR_*  UCX failed to start: see ucx_status()
  */
 ucxpool_status_t ucx_peer_timeout_query(
     uint64_t                 time_ns,
@@ -148,14 +151,15 @@ ucxpool_status_t ucx_peer_timeout_query(
 unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback);
 
 /* --- TCP connections ---------------------------------------------------------
- * Checks UCX's TCP connections several times within PEER_TIMEOUT. If the kernel
- * of a peer's host has stopped answering, the peer has failed; the check then
- * ends the connection, so that UCX reports the failure. Otherwise the kernel
- * would retransmit unacknowledged data for 15 minutes. TCP_USER_TIMEOUT would
- * also end connections to peers that are only slow to read. The kernel of a
- * busy or stopped peer still answers.
+ * The watch checks UCX's TCP connections several times within PEER_TIMEOUT. If
+ * the kernel of a peer's host has stopped answering, the peer has failed. The
+ * watch then ends the connection, so that UCX reports the failure. Without the
+ * watch, the kernel would retransmit unacknowledged data for 15 minutes.
+ * TCP_USER_TIMEOUT would also end connections to peers that are only slow to
+ * read. The kernel of a busy or stopped peer still answers.
  *
- * A try is a retransmitted segment, or a probe of a closed window.
+ * In this file, a try is a retransmitted segment, or a probe of a closed
+ * window.
  */
 
 typedef struct ucx_tcp_watch {
@@ -169,21 +173,22 @@ typedef struct ucx_tcp_watch {
 /*
  * name        Of the pool; must outlive the watch.
  * worker_fd   The event descriptor of UCX's worker; -1: it has none.
- * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: leave it to the kernel.
+ * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: no checks, only the kernel's
+ *             timeout.
  */
 void ucx_tcp_watch_init(ucx_tcp_watch_t *watch, const char *name, int worker_fd,
                         uint64_t timeout_ns);
 void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch);
 
-/* How soon the watch detects a failed peer while data is in flight; UINT64_MAX:
- * left to the kernel. */
+/* Returns the time in which the watch detects a failed peer while data is in
+ * flight. UINT64_MAX: only the kernel detects the failure. */
 uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns);
 
 /* Check the connections if a check is due. Returns the number of connections
  * that were ended. */
 unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
 
-/* Time of the next check; BASE_CLOCK_FOREVER: never. */
+/* Returns the time of the next check. BASE_CLOCK_FOREVER: never. */
 uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch);
 
 /* Public for the tests: judge a connection that the kernel describes, at the

@@ -1,6 +1,6 @@
 /*
  * Registration of regions with UCX: one ucp_mem_map() per region, verified,
- * counted, never repeated. Also what UCX can do with GPU memory.
+ * counted, never repeated. Also finds out what UCX can do with GPU memory.
  */
 #ifndef UCX_REG_H
 #define UCX_REG_H
@@ -29,7 +29,7 @@ typedef struct ucx_domain {
     char component[32]; /* "ib", "tcp" */
     bool is_known;      /* the members below are known */
     bool is_network;    /* carries data between hosts */
-    bool registers;     /* can register the kind of memory in question */
+    bool registers;     /* can register the queried kind of memory */
     bool needs_keys;    /* only moves memory that it has registered */
 } ucx_domain_t;
 
@@ -42,8 +42,8 @@ typedef struct ucx_domains {
 } ucx_domains_t;
 
 /*
- * Never fails: domains that UCX does not describe count as unknown and not
- * needed.
+ * Query the domains of a context. Never fails: domains that UCX does not
+ * describe count as unknown and not needed.
  *
  * for_gpu  Query for GPU memory, otherwise for host memory.
  */
@@ -53,8 +53,8 @@ void ucx_domains_read(struct ucp_context *context, bool for_gpu,
 /* Buffer size for ucx_domains_format(). */
 #define UCX_DOMAINS_TEXT 256
 
-/* The names of a set, separated by commas; "none" for an empty set; ends with
- * "..." if there are too many. */
+/* Write the names of a set, separated by commas. The text is "none" for an
+ * empty set, and ends with "..." if there are too many names. */
 void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
                         char text[UCX_DOMAINS_TEXT]);
 
@@ -65,14 +65,14 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
  * memory domains that have registered it in its `domains`: see below for what
  * is verified. After an error no region is registered, and num_registered is
  * the number of regions that were registered before the failure, so that the
- * caller can retry with fewer. GPU memory is registered as such.
+ * caller can retry with fewer. GPU memory is registered with UCX as GPU memory.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the regions are GPU memory, and UCX has no CUDA
  *                          support; or UCX returned this error
  * UCXPOOL_ERR_NO_MEMORY
  * UCXPOOL_ERR_IO           UCX registered other memory than the region, or a
  *                          required memory domain has not registered it
- * others                   UCX failed: as ucx_status() translates
+ * others                   UCX failed: see ucx_status()
  */
 ucxpool_status_t ucx_reg_regions(mem_regions_t      *regions,
                                  struct ucp_context *context);
@@ -82,31 +82,31 @@ void ucx_dereg_regions(mem_regions_t *regions, struct ucp_context *context);
 
 /* Facts that determine what UCX can do with GPU memory. */
 typedef struct ucx_facts {
-    bool     has_cuda;     /* it was built with CUDA, and may use it */
+    bool     has_cuda;     /* UCX was built with CUDA, and may use it */
     unsigned major, minor; /* version */
 } ucx_facts_t;
 
-/* Errors of UCX: as ucx_status() translates. */
+/* Query the facts. Errors: UCX failed, see ucx_status(). */
 ucxpool_status_t ucx_facts_get(struct ucp_context *context,
                                ucx_facts_t        *facts_p);
 
-/* The same without a context: creates a temporary one. */
+/* Like ucx_facts_get(), but with a temporary context. */
 ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
 
-/* Number of ucp_mem_map() calls of this process. */
+/* Returns the number of ucp_mem_map() calls of this process. */
 uint64_t ucx_reg_count(void);
 
 /* --- verifying that a region is registered -------------------------------- */
 
 /*
  * ucp_mem_map() succeeds if at least one memory domain has registered the
- * region. If a network card has refused it, the first send would fail. The
- * verification detects this at once.
+ * region. If a network card has not registered it, the first send would fail.
+ * The verification detects such a card at once.
  */
 
 /*
- * Query the requirements, before the first region is registered: fills
- * regions->domains, which the caller frees.
+ * Query which domains are needed. Call this before the first region is
+ * registered. Fills regions->domains, which the caller frees.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -114,47 +114,48 @@ ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
                                      ucp_context_h  context);
 
 /*
- * Verify a region that has a handle: the handle covers the region
- * (ucp_mem_query), and its packed remote key contains every required memory
- * domain. Sets the region's `domains` to all domains in the key. Regions must
- * be verified in order, because UCX must use the domains of the first region
- * for all of them.
+ * Verify that the handle of a region covers the region (ucp_mem_query), and
+ * that its packed remote key contains every required memory domain. Sets the
+ * region's `domains` to all domains in the key. Regions must be verified in
+ * order, because UCX must use the domains of the first region for all of them.
  *
  * For GPU memory one network is enough, because UCX may leave out networks that
  * are far from the GPU.
  *
- * If keys or names cannot be parsed (below, and above), this verifies only that
- * there is a key, and regions->domains->num is 0.
+ * If UCX's packed keys or the names of its domains cannot be parsed, the
+ * function verifies only that there is a key. regions->domains->num is then 0.
  *
- * UCXPOOL_ERR_IO  the region is not registered; the detail names region and
- *                 domain
- * others          UCX failed: as ucx_status() translates
+ * UCXPOOL_ERR_IO  the region is not registered; the detail names the region and
+ *                 the domain
+ * others          UCX failed: see ucx_status()
  */
 ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
                                 ucp_context_h context);
 
-/* The number of domains that must register every region, and the number of
- * regions that they are verified to have registered. */
+/* Get the number of domains that must register every region, and the number of
+ * regions for which these registrations are verified. */
 void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
                       uint64_t *num_regions_p);
 
 /* --- packed keys ---------------------------------------------------------- */
 
 /*
- * Packed remote keys of UCX: which memory domains have registered the memory.
+ * A packed remote key of UCX shows which memory domains have registered the
+ * memory.
  *
  * A key is sent to peers with other UCX versions, so its start is a wire
- * format. UCX 1.13 to 1.22 use the same one:
+ * format. UCX 1.13 to 1.22 use the same format:
  *
- *     8 bytes   a bit for each memory domain of the context that has it
+ *     8 bytes   bit i: domain i of the context has registered it
  *     1 byte    memory type
  *     for each bit, from the lowest: 1 byte length, the domain's own key
  *     optional fields (since 1.20, the location of the memory)
  */
 
 /*
- * Public for the tests. Bit i of *domains_p is set if domain i of the context
- * has registered the memory. False if the bytes are not such a key.
+ * Parse a key; public for the tests. Bit i of *domains_p is set if domain i of
+ * the context has registered the memory. Returns false if the bytes are not
+ * such a key.
  *
  * num_domains  Number of domains of the context.
  */

@@ -1,6 +1,6 @@
 /*
- * Memory that peers access with UCX's get and put: its registration and its key
- * for peers; and the peers' keys.
+ * Handles memory that peers access with UCX's get and put: registers it, packs
+ * keys for peers, and unpacks the peers' keys.
  */
 #ifndef UCX_RMA_H
 #define UCX_RMA_H
@@ -31,20 +31,20 @@ typedef struct ucx_rma_memory {
  * domains  Domains that must register memory of this kind; NULL: unknown.
  *
  * UCXPOOL_ERR_UNSUPPORTED  GPU memory, for which this UCX has no get and put
- * UCXPOOL_ERR_IO           a network that must register the memory has not; or
- *                          the key is too long
- * others                   UCX failed: as ucx_status() translates
+ * UCXPOOL_ERR_IO           a network did not register the memory although it
+ *                          must, or the key is too long
+ * others                   UCX failed: see ucx_status()
  */
 ucxpool_status_t ucx_rma_register(ucp_context_h context, void *address,
                                   size_t length, bool is_on_gpu,
                                   const ucx_domains_t *domains,
                                   ucx_rma_memory_t    *memory_p);
 
-/* No peer may use the key any more. Does nothing if the memory is not
- * registered. */
+/* Deregister the memory. No peer may use the key any more. Does nothing if the
+ * memory is not registered. */
 void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory);
 
-/* False if the bytes are not a key for host or GPU memory. */
+/* Returns true if the bytes are a key for host or GPU memory. */
 bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p);
 
 /*
@@ -52,14 +52,15 @@ bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p);
  * endpoint to that peer. The caller destroys it (ucp_rkey_destroy()) before the
  * worker.
  *
- * others  UCX failed: as ucx_status() translates
+ * Errors: UCX failed, see ucx_status().
  */
 ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
                                     ucp_rkey_h *rkey_p);
 
 /*
- * Do the endpoint's transports implement get and put natively? Otherwise UCX
- * emulates them by messages, which need progress of the peer's worker.
+ * Returns true if the endpoint's transports implement get and put natively.
+ * Otherwise UCX emulates them by messages, which need progress of the peer's
+ * worker.
  */
 bool ucx_rma_is_native(ucp_ep_h ep, bool for_gpu);
 

@@ -14,7 +14,7 @@
 /* Buffer size for names of devices, separated by commas; "": all devices. */
 #define UCX_DEVICES_SIZE 512
 
-/* for_gpu: the pool's blocks are GPU memory. */
+/* Modify the settings. for_gpu: the pool's blocks are GPU memory. */
 void ucx_tune(ucp_config_t *config, bool for_gpu);
 
 /*
@@ -24,21 +24,22 @@ void ucx_tune(ucp_config_t *config, bool for_gpu);
  */
 bool ucx_tune_devices(ucp_config_t *config, const char *devices);
 
-/* Write the devices that TCP of other hosts cannot reach: loopback, and RDMA
- * devices. "" if there is no loopback. */
+/* Write the names of the devices that TCP of other hosts cannot reach:
+ * loopback, and RDMA devices. Writes "" if there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
-/* Write the devices that UCX's TCP may use and the list does not contain. False
- * if the system cannot list its devices. */
+/* Write the names of the devices that UCX's TCP may use and that `devices` does
+ * not contain. Returns false if the system cannot list its devices. */
 bool ucx_tune_other_devices(const char *devices, char *others, size_t size);
 
-/* Is the network device in the list? If name is NULL: are all devices that
- * UCX's TCP may use? */
+/* Returns true if `devices` contains the network device `name`. If `name` is
+ * NULL, returns true if `devices` contains all devices that UCX's TCP may
+ * use. */
 bool ucx_tune_has_device(const char *devices, const char *name);
 
-/* The current value of a setting ("UCX_TLS"), from the environment or a
- * ucx.conf; NULL if the setting does not exist, or without memory. The caller
- * frees it. */
+/* Returns the current value of a setting ("UCX_TLS"), from the environment or a
+ * ucx.conf. Returns NULL if the setting does not exist or no memory is left.
+ * The caller frees the value. */
 char *ucx_tune_read(const ucp_config_t *config, const char *name);
 
 #endif
