@@ -15,7 +15,7 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
     return UCXPOOL_OK;
 }
 
-/* The table of keys checks the range of each share alone. */
+/* The table of keys checks only the range of each single share. */
 static ucxpool_status_t check_shares(const base_config_t *config)
 {
     if ((config->send_share < 1) || (config->recv_share < 1) ||

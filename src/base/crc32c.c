@@ -96,7 +96,7 @@ static bool hw_present(void)
  *     | lane 0 | lane 1 | lane 2 |        HW_LANE bytes each
  *
  * crc(lanes 0 and 1) = shift(crc(lane 0)) ^ crc(lane 1), where shift is the
- * effect of HW_LANE zero bytes on a checksum. It is linear, so four table
+ * effect of HW_LANE zero bytes on a checksum. shift is linear, so four table
  * lookups compute it.
  */
 #define HW_LANE 1024
@@ -153,7 +153,8 @@ HW_TARGET static uint32_t crc_hw(uint32_t crc, const uint8_t *data,
     return crc;
 }
 
-/* shift is linear: the tables are built from its results for single bits. */
+/* Build the tables. shift is linear, so its results for single bits are
+ * enough. */
 HW_TARGET static void crc_hw_init(void)
 {
     uint32_t bit;

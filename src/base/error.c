@@ -61,8 +61,8 @@ const char *ucxpool_version_string(void)
 /* --- errors --------------------------------------------------------------- */
 
 static _Thread_local char last_error[BASE_ERROR_SIZE];
-/* Set in each round of progress. The initial-exec model avoids a function call
- * for each access. */
+/* Every round of progress sets the level. The initial-exec model avoids a
+ * function call for each access. */
 static _Thread_local base_log_level_t log_level
     __attribute__((tls_model("initial-exec"))) = BASE_LOG_INFO;
 
@@ -79,7 +79,8 @@ base_log_level_t base_error_log_at(base_log_level_t level)
     return before;
 }
 
-/* `text` must be a copy: the format's arguments may point to last_error. */
+/* Clean `text` and store it as the last error. `text` must not be
+ * last_error. */
 static void set_last_error(char *text)
 {
     base_text_clean(text);

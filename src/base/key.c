@@ -161,7 +161,7 @@ void base_key_format(const base_key_t *key, const base_config_t *config,
     }
 }
 
-/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; truncates. */
+/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes. Truncates if necessary. */
 static void __attribute__((format(printf, 2, 3)))
 append(char *text, const char *format, ...)
 {
@@ -178,7 +178,8 @@ static void format_number(uint64_t number, char *text)
     snprintf(text, BASE_FORMAT_SIZE, "%" PRIu64, number);
 }
 
-/* Append "from 4k to 1g" or "of 4k or more", or nothing without a limit. */
+/* Append "from 4k to 1g" or "of 4k or more", or nothing if there is no
+ * limit. */
 static void append_range(const base_key_t *key, char *text)
 {
     void (*format)(uint64_t number, char *text) = format_number;

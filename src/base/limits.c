@@ -12,13 +12,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A context and a worker on a machine with two networks, including files that
- * UCX opens only briefly. */
+/* Descriptors of a context and a worker on a machine with two networks,
+ * including files that UCX opens only briefly. */
 #define UCX_DESCRIPTORS 16u
-/* The pool's epoll, timer and eventfd; a listener's epoll and socket; one
- * pending connection. */
+/* Descriptors of a pool: its epoll, timer and eventfd; a listener's epoll and
+ * socket; one pending connection. */
 #define POOL_DESCRIPTORS 6u
-/* Used briefly to connect and to read the properties of a network. */
+/* Descriptors used briefly to connect and to read the properties of a
+ * network. */
 #define ENDPOINT_DESCRIPTORS 4u
 
 /* Memory that UCX's thread needs in addition to its stack. */

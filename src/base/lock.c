@@ -11,8 +11,8 @@ __thread char base_lock_me;
 
 void base_lock_await(base_lock_t *lock)
 {
-    /* The lock stays AWAITED once taken, because it is unknown whether other
-     * threads sleep. At worst one wake() finds no sleeping thread. */
+    /* This thread takes the lock as AWAITED, because it does not know whether
+     * other threads sleep. At worst one wake() finds no sleeping thread. */
     while (__atomic_exchange_n(&lock->state, BASE_LOCK_AWAITED,
                                __ATOMIC_ACQUIRE) != BASE_LOCK_FREE) {
         /* Returns at once if the state is no longer AWAITED. */

@@ -20,7 +20,7 @@
 /* Longest message in bytes, including the terminating NUL. */
 #define MESSAGE_SIZE 1024
 
-/* Neither a pool nor the application has set a level yet. */
+/* Value of log_level until a pool or the application sets a level. */
 #define UNSET UINT_MAX
 
 static _Atomic unsigned log_level     = UNSET;
@@ -65,8 +65,8 @@ _Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&
                    ((int)UCXPOOL_LOG_TRACE == (int)BASE_LOG_TRACE),
                "public levels equal internal levels");
 
-/* The handler in use. Handlers are never freed, because another thread may be
- * about to call one: older ones stay in the list. NULL: none was set. */
+/* A handler in the list of all handlers; the last one is in use. Handlers are
+ * never freed, because another thread may be about to call one. */
 typedef struct receiver {
     ucxpool_log_handler_t handler; /* NULL: stderr */
     void                 *arg;

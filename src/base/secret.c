@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file may end with "\n" or "\r\n". One more byte detects a secret that is
- * too long. */
+/* Bytes to read. A file may end with "\n" or "\r\n". One more byte detects a
+ * secret that is too long. */
 #define READ_SIZE (BASE_SECRET_MAX + 3)
 
 struct base_secret {
@@ -22,7 +22,7 @@ struct base_secret {
     uint8_t  bytes[];
 };
 
-/* The length without a "\n" or "\r\n" at the end. */
+/* Returns the length without a "\n" or "\r\n" at the end. */
 static size_t strip(const uint8_t *bytes, size_t length)
 {
     if ((length > 0) && (bytes[length - 1] == '\n')) {
@@ -64,8 +64,8 @@ ucxpool_status_t base_secret_create(const void *bytes, size_t length,
 
 /* --- from a file ---------------------------------------------------------- */
 
-/* Checks the open descriptor, so that the file cannot be replaced between the
- * check and the read. */
+/* Check the file by its open descriptor, so that it cannot be replaced between
+ * the check and the read. */
 static ucxpool_status_t check_file(int fd, const char *path)
 {
     struct stat info;

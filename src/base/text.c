@@ -13,8 +13,8 @@
 
 /* --- cleaning and comparing ----------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `text`; 0 if it is invalid. A truncated name
- * may end within a character. */
+/* Returns the number of bytes of the UTF-8 character at `text`; 0 if it is
+ * invalid. A truncated name may end within a character. */
 static unsigned letter_size(const char *text)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -42,8 +42,9 @@ static unsigned letter_size(const char *text)
     return size;
 }
 
-/* ASCII control characters, and the 32 C1 controls: as UTF-8, or as single
- * bytes of older encodings, which some terminals interpret. */
+/* Returns true for ASCII control characters and for the 32 C1 controls. C1
+ * controls may be UTF-8, or single bytes of older encodings, which some
+ * terminals interpret. */
 static bool is_control(const char *text, unsigned size)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -79,8 +80,8 @@ static bool letters_equal(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* rows[2] is the row of letter i of a; rows[1] and rows[0] are the previous
- * two. */
+/* Compute rows[2], the row of letter i of a. rows[1] and rows[0] are the
+ * previous two rows. */
 static void distance_row(size_t      rows[3][BASE_TEXT_DISTANCE_MAX + 1],
                          const char *a, const char *b, size_t i)
 {

@@ -21,7 +21,7 @@ static const struct {
     [BASE_RANGE_WRITE]   = {"write", 0xff8c510a},
 };
 
-/* NVTX gives a domain only if a profiler is attached. */
+/* Create the domain, which NVTX does only if a profiler is attached. */
 static void init(void)
 {
     domain           = nvtxDomainCreateA("libucxpool");

@@ -177,8 +177,8 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
     return UCXPOOL_OK;
 }
 
-/* The IPv4 address in the host's byte order. Handles IPv4-mapped IPv6 addresses
- * (::ffff:a.b.c.d). */
+/* Get the IPv4 address in the host's byte order, also of an IPv4-mapped IPv6
+ * address (::ffff:a.b.c.d). Returns false for other IPv6 addresses. */
 static bool as_ipv4(const bootstrap_address_t *address, uint32_t *ipv4_p)
 {
     uint32_t ipv4;
@@ -214,7 +214,7 @@ bool bootstrap_address_is_any(const bootstrap_address_t *address)
     return IN6_IS_ADDR_UNSPECIFIED(&address->ipv6.sin6_addr);
 }
 
-/* Ignores the ports. */
+/* Returns true if the addresses are equal, whatever their ports. */
 static bool is_same_host(const bootstrap_address_t *a,
                          const bootstrap_address_t *b)
 {
@@ -261,7 +261,7 @@ bool bootstrap_address_device(const bootstrap_address_t *address,
         found = is_address_of(one, address);
         if (found) {
             snprintf(name_p, IF_NAMESIZE, "%s", one->ifa_name);
-            name_p[strcspn(name_p, ":")] = '\0'; /* an alias */
+            name_p[strcspn(name_p, ":")] = '\0'; /* label of an alias */
         }
     }
     freeifaddrs(all);

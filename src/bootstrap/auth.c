@@ -163,7 +163,7 @@ ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
                                      const void *data, size_t length,
                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
 {
-    /* A NULL key would mean the key of the last call. */
+    /* With a NULL key, HMAC() would use the key of the previous call. */
     const void *key        = "";
     size_t      key_length = 0;
 
@@ -232,7 +232,7 @@ static bool io_wants_send(const bootstrap_auth_io_t *io)
     return io->out_offset < io->out_length;
 }
 
-/* The status of errno after a failed call; OK: call again. */
+/* Convert errno after a failed call to a status. UCXPOOL_OK: call again. */
 static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
 {
     switch (errno) {
@@ -260,7 +260,7 @@ static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
 /*
  * Send the rest of the message.
  *
- * UCXPOOL_OK             all of it has been passed to the system
+ * UCXPOOL_OK             the whole message has been passed to the system
  * UCXPOOL_INPROGRESS     wait for the socket to be writable
  * UCXPOOL_ERR_PEER_LOST  the connection has failed
  * UCXPOOL_ERR_IO
@@ -373,8 +373,9 @@ static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
                 strerror_r(auth->io.error, text, sizeof(text)));
 }
 
-/* A listener sends the reason to its client; a client just fails. Both sides
- * log the text, so it names them by their roles. */
+/* Refuse the peer. A listener sends the reason to its client; a client only
+ * fails. Both sides log the text, so the text names the sides by their
+ * roles. */
 __attribute__((format(printf, 3, 4))) static ucxpool_status_t
 refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
        ...)
@@ -397,7 +398,7 @@ refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
     return UCXPOOL_OK;
 }
 
-/* Complete a message; its body has been written after the header. */
+/* Complete a message, whose body has already been written after the header. */
 static void post(bootstrap_auth_t *auth, bootstrap_message_type_t type,
                  size_t body_length)
 {
@@ -453,8 +454,8 @@ static uint8_t awaited_type(const bootstrap_auth_t *auth)
     }
 }
 
-/* Check the header before the body is read. If the message was refused, returns
- * OK and the state is DRAIN. */
+/* Check the header before the body is read. If the message is refused, returns
+ * OK, and the state is DRAIN. */
 static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
                                      bootstrap_message_header_t *header_p)
 {
@@ -622,7 +623,8 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
     }
 }
 
-/* The refusal has been sent: wait for the client to hang up, within limits. */
+/* After the refusal has been sent, wait for the client to hang up, within
+ * limits. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
     /* Repeated in each call, which is harmless. */
@@ -634,7 +636,8 @@ static ucxpool_status_t drain(bootstrap_auth_t *auth)
     return auth->status;
 }
 
-/* The listener may have sent a refusal before it closed the connection. */
+/* Handle a failed send. The listener may have sent a refusal before it closed
+ * the connection. */
 static ucxpool_status_t fail_send(bootstrap_auth_t *auth,
                                   ucxpool_status_t  status)
 {

@@ -28,11 +28,11 @@ struct bootstrap_client {
     bootstrap_ends_t  ends;
     int               error; /* errno of the last failed address */
     uint64_t          deadline;
-    /* When the next address is tried; without a connection (fd -1), when the
-     * same address is tried again. */
+    /* Time at which the next address is tried. Without a connection (fd -1),
+     * the time at which the same address is tried again. */
     uint64_t         turn_end;
     unsigned         num_refused; /* times that a full listener refused */
-    ucxpool_status_t refusal;     /* of the last time */
+    ucxpool_status_t refusal;     /* status of the last refusal */
     ucxpool_status_t status;
     char             reason[BASE_ERROR_SIZE];
     bootstrap_auth_t auth;
@@ -44,7 +44,8 @@ int bootstrap_client_detach_fd(bootstrap_client_t *client)
     int fd = client->fd;
 
     if (fd >= 0) {
-        /* Otherwise a copy in a forked child would stay in the epoll. */
+        /* Without this call, a copy in a forked child would stay in the
+         * epoll. */
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         client->fd = -1;
     }
@@ -60,7 +61,8 @@ static void hang_up(bootstrap_client_t *client)
     }
 }
 
-/* Finish; keeps the status and the thread's last error. */
+/* Finish with a status. The client keeps the status and the thread's last
+ * error. */
 static ucxpool_status_t finish(bootstrap_client_t *client,
                                ucxpool_status_t    status)
 {
@@ -82,7 +84,7 @@ static bool watch(bootstrap_client_t *client, int operation, uint32_t events)
     return epoll_ctl(client->epoll_fd, operation, client->fd, &event) == 0;
 }
 
-/* Errors are in errno. */
+/* Start to connect to an address. Returns false and sets errno on failure. */
 static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
 {
     int one = 1;
@@ -101,8 +103,9 @@ static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
     return watch(client, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
-/* Each address gets a share of the remaining time, so that an address that does
- * not answer cannot use all of it. The last one gets the rest. */
+/* Returns the time at which the next address is tried. Each address gets a
+ * share of the remaining time, so that an address that does not answer cannot
+ * use all of it. The last address gets the rest. */
 static uint64_t next_turn_end(const bootstrap_client_t *client)
 {
     uint64_t now      = base_clock_now();
@@ -115,7 +118,7 @@ static uint64_t next_turn_end(const bootstrap_client_t *client)
                                     : now;
 }
 
-/* Connect to the next address for which a connection can be started. */
+/* Start to connect to the next address for which this is possible. */
 static ucxpool_status_t dial_next(bootstrap_client_t *client)
 {
     while (client->address_index < client->where.num_addresses) {
@@ -132,7 +135,7 @@ static ucxpool_status_t dial_next(bootstrap_client_t *client)
                             client->where.text);
 }
 
-/* The current address has failed. */
+/* Give up the current address and try the next one. */
 static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
 {
     client->error = error;
@@ -142,7 +145,7 @@ static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
                : finish(client, UCXPOOL_ERR_PEER_LOST);
 }
 
-/* Called if the connection had no event, or if the next try is not due. */
+/* Try the next address, or the same address again, if that is due. */
 static ucxpool_status_t check_turn(bootstrap_client_t *client)
 {
     uint64_t now = base_clock_now();
@@ -156,7 +159,7 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
 /*
  * Before the next try, a client waits a random time between 0.5 and 1.5 times
  * the delay. The delay doubles with each try up to the last value. This spreads
- * the retries of a thousand clients, and limits the load of a listener that
+ * the retries of a thousand clients, and limits the load on a listener that
  * stays full.
  */
 #define RETRY_FIRST_NS UINT64_C(10000000)
@@ -171,7 +174,8 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
     uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
     uint32_t number  = 0;
 
-    /* The next try also needs random numbers, and reports a failure. */
+    /* A failure is ignored: the next try also needs random numbers, and reports
+     * it. */
     (void)RAND_bytes((unsigned char *)&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
     hang_up(client);
@@ -183,7 +187,8 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
     return UCXPOOL_INPROGRESS;
 }
 
-/* Is the connection established? OK, INPROGRESS, or an error. */
+/* Check whether the connection is established. Returns OK, INPROGRESS, or an
+ * error. */
 static ucxpool_status_t check_connected(bootstrap_client_t *client)
 {
     struct epoll_event event;
@@ -225,9 +230,9 @@ static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
 }
 
 /*
- * Should the client retry? A full listener sends BOOTSTRAP_REFUSAL_FULL. If the
- * system's queue of connections is full, the system resets the connection
- * before the listener sees it.
+ * Returns true if the client should retry. A full listener sends
+ * BOOTSTRAP_REFUSAL_FULL. If the system's queue of connections is full, the
+ * system resets the connection before the listener sees it.
  */
 static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
 {
@@ -277,7 +282,7 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
     return go_on(client);
 }
 
-/* The timeout expired while the client waited for the next try. */
+/* Report that the timeout expired while the client waited for the next try. */
 static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
 {
     return base_error(
@@ -287,8 +292,8 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
         client->where.text, client->reason, client->num_refused);
 }
 
-/* The timeout expired while a try was not answered. Earlier tries may have been
- * refused. */
+/* Report that the timeout expired while a try was not answered. Earlier tries
+ * may have been refused. */
 static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
 {
     char before[256] = "";
@@ -385,8 +390,8 @@ err_free_client:
     return status;
 }
 
-/* May the listener already have authenticated this client, and made a
- * channel? */
+/* Returns true if the listener may already have authenticated this client and
+ * made a channel. */
 static bool may_be_proven(const bootstrap_client_t *client)
 {
     return (client->fd >= 0) && client->is_connected &&

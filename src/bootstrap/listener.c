@@ -21,20 +21,21 @@
 
 /* --- the socket ----------------------------------------------------------- */
 
-/* Broken connections that one call skips. */
+/* Maximum number of broken connections that one call skips. */
 #define ACCEPT_TRIES 16
 
-/* The receive buffer for a client; the system doubles it. The largest message
- * fits. Accepted sockets inherit it. */
+/* Size of the receive buffer for a client. The system doubles the size, so the
+ * largest message fits. Accepted sockets inherit the size. */
 #define RECV_BUFFER_SIZE 8192
 
 static void set_option(int fd, int level, int name, int value)
 {
-    /* A failure costs speed or a little memory, but is harmless. */
+    /* A failure only costs speed or a little memory. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* Errors are in errno. */
+/* Open a socket that listens on an address. Returns -1 and sets errno on
+ * failure. */
 static int open_address(const bootstrap_address_t *address)
 {
     int family = address->any.sa_family;
@@ -83,7 +84,8 @@ static ucxpool_status_t cannot_listen(const bootstrap_where_t *where, int error)
     }
 }
 
-/* Reports the resolved address, too, if it differs from the text. */
+/* Refuse to listen without a secret. The error also names the resolved address
+ * if it differs from the text. */
 static ucxpool_status_t refuse_open(const bootstrap_where_t   *where,
                                     const bootstrap_address_t *address)
 {
@@ -154,8 +156,9 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     return UCXPOOL_OK;
 }
 
-/* Did accept() report the error of one connection, so that the next one may be
- * accepted? Linux reports network errors in this way. */
+/* Returns true if accept() has reported an error of one connection only, so
+ * that the next connection may be accepted. Linux reports network errors in
+ * this way. */
 static bool is_passing(int error)
 {
     switch (error) {
@@ -176,9 +179,9 @@ static bool is_passing(int error)
 }
 
 /*
- * Accept a connection: non-blocking, with TCP_NODELAY. Returns its fd, or -1
- * with errno; EAGAIN: there is no connection. Skips connections that failed
- * before they were accepted.
+ * Accept a connection, and make it non-blocking with TCP_NODELAY. Returns its
+ * fd, or -1 and sets errno; EAGAIN: no connection is waiting. Skips connections
+ * that failed before they were accepted.
  */
 static int socket_accept(int fd, bootstrap_address_t *peer_p)
 {
@@ -211,7 +214,7 @@ static int socket_accept(int fd, bootstrap_address_t *peer_p)
 typedef struct pending_slot {
     base_list_t      link;
     int              fd;
-    bool             wants_send; /* as set in the epoll */
+    bool             wants_send; /* waits for EPOLLOUT in the epoll */
     uint64_t         deadline;
     char             name[BOOTSTRAP_ADDRESS_NAME_SIZE];
     bootstrap_auth_t auth;
@@ -272,7 +275,7 @@ static bool slot_unwatch(pending_t *pending, pending_slot_t *slot)
     return epoll_ctl(pending->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
 }
 
-/* Free the slot; its connection is closed or owned by another object. */
+/* Free the slot. Its connection must be closed or owned by another object. */
 static void slot_free(pending_t *pending, pending_slot_t *slot)
 {
     slot->fd = -1;
@@ -282,8 +285,8 @@ static void slot_free(pending_t *pending, pending_slot_t *slot)
     pending->stats.num_half_open--;
 }
 
-/* Hang up. If the socket were only closed, it would stay in the epoll as long
- * as a forked child has a copy. */
+/* Hang up and free the slot. If the socket were only closed, it would stay in
+ * the epoll as long as a forked child has a copy. */
 static void slot_close(pending_t *pending, pending_slot_t *slot)
 {
     (void)slot_unwatch(pending, slot);
@@ -365,7 +368,7 @@ static void slot_abort(pending_t *pending, pending_slot_t *slot,
                        const char *reason)
 {
     pending->num_answers -= (unsigned)holds_place(slot);
-    /* A refusal that is being sent has its own reason. */
+    /* If a refusal is being sent, use its reason. */
     if (slot->auth.state == BOOTSTRAP_AUTH_DRAIN) {
         reason = slot->auth.reason;
     }
@@ -378,7 +381,7 @@ static void drop_oldest(pending_t *pending, const char *reason)
     pending_slot_t *slot =
         base_list_head(&pending->half_open, pending_slot_t, link);
 
-    /* Only if no other message has been partly sent. */
+    /* Send the refusal only if no other message has been partly sent. */
     if (!bootstrap_auth_wants_send(&slot->auth) &&
         (slot->auth.state != BOOTSTRAP_AUTH_DRAIN)) {
         bootstrap_refuse_full(slot->fd, reason);
@@ -387,8 +390,8 @@ static void drop_oldest(pending_t *pending, const char *reason)
     slot_abort(pending, slot, reason);
 }
 
-/* The memory of a slot is not touched before it is needed: if there are
- * thousands of slots, most are never used. */
+/* Take a free slot. The memory of a slot is not touched before its first use:
+ * if there are thousands of slots, most are never used. */
 static pending_slot_t *slot_take(pending_t *pending)
 {
     pending_slot_t *slot;
@@ -406,8 +409,8 @@ static pending_slot_t *slot_take(pending_t *pending)
     return slot;
 }
 
-/* Clients must not use up the descriptors that UCX needs for authenticated
- * peers. The oldest connections are dropped for the new one. */
+/* Drop the oldest connections until the descriptors that UCX needs for
+ * authenticated peers are free. Returns false if there are still too few. */
 static bool make_spare(pending_t *pending)
 {
     while (!base_limits_has(BASE_LIMITS_DESCRIPTORS)) {
@@ -465,7 +468,7 @@ static void pending_progress(pending_t *pending, uint32_t index)
     }
 }
 
-/* The next timeout. */
+/* Returns the time of the next timeout. */
 static uint64_t pending_deadline(const pending_t *pending)
 {
     if (base_list_is_empty(&pending->half_open)) {
@@ -474,7 +477,7 @@ static uint64_t pending_deadline(const pending_t *pending)
     return base_list_head(&pending->half_open, pending_slot_t, link)->deadline;
 }
 
-/* Abort handshakes that have timed out; returns how many. */
+/* Abort handshakes that have timed out. Returns their number. */
 static unsigned pending_end_late(pending_t *pending)
 {
     unsigned        num_late = 0;
@@ -501,7 +504,8 @@ static void fit_blob(void *arg, const void *client, size_t length)
     pending->fit_blob(pending->arg, pending->blob, client, length);
 }
 
-/* Slots may use at most a quarter of the files that the process may open. */
+/* Returns the number of slots: at most a quarter of the files that the process
+ * may open. */
 static size_t num_slots_for(unsigned max_half_open)
 {
     struct rlimit files;
@@ -513,7 +517,8 @@ static size_t num_slots_for(unsigned max_half_open)
     return base_max((size_t)files.rlim_cur / 4, (size_t)1);
 }
 
-/* Returns NULL if out of memory. The epoll must outlive it. */
+/* Create the slots and the queue. Returns NULL if out of memory. The epoll must
+ * outlive them. */
 static pending_t *pending_create(const bootstrap_listener_params_t *params,
                                  int                                epoll_fd)
 {
@@ -570,7 +575,7 @@ static ucxpool_status_t pending_accept(pending_t        *pending,
     peer_p->fd     = peer->fd;
     pending->queue_length--;
     /* An empty queue restarts at its first entry, so that the memory of the
-     * others is not touched while few peers wait. */
+     * other entries is not touched while few peers wait. */
     pending->queue_head = (pending->queue_length == 0)
                               ? 0
                               : (pending->queue_head + 1) % pending->queue_size;
@@ -585,8 +590,8 @@ static void pending_destroy(pending_t *pending)
         slot_close(pending,
                    base_list_head(&pending->half_open, pending_slot_t, link));
     }
-    /* These peers are never accepted, so tell them that the listener is
-     * closed. */
+    /* Notify the peers in the queue that the listener is closed, because they
+     * are never accepted. */
     while (pending_accept(pending, &peer) == UCXPOOL_OK) {
         bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
         close(peer.fd);
@@ -597,12 +602,12 @@ static void pending_destroy(pending_t *pending)
 
 /* --- the listener --------------------------------------------------------- */
 
-/* Events and new connections that one call handles. */
+/* Maximum numbers of events and new connections that one call handles. */
 #define EVENTS_PER_CALL  32
 #define ACCEPTS_PER_CALL 16
 
 /* If the system has no descriptor for a connection, the listening socket stays
- * readable; it is ignored for this time. */
+ * readable. The listener then ignores the socket for this time. */
 #define ACCEPT_PAUSE_NS 100000000u
 
 /* Marks the listening socket in an epoll event, instead of the index of a
@@ -689,10 +694,10 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     int                num_ready;
 
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
-    /* New connections are accepted last: they take slots, and an event of a
-     * slot must not be applied to a new connection in it. Timeouts are handled
-     * after the last event, so that a delay of this process does not end
-     * clients whose messages have arrived. */
+    /* New connections are accepted last, because they take slots: an event of a
+     * slot must not be applied to a new connection in the same slot. Timeouts
+     * are handled after the last event, so that a delay of this process does
+     * not end clients whose messages have arrived. */
     for (int i = 0; i < num_ready; i++) {
         if (events[i].data.u32 == LISTENER_INDEX) {
             can_accept = true;

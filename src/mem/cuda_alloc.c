@@ -12,11 +12,11 @@
 
 /*
  * Every CUDA-capable UCX can share this memory. The driver chooses the
- * addresses, so separate allocations are not contiguous: all requested regions
- * become one region.
+ * addresses, so separate allocations are not contiguous. All requested regions
+ * therefore become one region.
  */
 
-/* Called between enter and leave. */
+/* Call between enter and leave. */
 static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
                                     size_t size, CUdeviceptr *address_p)
 {
@@ -114,9 +114,9 @@ const mem_kind_t mem_kind_cuda_alloc = {
 /* --- pinned host memory --------------------------------------------------- */
 
 /*
- * Memory of the host kind, registered with a GPU's driver so that kernels and
- * copy engines can access it. It consists of memory files, which peers on this
- * host can map.
+ * Memory of the host kind that is registered with the CUDA driver, so that
+ * kernels and copy engines can access it. The memory consists of memory files,
+ * which peers on this host can map.
  */
 
 #define REGISTER_FLAGS \
@@ -139,8 +139,8 @@ static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
                           size, device->ordinal, device->name);
 }
 
-/* Pin, and verify that the device uses the same address as the host, because a
- * copy list holds one address for both. */
+/* Pin the memory. Verify that the device uses the same address as the host,
+ * because a copy list holds one address for both. */
 static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
                             size_t size)
 {

@@ -1,6 +1,7 @@
 /*
- * Loading the driver. Functions are looked up by name and API version with
- * cuGetProcAddress() (since CUDA 11.3); without it, by the versioned symbol.
+ * Loads the driver. Functions are looked up by name and API version with
+ * cuGetProcAddress() (since CUDA 11.3). Without that function, they are looked
+ * up by their versioned symbols.
  */
 #include <config.h>
 
@@ -47,8 +48,8 @@ static pthread_mutex_t   driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static mem_cuda_driver_t the_driver;
 static pid_t             driver_pid; /* 0: not loaded */
 
-/* Returns a function as an object pointer, a conversion that only POSIX
- * allows. */
+/* Returns a function as an object pointer. POSIX allows this conversion, C does
+ * not. */
 static void *find_symbol(const loader_t *loader, const char *symbol)
 {
     return dlsym(loader->library, symbol);
@@ -88,7 +89,8 @@ static ucxpool_status_t open_library(loader_t *loader)
     return UCXPOOL_OK;
 }
 
-/* Read first: the version determines which functions are looked up. */
+/* Read the version before anything else, because it determines which functions
+ * are looked up. */
 static ucxpool_status_t read_version(loader_t *loader)
 {
     void *get_version = find_symbol(loader, "cuDriverGetVersion");
@@ -245,7 +247,7 @@ ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p)
 typedef struct translation {
     CUresult         result;
     ucxpool_status_t status;
-    const char      *advice; /* NULL: the caller knows more */
+    const char      *advice; /* NULL: the caller gives better advice */
 } translation_t;
 
 static const translation_t translations[] = {

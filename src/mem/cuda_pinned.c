@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-/* Precedes the memory, in a cache line of its own. */
+/* The header precedes the memory, in a separate cache line. */
 typedef struct header {
     mem_cuda_device_t *device;
 } header_t;

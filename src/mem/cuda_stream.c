@@ -13,8 +13,8 @@
 
 /* --- markers -------------------------------------------------------------- */
 
-/* Each word has a cache line of its own, so that polling one word does not
- * disturb the GPU's writes to others. */
+/* Each word is in a separate cache line, so that polling one word does not
+ * disturb the GPU's writes to other words. */
 #define LINE_SIZE ((size_t)64)
 
 struct mem_cuda_markers {
@@ -74,8 +74,8 @@ ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* The streams will still write the words of set markers: wait for all
- * streams. */
+/* Wait for all streams, because they will still write the words of set
+ * markers. */
 static void wait_for_set(const mem_cuda_markers_t *markers)
 {
     const mem_cuda_driver_t *driver = markers->device->driver;
@@ -164,8 +164,8 @@ typedef struct join {
 static join_t          joins[MAX_DEVICES];
 static pthread_mutex_t joins_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Sets join->device last: if it is set, all members are. Called within the
- * device's context. */
+/* Create the stream and the event. Sets join->device last: if it is set, all
+ * members are set. Call between enter and leave. */
 static ucxpool_status_t create(mem_cuda_device_t *device, join_t *join)
 {
     const mem_cuda_driver_t *driver = device->driver;
@@ -215,8 +215,9 @@ err_close_device:
     return status;
 }
 
-/* The event can be recorded again at once: cuStreamWaitEvent() waits for the
- * work captured by the previous cuEventRecord(). */
+/* Make the join's stream wait for `stream`. The event can be recorded again at
+ * once, because cuStreamWaitEvent() waits for the work captured by the previous
+ * cuEventRecord(). */
 static ucxpool_status_t wait_for(const join_t *join, void *stream)
 {
     const mem_cuda_driver_t *driver = join->device->driver;

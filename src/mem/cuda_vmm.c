@@ -26,8 +26,8 @@
 
 /* --- common to regions and heap ------------------------------------------- */
 
-/* Physical memory of the device. Exportable as a file and accessible to a NIC
- * if the device supports it. */
+/* Returns the properties of physical memory of the device. The memory can be
+ * exported as a file and accessed by a NIC, if the device supports that. */
 static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -41,8 +41,8 @@ static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
     return prop;
 }
 
-/* Give the device read and write access to the mappings in a range. Costs some
- * time per allocation in the range, and more per call. */
+/* Give the device read and write access to the mappings in a range. The call
+ * takes some time per allocation in the range, and more time per call. */
 static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
                            size_t size)
 {
@@ -164,7 +164,8 @@ typedef struct vmm {
     size_t free_size;              /* on the device, before the allocation */
 } vmm_t;
 
-/* Regions can be exported to other hosts too, if supported. */
+/* Like prop_of(), but the memory can also be exported to other hosts, if
+ * supported. */
 static CUmemAllocationProp region_prop_of(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop  = prop_of(device);
@@ -205,8 +206,9 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
     return UCXPOOL_OK;
 }
 
-/* Fabric handles are not permitted everywhere they are supported. If they are
- * rejected, the remaining allocations do without. */
+/* Create the memory of a region. Fabric handles are not permitted everywhere
+ * they are supported. If the driver rejects them, this and the remaining
+ * allocations have none. */
 static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 {
     const mem_cuda_driver_t *driver = vmm->device->driver;
@@ -427,7 +429,8 @@ static ucxpool_status_t fence_error(const heap_vmm_t *cuda, CUresult result,
                           cuda->device->ordinal, cuda->device->name);
 }
 
-/* If the context has been destroyed, its events have been destroyed too. */
+/* Destroy all fences. If the context has been destroyed, its events have been
+ * destroyed too. */
 static void fences_destroy(heap_vmm_t *cuda)
 {
     const mem_cuda_device_t *device = cuda->device;
@@ -477,7 +480,7 @@ static void heap_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
     pthread_mutex_unlock(&cuda->lock);
 }
 
-/* This function and the next are called between enter and leave. */
+/* Call this function and the next one between enter and leave. */
 static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
 {
     mem_fence_t *fence = malloc(sizeof(*fence));

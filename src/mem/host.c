@@ -3,7 +3,8 @@
  *
  * A region's file is sealed: its size cannot change, so a peer can map and read
  * it without the risk of SIGBUS, and no other process can map it for writing.
- * The second seal is omitted if it would prevent stitching: see below.
+ * The seal against such mappings is omitted if it would prevent stitching: see
+ * below.
  */
 #include <config.h>
 
@@ -158,9 +159,9 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
 
 /*
  * Let the kernel back a region with huge pages. MADV_COLLAPSE works only on
- * ranges that have at least one page, and is fastest with exactly one: so
- * allocate one base page in each. A failure is harmless, and later regions do
- * not try again.
+ * ranges that have at least one page, and is fastest with exactly one. The
+ * function therefore allocates one base page in each range. A failure is
+ * harmless, but later regions do not try again.
  */
 static int region_collapse(host_plan_t *plan, const mem_region_t *region)
 {
@@ -176,8 +177,8 @@ static int region_collapse(host_plan_t *plan, const mem_region_t *region)
         base_debug("no transparent huge pages: %s", strerror(errno));
         plan->transparent_size = 0;
     }
-    /* Removes the page table entries; the file keeps its pages. If it fails,
-     * the pages merely count as resident. */
+    /* Remove the page table entries; the file keeps its pages. If the call
+     * fails, the pages merely count as resident. */
     (void)madvise(region->address, region->size, MADV_DONTNEED);
     return 0;
 }
@@ -197,7 +198,7 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
         return errno;
     }
     if (plan->is_transparent) {
-        /* Only a hint, for later collapsing by the kernel. */
+        /* A hint only: the kernel may collapse the pages later. */
         (void)madvise(address, region->size, MADV_HUGEPAGE);
     }
     if (plan->transparent_size != 0) {
@@ -344,7 +345,7 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t      *regions,
     return regions_create(regions, &plan);
 }
 
-/* Why huge pages are not available; "" if they are. */
+/* Returns the reason why huge pages are not available, or "" if they are. */
 static const char *huge_pages_obstacle(const mem_regions_t *regions,
                                        const mem_system_t  *system)
 {
@@ -427,8 +428,9 @@ const mem_kind_t mem_kind_host = {
  * One memory file holds all chunks. A chunk is a part of the file, and its
  * number encodes its offset. Free parts have no memory.
  *
- * Memory is allocated when a chunk is created, page tables are filled when it
- * is touched: mapping a large chunk takes no longer than mapping a small one.
+ * Memory is allocated when a chunk is created, and page tables are filled when
+ * the chunk is touched. Mapping a large chunk therefore takes no longer than
+ * mapping a small one.
  */
 
 typedef struct host_vmm {
@@ -495,8 +497,8 @@ static bool part_take(host_vmm_t *host, size_t size, size_t *offset_p)
     return is_taken;
 }
 
-/* Free the memory before the part becomes available: its next user expects it
- * to be empty. */
+/* Free the memory before the part becomes available, because the part's next
+ * user expects it to be empty. */
 static void part_give(host_vmm_t *host, size_t offset, size_t size)
 {
     int error = mem_memfd_empty(host->fd, offset, size);
@@ -530,7 +532,8 @@ static ucxpool_status_t fill_error(int error, size_t size)
     }
 }
 
-/* With too little memory the kernel reports no error, but kills a process. */
+/* Check that enough memory is available. If too little is left, the kernel does
+ * not report an error but kills a process. */
 static ucxpool_status_t available_check(size_t size)
 {
     mem_system_t system;
@@ -583,8 +586,8 @@ static void vmm_chunk_file(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
     *offset_p = offset_of(chunk);
 }
 
-/* Each mapping, and each gap between mappings, is a VMA of the kernel, and
- * their number is limited. */
+/* Report a failed mapping. Each mapping, and each gap between mappings, is a
+ * VMA of the kernel, and the number of VMAs is limited. */
 static ucxpool_status_t map_error(const char *what, size_t size)
 {
     int error = errno;
@@ -618,7 +621,7 @@ static ucxpool_status_t vmm_allow(mem_vmm_t *vmm, void *address, size_t size)
     return UCXPOOL_OK;
 }
 
-/* The addresses stay reserved. */
+/* Unmap the memory but keep the addresses reserved. */
 static ucxpool_status_t vmm_unmap(mem_vmm_t *vmm, void *address, size_t size)
 {
     (void)vmm;
@@ -675,7 +678,7 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
         goto err_free;
     }
     /* The seal allows peers to map parts of the file without the risk of
-     * SIGBUS. Windows in an unsealed file use another method. */
+     * SIGBUS. If the file is not sealed, windows use another method. */
     (void)mem_memfd_seal_shrink(host->fd);
     error = pthread_mutex_init(&host->lock, NULL);
     if (error != 0) {

@@ -66,12 +66,13 @@ void mem_range_release(void *address, size_t size)
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* A signal interrupts fallocate() and undoes it, so a process with a profiling
- * timer would never allocate a large file. Steps of this size finish within the
- * interval of any such timer. */
+/* A signal makes fallocate() fail and undo its work, so a process with a
+ * profiling timer would never allocate a large file. Steps of this size finish
+ * within the interval of any such timer. */
 #define FILL_STEP ((size_t)4 << 20)
 
-/* Growing a file over the limit not only fails, but raises SIGXFSZ. */
+/* Returns true if a file of this size exceeds the limit. Growing a file over
+ * the limit not only fails but also raises SIGXFSZ. */
 static bool is_over_limit(size_t size)
 {
     struct rlimit limit;
@@ -179,8 +180,8 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
     long duplicate;
 
     /* An old size of 0 keeps the old mapping of shared memory. The system call
-     * is used directly, because UCX replaces mremap() to track unmapped memory
-     * with a function that drops the target address. */
+     * is made directly, because UCX replaces mremap() by a function that tracks
+     * unmapped memory but drops the target address. */
     duplicate = syscall(SYS_mremap, address, (size_t)0, size, flags, target);
     if (duplicate == -1) {
         return errno;
@@ -236,9 +237,9 @@ void mem_file_space_cleanup(mem_file_space_t *space)
 }
 
 /*
- * Each free part precedes a taken part, so there are never more free parts than
- * taken ones. Space for the descriptions is allocated when a part is taken,
- * because giving a part back must not fail.
+ * Allocate space for the descriptions of free parts. Each free part precedes a
+ * taken part, so there are never more free parts than taken ones. The space is
+ * allocated when a part is taken, because returning a part must not fail.
  */
 static bool room_make(mem_file_space_t *space)
 {
@@ -306,7 +307,7 @@ bool mem_file_space_take(mem_file_space_t *space, size_t size, size_t *offset_p)
     return true;
 }
 
-/* Index of the first free part after an offset. */
+/* Returns the index of the first free part after an offset. */
 static size_t index_behind(const mem_file_space_t *space, size_t offset)
 {
     size_t low = 0, high = space->num_free, middle;

@@ -32,8 +32,8 @@ static bool is_ok(const mem_nvml_t *nvml, nvmlReturn_t result, const char *call,
     return false;
 }
 
-/* Look up one function of the table. Returns false if it is missing, and its
- * symbol. */
+/* Look up one function of the table. Stores its symbol in *missing_p. Returns
+ * false if the function is missing. */
 static bool find(void *library, const char *symbol, void *place,
                  const char **missing_p)
 {
@@ -71,7 +71,8 @@ static bool load(mem_nvml_t *nvml, char *reason, size_t reason_size)
     return false;
 }
 
-/* Links that a GPU does not have return errors. */
+/* Returns the number of active links. Queries of links that the GPU does not
+ * have return errors. */
 static int count_nvlinks(const mem_nvml_t *nvml, nvmlDevice_t device)
 {
     int num = 0;
@@ -91,8 +92,8 @@ static int count_nvlinks(const mem_nvml_t *nvml, nvmlDevice_t device)
     return num;
 }
 
-/* For GPUs that share the host's memory, NVML reports either that BAR1 is not
- * supported or that its size is 0. */
+/* Query BAR1. For GPUs that share the host's memory, NVML reports either that
+ * BAR1 is not supported or that its size is 0. */
 static void query_bar1(const mem_nvml_t *nvml, nvmlDevice_t device,
                        mem_nvml_facts_t *facts)
 {
@@ -150,11 +151,11 @@ void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p)
 
 /* --- BAR1 ----------------------------------------------------------------- */
 
-/* The line of BAR1: the line of a 64-bit resource follows that of BAR0. */
+/* Index of the line of BAR1, which follows the line of BAR0. */
 #define BAR1_LINE 1
 
-/* The kernel uses lower case. Returns false if bus_id is not a valid bus id,
- * because it becomes part of a path. */
+/* Make the path of the device's resources. The kernel uses lower case. Returns
+ * false if bus_id is not a valid bus id, because it becomes part of a path. */
 static bool make_path(const char *bus_id, char *path, size_t size)
 {
     const char *wish = secure_getenv(MEM_BAR_SYSFS_VARIABLE);
@@ -176,7 +177,8 @@ static bool make_path(const char *bus_id, char *path, size_t size)
     return true;
 }
 
-/* Format: "0x00000000d0000000 0x00000000dfffffff 0x000000000014220c" */
+/* Read the size of BAR1 from a line such as "0x00000000d0000000
+ * 0x00000000dfffffff 0x000000000014220c". */
 static uint64_t read_size(FILE *file)
 {
     uint64_t start, end, flags;

@@ -56,7 +56,7 @@ static bool ask_mapping(int fd, uint64_t address, procmap_t *query_p)
     return ioctl(fd, PROCMAP_QUERY, query_p) == 0;
 }
 
-/* The end of the readable mapping at an address; 0: not readable. */
+/* Returns the end of the readable mapping at an address; 0: not readable. */
 static uint64_t ask_end(mappings_t *mappings, uint64_t address)
 {
     unsigned  place = mappings->num % NUM_MAPPINGS;
@@ -84,7 +84,7 @@ static uint64_t find_end(mappings_t *mappings, uint64_t address)
     return ask_end(mappings, address);
 }
 
-/* How many bytes at the start of a span are in readable mappings. */
+/* Returns how many bytes at the start of a span are in readable mappings. */
 static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
 {
     uint64_t done = 0;
@@ -186,8 +186,8 @@ static size_t find_by_bytes(const mem_span_t *spans, size_t num)
     return (errno == EFAULT) ? 0 : num;
 }
 
-/* With fewer spans, searching by byte is faster, because it does not open a
- * file. */
+/* Minimum number of spans for the search by mapping. With fewer spans, the
+ * search by byte is faster, because it does not open a file. */
 #define MAPPINGS_MIN 16u
 
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num)

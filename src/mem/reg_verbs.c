@@ -27,11 +27,12 @@
 typedef struct refusal {
     const mem_regions_t *regions;
     unsigned             index;  /* of the failed region */
-    mem_verbs_way_t      way;    /* the last one tried */
+    mem_verbs_way_t      way;    /* the last way that was tried */
     const char          *device; /* device name */
     int                  access;
     int                  error; /* errno */
-    /* Set if the driver failed, not the device; then errno is not valid. */
+    /* Set if the CUDA driver failed, not the device; `error` is then not
+     * valid. */
     const char *driver_words;
     /* MEM_VERBS_PEER: why dmabuf could not be used. */
     const char *why_no_file;
@@ -42,7 +43,8 @@ static bool is_of_gpu(const refusal_t *refusal)
     return refusal->way != MEM_VERBS_HOST;
 }
 
-/* Without a peer memory module, the kernel does not know GPU addresses. */
+/* Returns true if the kernel probably does not know GPU addresses, because it
+ * has no peer memory module. */
 static bool is_unknown_address(const refusal_t *refusal)
 {
     return (refusal->way == MEM_VERBS_PEER) &&
@@ -174,8 +176,8 @@ static ucxpool_status_t refused(const refusal_t *refusal)
 #define WORDS_SIZE   96
 
 struct mem_verbs {
-    /* libibverbs. The members have names of their own, because some libibverbs
-     * functions are macros. */
+    /* libibverbs. The members are not named like its functions, because some of
+     * those are macros. */
     void *library;
     struct ibv_mr *(*reg)(struct ibv_pd *pd, void *address, size_t length,
                           int access);
@@ -200,7 +202,7 @@ struct mem_verbs {
     struct ibv_mr *mrs[]; /* per region; NULL: not registered */
 };
 
-/* Look up a function of the library; false if missing. */
+/* Look up a function of the library. Returns false if it is missing. */
 static bool find(void *library, const char *symbol, void *place)
 {
     void *function = dlsym(library, symbol);
@@ -210,9 +212,9 @@ static bool find(void *library, const char *symbol, void *place)
 }
 
 /*
- * A protection domain belongs to the libibverbs that created it. Unless a
- * library is configured, only a loaded libibverbs is used: a newly loaded one
- * cannot have created the domain.
+ * Open libibverbs. A protection domain belongs to the libibverbs that created
+ * it. Unless a library is configured, only a libibverbs that is already loaded
+ * is used, because a newly loaded one cannot have created the domain.
  */
 static ucxpool_status_t open_library(mem_verbs_t *verbs)
 {
@@ -263,7 +265,7 @@ static ucxpool_status_t check_access(int access)
     return UCXPOOL_OK;
 }
 
-/* Prefer dmabuf if possible. */
+/* Choose how to register the regions: GPU memory by dmabuf if possible. */
 static void choose_way(mem_verbs_t *verbs)
 {
     const mem_cuda_device_t *device = verbs->regions->cuda;
@@ -315,7 +317,8 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
     return -1;
 }
 
-/* The registration keeps the memory alive, so the file is closed at once. */
+/* Register a region by dmabuf. The registration keeps the memory alive, so the
+ * file is closed at once. */
 static struct ibv_mr *register_file(mem_verbs_t        *verbs,
                                     const mem_region_t *region)
 {
@@ -361,8 +364,8 @@ static struct ibv_mr *register_by_way(mem_verbs_t        *verbs,
     return register_addresses(verbs, region);
 }
 
-/* The first region could not be registered by dmabuf; the kernel may know the
- * GPU's addresses. */
+/* Register by address from now on, because the first region could not be
+ * registered by dmabuf. The kernel may know the GPU's addresses. */
 static void fall_back_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];

@@ -17,7 +17,8 @@
 #define TRANSPARENT_SIZE_FILE \
     "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 
-/* Read the first number of a file. False if it has none (for example "max"). */
+/* Read the first number of a file. Returns false if the file has none (for
+ * example "max"). */
 static bool file_number(const char *path, size_t *number_p)
 {
     FILE *file = fopen(path, "re");
@@ -31,7 +32,7 @@ static bool file_number(const char *path, size_t *number_p)
     return is_number;
 }
 
-/* Read the number after a word at the start of a line. */
+/* Read the number that follows a word at the start of a line. */
 static bool file_field(const char *path, const char *word, size_t *number_p)
 {
     FILE *file     = fopen(path, "re");
@@ -66,8 +67,8 @@ static const group_version_t group_versions[] = {
      "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
 };
 
-/* Available memory of one group. Page cache counts as used, but can be
- * reclaimed. */
+/* Returns the available memory of one group. The kernel counts page cache as
+ * used, but can reclaim it. */
 static size_t group_available(const group_version_t *version, const char *group)
 {
     char   path[PATH_MAX + 64];
@@ -93,8 +94,8 @@ static size_t group_available(const group_version_t *version, const char *group)
     return limit - base_min(limit, usage);
 }
 
-/* Minimum of the available memory of a group and its ancestors. Truncates the
- * name. */
+/* Returns the minimum of the available memory of a group and its ancestors.
+ * Truncates the name. */
 static size_t groups_available(const group_version_t *version, char *group)
 {
     size_t available = SIZE_MAX;
@@ -169,7 +170,7 @@ void mem_system_query(mem_system_t *system)
         (number < SIZE_MAX / 1024)) {
         system->huge_page_size = number * 1024;
     }
-    /* Reserved pages are still counted as free. */
+    /* The kernel counts reserved pages as free. */
     if (file_field(meminfo, "HugePages_Free:", &number) &&
         file_field(meminfo, "HugePages_Rsvd:", &reserved)) {
         system->huge_pages_free = number - base_min(number, reserved);
