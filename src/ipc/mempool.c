@@ -24,8 +24,8 @@ static ucxpool_status_t driver_error(const mem_cuda_device_t *device,
 
 /* --- the owner's side ----------------------------------------------------- */
 
-/* NULL if the address belongs to no pool. The driver is asked for a list of
- * attributes, because it then does not fail for an unknown address. */
+/* Returns the pool of an address, or NULL. Queries a list of attributes,
+ * because that query does not fail for an unknown address. */
 static CUmemoryPool pool_of(const mem_cuda_driver_t *driver,
                             CUdeviceptr              address)
 {
@@ -96,7 +96,7 @@ static ucxpool_status_t fill(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    /* The driver exports a pointer only after its pool was exported. */
+    /* The driver exports a pointer only after it has exported the pool. */
     result = driver->cuMemPoolExportPointer(&data, base);
     if (result != CUDA_SUCCESS) {
         close(fd);
@@ -152,8 +152,8 @@ static CUresult import_pool(const mem_cuda_device_t *device, int fd,
     return result;
 }
 
-/* Is the allocation as large as the peer announced? A kernel that accesses
- * memory past its end would break this process's use of the GPU. */
+/* Check that the allocation is as large as the peer announced. If a kernel
+ * accessed memory past the end, this process could no longer use the GPU. */
 static ucxpool_status_t check_size(const mem_cuda_device_t *device,
                                    CUdeviceptr address, uint64_t size)
 {
@@ -242,7 +242,7 @@ void ipc_mempool_unmap(const mem_cuda_device_t *device, ipc_mempool_t *mapped)
                         "cuMemFree");
         mem_cuda_device_leave(device);
     }
-    /* This call needs no context. */
+    /* cuMemPoolDestroy() needs no context. */
     mem_cuda_ignore(driver, driver->cuMemPoolDestroy(mapped->pool),
                     "cuMemPoolDestroy");
     *mapped = (ipc_mempool_t){NULL, 0};

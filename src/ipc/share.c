@@ -39,8 +39,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /*
  * Values that are read once, because they do not change and the process may
- * have no free descriptor later. Reading is retried after a failure. There is
- * no lock, because the process may fork at any time.
+ * have no free descriptor later. A read that failed is retried. No lock
+ * protects the values, because the process may fork at any time.
  */
 enum { NOT_KNOWN, BEING_KEPT, KNOWN };
 
@@ -51,7 +51,8 @@ static struct {
     uint64_t start_time; /* atomic */
 } kept;
 
-/* Two hexadecimal digits for each byte, with dashes between some. */
+/* Read the boot id: two hexadecimal digits for each byte, with dashes between
+ * some bytes. */
 static bool boot_id_read(uint8_t *boot_id)
 {
     FILE    *file  = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -78,8 +79,8 @@ typedef struct proc_stat {
 /* PF_EXITING in the kernel's linux/sched.h. */
 #define FLAG_EXITING UINT64_C(4)
 
-/* Field 2, the program's name, is in parentheses and may contain blanks and
- * parentheses. Returns 0 if the field does not exist. */
+/* Returns a field of the line, or 0 if the field does not exist. Field 2, the
+ * program's name, is in parentheses and may contain blanks and parentheses. */
 static uint64_t stat_field(const char *line, int wanted)
 {
     const char *field = strrchr(line, ')');
@@ -90,7 +91,7 @@ static uint64_t stat_field(const char *line, int wanted)
     return (field == NULL) ? 0 : strtoull(field, NULL, 10);
 }
 
-/* Returns an errno, or 0. */
+/* Read /proc/PID/stat. Returns 0 or an errno value. */
 static int stat_read(uint32_t pid, proc_stat_t *stat_p)
 {
     char  path[32], line[1024];
@@ -114,8 +115,8 @@ static int stat_read(uint32_t pid, proc_stat_t *stat_p)
     return (stat_p->start_time != 0) ? 0 : EIO;
 }
 
-/* /proc may be mounted for another PID namespace; then its numbers are not the
- * PIDs of this process's namespace. */
+/* Returns true if the numbers in /proc are the PIDs of this process's
+ * namespace. /proc may be mounted for another PID namespace. */
 static bool proc_is_ours(void)
 {
     char    text[16];
@@ -147,7 +148,7 @@ static void boot_id_fill(uint8_t *boot_id)
     }
 }
 
-/* Start time of this process. 0: unknown. */
+/* Returns the start time of this process; 0: unknown. */
 static uint64_t own_start_time(uint32_t pid)
 {
     proc_stat_t own;
@@ -192,8 +193,8 @@ uint64_t ipc_net_namespace(void)
 typedef enum process_state {
     PROCESS_IS_THERE,
     PROCESS_IS_GONE,  /* the PID is unused, or belongs to another process */
-    PROCESS_IS_HIDDEN /* unknown: the system does not return it, perhaps for
-                       * lack of descriptors */
+    PROCESS_IS_HIDDEN /* unknown: the system did not show the process, perhaps
+                         for lack of descriptors */
 } process_state_t;
 
 static process_state_t process_look(const ipc_host_t *peer,
@@ -229,7 +230,7 @@ bool ipc_host_is_gone(const ipc_host_t *peer)
     return process_look(peer, &process) == PROCESS_IS_GONE;
 }
 
-/* Can this process see the peer's process, and map its files? */
+/* Returns true if this process can see the peer's process and map its files. */
 static bool is_within_reach(const ipc_host_t *peer, char *reason,
                             size_t reason_size)
 {
@@ -306,7 +307,8 @@ bool ipc_host_shares_network(const ipc_host_t *peer)
     return net_namespace(text) == ours;
 }
 
-/* Has the process already closed its executable? Needs no descriptor. */
+/* Returns true if the process has already closed its executable. Needs no
+ * descriptor. */
 static bool has_no_program(const ipc_host_t *peer)
 {
     char path[32];
@@ -345,8 +347,8 @@ int ipc_watch(const ipc_host_t *host)
                    strerror(errno));
         return -1;
     }
-    /* From here on, the pidfd detects that the PID is reused. It may have been
-     * reused before. */
+    /* From here on, the pidfd refers to one process. The PID may have been
+     * reused before the pidfd was opened. */
     if (!ipc_host_is_alive(host)) {
         base_debug("process %" PRIu32
                    " has ended, and another process has its PID",
@@ -465,7 +467,7 @@ static bool is_written(const attempt_t *attempt)
     return (attempt->part != NULL) && attempt->part->is_writable;
 }
 
-/* Number of bytes that must be backed by memory. */
+/* Returns the number of bytes that must be backed by memory. */
 static uint64_t needed_size(const attempt_t *attempt)
 {
     return (attempt->part != NULL) ? attempt->part->length
@@ -481,7 +483,7 @@ static ucxpool_status_t refuse(const attempt_t *attempt,
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* A peer chooses the names of its files. */
+    /* Clean the text, because a peer chooses the names of its files. */
     base_text_clean(text);
     snprintf(attempt->reason, attempt->reason_size, "%s", text);
     return base_error(status,
@@ -495,7 +497,7 @@ static ucxpool_status_t refuse_ended(const attempt_t *attempt)
     return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
 }
 
-/* The owner's process was not found. */
+/* Refuse because the owner's process was not found. */
 static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
 {
     if (ipc_host_is_gone(attempt->host)) {
@@ -505,7 +507,8 @@ static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
                   "/proc does not show whether its process still runs");
 }
 
-/* The file was not found or could not be opened. Has the process ended? */
+/* Refuse because the file was not found or could not be opened. The reason may
+ * be that the process has ended. */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
     if (ipc_host_is_gone(attempt->host)) {
@@ -590,7 +593,7 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     return UCXPOOL_OK;
 }
 
-/* Is it the file that was announced? */
+/* Check that the file is the announced one. */
 static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
 {
     const ipc_file_t *file  = attempt->file;
@@ -633,7 +636,7 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
     return UCXPOOL_OK;
 }
 
-/* Open the file that was checked, and no other. */
+/* Open exactly the file that was checked. */
 static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
                                     int *fd_p)
 {
@@ -740,8 +743,8 @@ static uint64_t page_size(const ipc_file_t *file)
                                         : (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Start of the first page of the part. It is aligned to a large page if the
- * part is that long. */
+/* Returns the start of the first page of the part. The start is aligned to a
+ * large page if the part is at least that long. */
 static uint64_t part_start(const ipc_file_t *file, const ipc_part_t *part)
 {
     uint64_t page  = page_size(file);
@@ -939,7 +942,8 @@ static ucxpool_status_t import_error(const ipc_host_t *host, int error)
                           " does not have the descriptor that it announced",
                           host->pid);
     }
-    /* A kernel before 5.6 returns ENOSYS: becomes UCXPOOL_ERR_UNSUPPORTED. */
+    /* A kernel before 5.6 returns ENOSYS, which becomes
+     * UCXPOOL_ERR_UNSUPPORTED. */
     return base_error_errno(error,
                             "cannot take a descriptor of process %" PRIu32
                             " with pidfd_getfd (ptrace rules may forbid it: "
@@ -959,7 +963,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
                           " is invalid",
                           share->fd, host->pid);
     }
-    /* The pidfd ensures that it is this process: its PID may be reused. */
+    /* Use a pidfd, because the PID of the owner may be reused. */
     process = ipc_watch(host);
     if (process < 0) {
         return !ipc_host_is_gone(host)
@@ -1012,7 +1016,8 @@ static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
                     "cuIpcCloseMemHandle");
 }
 
-/* Is the opened memory as large as announced, from its first byte on? */
+/* Check that the opened memory is as large as announced, from its first byte
+ * on. */
 static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
                                   CUdeviceptr          address)
 {
@@ -1058,8 +1063,8 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* Let the device read the range, and write it only if requested. One call for
- * the whole range, because each call of the driver takes time. */
+/* Let the device read the range, and write to it only if requested. One call
+ * covers the whole range, because each call of the driver takes time. */
 static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
 {
     CUmemAccessDesc desc = {.flags = attempt->is_written
@@ -1072,8 +1077,8 @@ static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
                                                    &desc, 1);
 }
 
-/* The driver only maps whole allocations, so it rejects a size other than the
- * announced one. */
+/* Map one region. The driver only maps whole allocations, so it rejects an
+ * announced size that is wrong. */
 static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
                            CUdeviceptr address, const char **call_p)
 {
@@ -1096,7 +1101,8 @@ static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
     return result;
 }
 
-/* Each mapping must be unmapped separately. */
+/* Unmap the first num_regions regions. Each mapping must be unmapped
+ * separately. */
 static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
                           CUdeviceptr address)
 {
@@ -1109,7 +1115,7 @@ static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
     }
 }
 
-/* Map the peer's memory side by side. */
+/* Map the peer's regions side by side. */
 static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
                                   CUdeviceptr         *address_p)
 {

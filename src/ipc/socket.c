@@ -12,7 +12,8 @@
 
 #define NAME_PREFIX "ucxpool-"
 
-/* Connections that the system queues; further connects must be retried. */
+/* Number of connections that the system queues. Further connects must be
+ * retried. */
 #define BACKLOG 1024
 
 /* Space for the descriptors of a message, aligned for a cmsghdr. */
@@ -21,7 +22,8 @@ typedef union room {
     char           bytes[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
 } room_t;
 
-/* An abstract name starts with a 0 byte; its end is given by the length. */
+/* Make the address of an id, and return its length. An abstract name starts
+ * with a 0 byte and has no terminator. */
 static socklen_t fill_address(const uint8_t *id, struct sockaddr_un *address)
 {
     char  *name   = &address->sun_path[1];
@@ -42,7 +44,7 @@ static int make_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* For error paths. */
+/* Close a descriptor and return `error`, on error paths. */
 static int close_after(int fd, int error)
 {
     close(fd);
@@ -147,7 +149,8 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
     ssize_t       length  = recvmsg(fd, &message, MSG_DONTWAIT);
 
     if ((length < 0) && (errno == ECONNRESET)) {
-        /* The peer closed with unread data; its own data is still here. */
+        /* The peer closed the connection with unread data. The data that it
+         * sent can still be received. */
         length = recvmsg(fd, &message, MSG_DONTWAIT);
     }
     if (length < 0) {
@@ -163,7 +166,7 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
     return 0;
 }
 
-/* Take the descriptors of a message; there is space only for as many as
+/* Take the descriptors of a message. The message has space only for as many as
  * expected. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {
@@ -182,7 +185,7 @@ static unsigned take_fds(struct msghdr *message, int *fds)
     return num;
 }
 
-/* The message is not as expected: close its descriptors. */
+/* Refuse an unexpected message: close its descriptors. */
 static int refuse(const int *fds, unsigned num_fds, int error)
 {
     for (unsigned i = 0; i < num_fds; i++) {

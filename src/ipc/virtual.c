@@ -189,7 +189,7 @@ static CUresult set_access(const mem_cuda_device_t *device,
                                           1);
 }
 
-/* Call between enter and leave, like the next function. */
+/* Call this function and the next one between enter and leave. */
 static void unmap_size(const mem_cuda_driver_t *driver,
                        const ipc_virtual_t *range, uint64_t mapped_size)
 {

@@ -17,8 +17,8 @@
 
 /* --- the descriptors in an epoll ------------------------------------------ */
 
-/* Nesting of epolls: the pool's, the worker's, an interface's; and one
- * spare. */
+/* Maximum nesting of epolls: the pool's, the worker's, an interface's, and one
+ * more to be safe. */
 #define MAX_DEPTH 4
 
 #define PATH_SIZE 40
@@ -44,8 +44,8 @@ static void make_path(char *path, const char *folder, int fd)
     *path = '\0';
 }
 
-/* The name in /proc/self/fd: "socket:[12]", "anon_inode:[eventpoll]"; "" if the
- * descriptor is not open. */
+/* Read the name in /proc/self/fd, such as "socket:[12]" or
+ * "anon_inode:[eventpoll]". The name is "" if the descriptor is not open. */
 static void read_name(int fd, char *name, size_t size)
 {
     char    path[PATH_SIZE];
@@ -66,7 +66,7 @@ static bool is_socket(const char *name)
     return strncmp(name, "socket:[", strlen("socket:[")) == 0;
 }
 
-/* Parse the number that follows a name in a line. False if the name is
+/* Parse the number that follows a name in a line. Returns false if the name is
  * missing. */
 static bool find_number(const char *line, const char *name, unsigned base,
                         unsigned long *number_p)
@@ -97,9 +97,10 @@ static bool find_number(const char *line, const char *name, unsigned base,
 static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth);
 
-/* Parse "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". The descriptor may
- * have been reused: it is skipped if it is another socket, or not an anonymous
- * file. Anonymous files share one inode and cannot be distinguished. */
+/* Parse "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8" and visit the
+ * descriptor. The descriptor may have been reused: it is skipped if it is now
+ * another socket, or not an anonymous file. Anonymous files share one inode and
+ * cannot be distinguished. */
 static void visit_line(const char *line, ucx_epoll_visit_t *visit, void *arg,
                        int depth)
 {
@@ -161,7 +162,7 @@ void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg)
     visit_at(epoll_fd, visit, arg, 0);
 }
 
-/* Is it a socket or an epoll? */
+/* Returns true if the descriptor is a socket or an epoll. */
 static bool epoll_is_kin(int fd)
 {
     char name[NAME_SIZE];
@@ -173,7 +174,7 @@ static bool epoll_is_kin(int fd)
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
-static atomic_bool    lacks_thread; /* UCX's, which the parent had */
+static atomic_bool    lacks_thread; /* UCX's thread, which ran in the parent */
 
 /* --- fork -------------------------------------------------------------------
  */
@@ -267,7 +268,7 @@ void ucx_child_close_on_exec(const ucx_child_t *child)
     ucx_epoll_visit(child->epoll_fd, close_on_exec, NULL);
 }
 
-/* The pause after a scan, as a multiple of its length. */
+/* The pause after a scan, as a multiple of the time that the scan took. */
 #define PAUSE_FACTOR 8
 
 void ucx_child_connected(ucx_child_t *child)
@@ -298,7 +299,8 @@ uint64_t ucx_child_deadline(const ucx_child_t *child)
     return child->is_due ? child->next_scan : BASE_CLOCK_FOREVER;
 }
 
-/* Visit each descriptor of this process. False if they cannot be listed. */
+/* Visit each descriptor of this process. Returns false if the descriptors
+ * cannot be listed. */
 static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
 {
     DIR           *dir = opendir("/proc/self/fd");

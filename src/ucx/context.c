@@ -22,13 +22,13 @@
 /* --- signals -------------------------------------------------------------- */
 
 /*
- * Signals that UCX handles as soon as it is loaded: SIGILL, SIGSEGV, SIGBUS and
- * SIGFPE to print a backtrace and end the process, and SIGHUP to print a
- * profile. Programs use these too: a Java virtual machine handles SIGSEGV
- * routinely.
+ * UCX installs signal handlers as soon as it is loaded. On SIGILL, SIGSEGV,
+ * SIGBUS and SIGFPE, UCX prints a backtrace and ends the process. On SIGHUP,
+ * UCX prints a profile. Programs use these signals too: a Java virtual machine
+ * handles SIGSEGV routinely.
  */
 
-/* A function that some versions of libucs have: removes UCX's handler of a
+/* A function in some versions of libucs that removes UCX's handler of a
  * signal. */
 typedef void give_back_t(int signal);
 
@@ -40,7 +40,8 @@ static give_back_t *find_give_back(void)
     return function;
 }
 
-/* Does the signal's handler belong to the same library? */
+/* Returns true if the signal's handler is in the same library as
+ * `give_back`. */
 static bool is_of_ucx(int signal, give_back_t *give_back)
 {
     struct sigaction action;
@@ -64,10 +65,10 @@ static void give_signal_back(int signal, give_back_t *give_back)
 }
 
 /*
- * Restore the handlers from before UCX, unless a handler is not UCX's any more
- * or the environment requests UCX's (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS;
- * UCX_DEBUG_SIGNO). Called when the library is loaded and when a pool is
- * created.
+ * Restore the handlers that were set before UCX was loaded. Keeps a handler
+ * that is not UCX's, and UCX's handlers that the environment requests
+ * (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS; UCX_DEBUG_SIGNO). Called when the
+ * library is loaded and when a pool is created.
  */
 static void signals_give_back(void)
 {
@@ -89,7 +90,8 @@ static void signals_give_back(void)
 }
 
 /* UCX has installed its handlers by now, because its libraries are loaded
- * before this one. A program may get such a signal before it creates a pool. */
+ * before this one. A program may receive such a signal before it creates a
+ * pool. */
 __attribute__((constructor)) static void loaded(void)
 {
     signals_give_back();
@@ -114,8 +116,8 @@ bool ucx_asserts_on_answers(void)
  * answer to a peer's connection request is sent. The answer waits for progress
  * of the peer, which may be busy, stopped or dead.
  *
- * Blocks for at most SETTLE_NS. False: an answer may be pending, and the worker
- * must not be destroyed.
+ * Blocks for at most SETTLE_NS. Returns false if an answer may still be
+ * pending; the worker must then not be destroyed.
  */
 static bool worker_settle(ucp_worker_h worker)
 {
@@ -142,10 +144,10 @@ static bool worker_settle(ucp_worker_h worker)
 /* --- features of a borrowed context --------------------------------------- */
 
 /*
- * The features that a borrowed UCX context was created with. UCX does not
- * return them, and accepts registrations and handlers on a context without the
- * needed features; then an RDMA device rejects a peer's access during a
- * transfer.
+ * Finds out which features a borrowed UCX context was created with. UCX does
+ * not return the features. It also accepts registrations and handlers on a
+ * context without the needed features. An RDMA device would then reject a
+ * peer's access during a transfer.
  */
 
 #define PROBE_SIZE 4096u
@@ -223,7 +225,7 @@ static void probe_cleanup(probe_t *probe)
     }
 }
 
-/* False if the features cannot be determined. */
+/* Returns false if the features cannot be determined. */
 static bool probe_init(probe_t *probe, ucp_context_h context)
 {
     ucp_worker_params_t params = {.field_mask = 0};
@@ -249,7 +251,7 @@ static bool lacks_am(const probe_t *probe)
            (attr.max_am_header == 0);
 }
 
-/* Does UCX itself reject the operation? */
+/* Returns true if UCX itself rejects a get of 0 bytes. */
 static bool is_refused(const probe_t *probe)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
@@ -269,8 +271,8 @@ typedef struct shown {
     bool puts;
 } shown_t;
 
-/* Features shown in the text that UCX prints for the endpoint and the
- * worker. */
+/* Returns the features shown in the text that UCX prints for the endpoint and
+ * the worker. */
 static shown_t look_at_text(const probe_t *probe)
 {
     shown_t shown = {false, false};
@@ -310,7 +312,7 @@ static ucs_status_t create_reference(ucp_context_h *context_p)
     return status;
 }
 
-/* Does this UCX print the feature for a context that has it? */
+/* Returns true if this UCX prints the feature for a context that has it. */
 static bool is_shown(void)
 {
     shown_t       shown = {false, false};

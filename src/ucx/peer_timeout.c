@@ -33,10 +33,12 @@
 #define FABRIC_MAX     31
 #define FABRIC_LOOSE   4u
 
-/* Some drivers, such as Soft-RoCE's, treat 7 as infinite. */
+/* The RETRY_COUNT that the pool sets. Some drivers, such as Soft-RoCE's, treat
+ * 7 as infinite. */
 #define RETRIES 3u
 
-/* The kernel's first retransmission timeout, which doubles, and its maximum. */
+/* The kernel's first retransmission timeout, which doubles with each
+ * retransmission, and the maximum. */
 #define TCP_FIRST_NS (200 * MS)
 #define TCP_LAST_NS  (120 * SEC)
 
@@ -62,7 +64,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
                : a * b;
 }
 
-/* The timeout that a card uses: UCX rounds to the nearest power. */
+/* Returns the timeout that a card uses: UCX rounds to the nearest power. */
 static uint64_t fabric_time(uint64_t timeout_ns)
 {
     uint64_t time = FABRIC_UNIT_NS * 2;
@@ -78,7 +80,7 @@ static uint64_t fabric_time(uint64_t timeout_ns)
     return UCX_PEER_TIMEOUT_NEVER;
 }
 
-/* The longest timeout of a card that is at most this time. */
+/* Returns the longest timeout of a card that is at most this time. */
 static uint64_t fabric_floor(uint64_t time_ns)
 {
     uint64_t time = FABRIC_UNIT_NS * 2;
@@ -191,7 +193,8 @@ void ucx_peer_timeout_format(uint64_t value, bool is_time,
     }
 }
 
-/* Parse a number; its fraction is truncated. Independent of the locale. */
+/* Parse a number and truncate its fraction. The result does not depend on the
+ * locale. */
 bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p)
 {
     static const struct {
@@ -229,7 +232,7 @@ bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p)
 
 #define KEEPALIVE "KEEPALIVE_INTERVAL"
 
-/* UCX's default. */
+/* UCX's default of KEEPALIVE_INTERVAL. */
 #define DEFAULT_KEEPALIVE_NS UINT64_C(20000000000)
 
 static bool is_in_environment(const char *prefix, const char *name)
@@ -240,8 +243,9 @@ static bool is_in_environment(const char *prefix, const char *name)
     return getenv(variable) != NULL;
 }
 
-/* From a program, UCX before 1.17 accepts only names without the transport.
- * They apply to the whole family of transports. */
+/* Returns true if a program may set values with the prefix of a transport. UCX
+ * before 1.17 accepts only the prefix of a family, and applies the value to all
+ * transports of the family. */
 static bool has_prefixes(void)
 {
     unsigned major, minor, release;
@@ -258,8 +262,9 @@ static bool is_one_set(const ucx_peer_timeout_transport_t *transport,
             is_in_environment(transport->family, setting->name));
 }
 
-/* Does the environment set it, for this transport or its family? If UCX does
- * not distinguish the transports of a family, a setting for any of them counts.
+/* Returns true if the environment sets the setting for this transport or its
+ * family. If UCX does not distinguish the transports of a family, a setting for
+ * any of them counts.
  */
 static bool is_set(const ucx_peer_timeout_transport_t *transport,
                    const ucx_peer_timeout_setting_t   *setting)
@@ -440,7 +445,8 @@ static bool read_transport(uct_md_h                            md,
         return false;
     }
     if (transport->kind == UCX_PEER_TIMEOUT_TCP) {
-        /* "auto", or a UCX before 1.22, which lacks the setting. */
+        /* The value remains for "auto", and for a UCX before 1.22, which lacks
+         * the setting. */
         now_p->timeout_ns = UCX_PEER_TIMEOUT_NEVER;
         (void)get_value(config, &settings[0], &now_p->timeout_ns);
         num = 0;
@@ -611,10 +617,11 @@ ucxpool_status_t ucx_peer_timeout_query(
 
 #define MS UINT64_C(1000000)
 
-/* Checks within PEER_TIMEOUT. */
+/* Number of checks within PEER_TIMEOUT. */
 #define NUM_LOOKS 8u
 
-/* Unanswered tries after the first one, over half of PEER_TIMEOUT. */
+/* A peer has failed if this many more tries after the first one are unanswered,
+ * over half of PEER_TIMEOUT. */
 #define MORE_TRIES 2u
 
 typedef struct suspect {
@@ -677,9 +684,9 @@ static unsigned num_tries_of(const struct tcp_info *info)
     return (unsigned)info->tcpi_retransmits + info->tcpi_probes;
 }
 
-/* Is a try unacknowledged? The times of the last data sent and the last data
- * from the peer are no indication: without a route the kernel counts its tries
- * and sends nothing. */
+/* Returns true if a try is unacknowledged. The times of the last data sent and
+ * received do not show this, because without a route the kernel counts its
+ * tries but sends nothing. */
 static bool is_unanswered(const struct tcp_info *info)
 {
     bool is_open = (info->tcpi_state == TCP_ESTABLISHED) ||
@@ -688,7 +695,8 @@ static bool is_unanswered(const struct tcp_info *info)
     return is_open && (num_tries_of(info) != 0);
 }
 
-/* Is it still the same connection, and has it received nothing since? */
+/* Returns true if this is still the same connection, and it has received
+ * nothing since then. */
 static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
                     uint64_t now)
 {
@@ -703,7 +711,7 @@ static void suspect_add(ucx_tcp_watch_t *watch, int fd,
 {
     suspect_t *suspect = malloc(sizeof(*suspect));
 
-    if (suspect != NULL) { /* without memory, retry at the next check */
+    if (suspect != NULL) { /* if out of memory, the next check retries */
         *suspect = (suspect_t){.fd        = fd,
                                .since     = now,
                                .num_tries = num_tries_of(info),
@@ -768,7 +776,8 @@ static void look_at(int fd, void *arg)
     }
 }
 
-/* Without UCP_FEATURE_WAKEUP, the connections cannot be found. */
+/* Returns true if the watch is active. Without UCP_FEATURE_WAKEUP, the
+ * connections cannot be found. */
 static bool is_on(const ucx_tcp_watch_t *watch)
 {
     return (watch->timeout_ns != BASE_CLOCK_FOREVER) && (watch->worker_fd >= 0);

@@ -15,8 +15,8 @@
 
 /* --- memory domains ------------------------------------------------------- */
 
-/* UCX writes the attributes of its own version, which may be more than those of
- * the version that this was built with. */
+/* UCX writes the attributes of its own version. These may be more than those of
+ * the version that the library was built with. */
 typedef union attributes {
     uct_md_attr_t known;
     char          room[4096];
@@ -202,7 +202,8 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 
 /* --- verifying that a region is registered -------------------------------- */
 
-/* UCX failed to handle a region: report UCX's error, and what to change. */
+/* Report that UCX failed to handle a region: UCX's error, and what to
+ * change. */
 static ucxpool_status_t reg_error(ucs_status_t         status,
                                   const mem_regions_t *regions, unsigned index,
                                   const char *what, const char *advice)
@@ -213,7 +214,7 @@ static ucxpool_status_t reg_error(ucs_status_t         status,
                       ucs_status_string(status), advice);
 }
 
-/* What to change if a region could not be registered. */
+/* Returns advice on what to change if a region could not be registered. */
 static const char *reg_advice(const mem_regions_t *regions)
 {
     return mem_regions_are_on_gpu(regions)
@@ -264,7 +265,8 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
     return UCXPOOL_OK;
 }
 
-/* A key that cannot be parsed neither proves nor disproves a registration. */
+/* Read the region's domains from its key. A key that cannot be parsed neither
+ * proves nor disproves a registration. */
 static void read_key(mem_regions_t *regions, unsigned index, const void *key,
                      size_t size)
 {
@@ -386,7 +388,7 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
     *num_needed_p  = 0;
     *num_regions_p = 0;
     if (domains == NULL) {
-        return; /* there is nothing to register */
+        return; /* the pool has no regions to register */
     }
     for (uint64_t rest = domains->needed; rest != 0; rest &= rest - 1) {
         (*num_needed_p)++;
@@ -450,7 +452,7 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
 static void region_deregister(mem_region_t *region, ucp_context_h context)
 {
     if (region->memh != NULL) {
-        /* Fails only for handles that are not UCX's. */
+        /* Fails only for handles that UCX did not create. */
         ucs_status_t status = ucp_mem_unmap(context, region->memh);
 
         assert(status == UCS_OK);
@@ -493,8 +495,8 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     return status;
 }
 
-/* A UCX without CUDA would treat GPU addresses as host addresses and read
- * them. */
+/* Check that UCX supports the kind of memory. A UCX without CUDA would treat
+ * GPU addresses as host addresses and read them. */
 static ucxpool_status_t check_kind(const mem_regions_t *regions,
                                    ucp_context_h        context)
 {

@@ -10,9 +10,9 @@
 
 /* --- local memory --------------------------------------------------------- */
 
-/* UCX up to 1.15 treats GPU addresses as host addresses. UCX up to 1.18
- * implements a get of GPU memory by messages if the endpoint has failure
- * handling. */
+/* The first minor version of UCX with get and put for GPU memory. UCX up to
+ * 1.15 treats GPU addresses as host addresses. UCX up to 1.18 implements a get
+ * of GPU memory by messages if the endpoint has failure handling. */
 #define GPU_MINOR 19u
 
 static ucxpool_status_t check_gpu(ucp_context_h context)
@@ -35,8 +35,9 @@ static ucxpool_status_t check_gpu(ucp_context_h context)
     return UCXPOOL_OK;
 }
 
-/* Detects a network card that has not registered the memory now, rather than at
- * the first access by a peer (reg.h). */
+/* Check that the networks that must register the memory have registered it; for
+ * GPU memory one is enough. Without the check, only the first access by a peer
+ * would fail (reg.h). */
 static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
                                       bool                    is_on_gpu,
                                       const ucx_domains_t    *domains)
@@ -84,7 +85,7 @@ void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory)
         ucp_rkey_buffer_release(memory->key);
     }
     if (memory->memh != NULL) {
-        /* Fails only for handles that are not UCX's. */
+        /* Fails only for handles that UCX did not create. */
         ucs_status_t status = ucp_mem_unmap(context, memory->memh);
 
         assert(status == UCS_OK);
@@ -163,7 +164,7 @@ ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
                                     ucp_rkey_h *rkey_p)
 {
     /* UCX takes no length, and a domain reads as many bytes as its own keys
-     * have: zeros follow the peer's bytes. */
+     * have. Zeros therefore follow the peer's bytes. */
     uint64_t     room[(UCX_RMA_KEY_MAX + 512u) / sizeof(uint64_t)] = {0};
     ucs_status_t status;
 
@@ -180,7 +181,7 @@ ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
 
 /* --- capabilities of an endpoint ------------------------------------------ */
 
-/* Transports that only move GPU memory. */
+/* Returns true for transports that only move GPU memory. */
 static bool is_for_gpu_alone(const char *line)
 {
     return (strstr(line, ":cuda_ipc/") != NULL) ||

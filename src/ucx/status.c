@@ -4,7 +4,8 @@
 
 ucxpool_status_t ucx_status(ucs_status_t status)
 {
-    /* These ranges cover errors of the same kinds that UCX may add. */
+    /* These ranges also cover errors of the same kinds that later versions of
+     * UCX may add. */
     if (UCS_IS_LINK_ERROR(status) || UCS_IS_ENDPOINT_ERROR(status)) {
         return UCXPOOL_ERR_PEER_LOST;
     }

@@ -13,7 +13,7 @@
 
 /*
  * Settings of UCX for pools on a GPU. They keep UCX from registering and
- * allocating GPU memory in addition to the pool's.
+ * allocating more GPU memory than the pool's.
  *
  * When it starts, UCX warns of a setting that no component knows, so the
  * component is queried first.
@@ -23,7 +23,7 @@
 #define COMPONENT "cuda_cpy"
 #define PREFIX    "CUDA_COPY_"
 
-/* The component has the setting, and the user has not set it. */
+/* Returns true if the component has the setting and the user has not set it. */
 static bool is_auto(uct_component_h component, const char *setting)
 {
     uct_md_config_t *config;
@@ -39,7 +39,8 @@ static bool is_auto(uct_component_h component, const char *setting)
     return (status == UCS_OK) && (strcmp(value, "auto") == 0);
 }
 
-/* UCX reads the settings of a component only if it finds a device. */
+/* Returns true if this is the component and UCX reads its settings. UCX reads
+ * them only if the component finds a device. */
 static bool is_wanted(uct_component_h component)
 {
     uct_component_attr_t attr = {
@@ -50,7 +51,8 @@ static bool is_wanted(uct_component_h component)
            (strcmp(attr.name, COMPONENT) == 0) && (attr.md_resource_count > 0);
 }
 
-/* Does UCX copy GPU memory here, with this setting left to UCX? */
+/* Returns true if UCX copies GPU memory here and the user has not set this
+ * setting. */
 static bool is_setting_auto(const char *setting)
 {
     uct_component_h *components;
@@ -67,7 +69,8 @@ static bool is_setting_auto(const char *setting)
     return found;
 }
 
-/* Does a list of transports, separated by commas, contain this one? */
+/* Returns true if a list of transports, separated by commas, contains this
+ * one. */
 static bool names(const char *list, const char *name)
 {
     size_t length;
@@ -82,8 +85,8 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
-/* False if the user has chosen transports without CUDA's: then its settings
- * have no effect. */
+/* Returns true if UCX may use CUDA's transports. Otherwise the settings of the
+ * component have no effect. */
 static bool is_cuda_chosen(const char *transports)
 {
     bool is_named = names(transports, "cuda") || names(transports, "cuda_copy");
@@ -94,9 +97,9 @@ static bool is_cuda_chosen(const char *transports)
 
 /*
  * UCX registers the whole allocation around a range if it is smaller than a
- * tenth of the GPU's memory. This is more than the pool's budget, and more than
- * a small BAR holds. UCX has an exception for one such GPU, but misspells its
- * name.
+ * tenth of the GPU's memory. The allocation may exceed the pool's budget and
+ * the size of a small BAR. UCX has an exception for one such GPU, but misspells
+ * its name.
  */
 static void tune_registration(ucp_config_t *config, const char *transports)
 {
@@ -118,7 +121,7 @@ static void tune_staging(ucp_config_t *config)
     free(value);
 }
 
-/* transports: the value of UCX_TLS. */
+/* Tune for a pool on a GPU. transports: the value of UCX_TLS. */
 static void tune_gpu(ucp_config_t *config, const char *transports)
 {
     tune_registration(config, transports);
@@ -127,7 +130,7 @@ static void tune_gpu(ucp_config_t *config, const char *transports)
 
 /* --- for all pools -------------------------------------------------------- */
 
-/* The value in the line "NAME=value" of the text; modifies the text. */
+/* Returns the value in the line "NAME=value" of the text. Modifies the text. */
 static const char *find_value(char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -164,7 +167,8 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name)
     return copy;
 }
 
-/* May UCX use TCP? A list that begins with ^ names excluded transports. */
+/* Returns true if UCX may use TCP. A list that begins with ^ names excluded
+ * transports. */
 static bool has_tcp(const char *transports)
 {
     bool named = strstr(transports, "tcp") != NULL;
@@ -177,9 +181,10 @@ static bool has_tcp(const char *transports)
 
 /*
  * Since 1.16, UCX chooses its protocols by estimates. With its default TCP
- * segments of 8 KiB, these make it send all long data by copies of 8 KiB. With
- * 64 KiB it sends directly from the memory. A peer's receive buffer always
- * holds that much: UCX already sends zero-copy fragments of 64 KiB.
+ * segments of 8 KiB, UCX therefore sends all long data by copies of 8 KiB. With
+ * segments of 64 KiB, UCX sends directly from the memory. A peer's receive
+ * buffer always holds 64 KiB, because UCX already sends zero-copy fragments of
+ * that size.
  */
 static void tune_tcp(ucp_config_t *config, const char *transports)
 {
@@ -189,8 +194,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
     if ((major == 1) && (minor < 16)) {
         return;
     }
-    /* The user has set it; or there is no TCP, and UCX would warn of an unknown
-     * setting. */
+    /* Return if the user has set it. Also return if UCX may not use TCP: it
+     * would warn of an unknown setting. */
     if ((getenv("UCX_TCP_TX_SEG_SIZE") != NULL) ||
         (getenv("UCX_TCP_RX_SEG_SIZE") != NULL) || !has_tcp(transports)) {
         return;
@@ -199,8 +204,9 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
 }
 
 /*
- * An endpoint with failure handling never uses UCX's shared memory, but every
- * worker allocates some MiB of it, which a killed process leaves in /dev/shm.
+ * Exclude UCX's shared memory. An endpoint with failure handling never uses it,
+ * but every worker allocates some MiB of it. A killed process would leave this
+ * memory in /dev/shm.
  */
 static void tune_transports(ucp_config_t *config, const char *transports)
 {
@@ -227,7 +233,7 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices)
     return limits;
 }
 
-/* Does the file contain the state ACTIVE, "4: ACTIVE"? */
+/* Returns true if the file contains the state ACTIVE, "4: ACTIVE". */
 static bool is_active(const char *path)
 {
     FILE *file  = fopen(path, "re");
@@ -240,7 +246,7 @@ static bool is_active(const char *path)
     return state == '4';
 }
 
-/* List each port as UCX names it, "mlx5_0:1". */
+/* Add each active RDMA port to the list, as UCX names it: "mlx5_0:1". */
 static void add_rdma_ports(char *devices, size_t size)
 {
     static const char pattern[] = "/sys/class/infiniband/*/ports/*/state";
@@ -282,7 +288,8 @@ void ucx_tune_local_devices(char *devices, size_t size)
     freeifaddrs(all);
 }
 
-/* A ':' in the name starts the label of an alias. */
+/* Returns true if the list contains the name up to a ':', which starts the
+ * label of an alias. */
 static bool has_name(const char *devices, const char *name)
 {
     size_t length = strcspn(name, ":");
@@ -299,7 +306,7 @@ static bool has_name(const char *devices, const char *name)
     }
 }
 
-/* Is the device up, with an address that TCP can use? */
+/* Returns true if the device is up and has an address that TCP can use. */
 static bool is_up(const struct ifaddrs *device)
 {
     return (device->ifa_flags & IFF_UP) && (device->ifa_addr != NULL) &&
