@@ -10,14 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first UCX version whose cuda_ipc can share virtual memory, by handles
- * that are file descriptors. */
+/* The first UCX version whose cuda_ipc can share virtual memory. It uses
+ * handles that are file descriptors. */
 #define UCX_VMM_MAJOR 1
 #define UCX_VMM_MINOR 22
 
 #define PTRACE_SCOPE_FILE "/proc/sys/kernel/yama/ptrace_scope"
 
-/* All reasons below are much shorter. */
+/* Size of a buffer for a reason; all reasons below are much shorter. */
 #define WHY_SIZE 128
 
 bool block_ucx_shares_vmm(const ucx_facts_t *ucx)
@@ -29,7 +29,7 @@ bool block_ucx_shares_vmm(const ucx_facts_t *ucx)
            ((ucx->major == UCX_VMM_MAJOR) && (ucx->minor >= UCX_VMM_MINOR));
 }
 
-/* Is virtual memory available? Writes the reason if not. */
+/* Returns true if virtual memory is available. Otherwise writes the reason. */
 static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
 {
     if (!device->driver->has_vmm) {
@@ -46,8 +46,8 @@ static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
     return true;
 }
 
-/* Can every process that must map virtual memory do so? Writes the reason if
- * not. */
+/* Returns true if every process that must map virtual memory can do so.
+ * Otherwise writes the reason. */
 static bool is_vmm_shared(const mem_cuda_device_t    *device,
                           const block_surroundings_t *around,
                           char                        why[WHY_SIZE])
@@ -57,7 +57,7 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
         return false;
     }
     if (!around->ucx.has_cuda) {
-        return true; /* only peer pools map it, and these can */
+        return true; /* only peer pools map it, and all of them can */
     }
     if (!block_ucx_shares_vmm(&around->ucx)) {
         snprintf(
@@ -107,9 +107,10 @@ static void choose_best(const mem_cuda_device_t    *device,
     char why[WHY_SIZE] = "";
 
     if (around->ucx.has_cuda) {
-        /* UCX has that code only if it was built with the headers of a kernel
-         * that has pidfd_getfd. UCX does not report that it lacks the code; it
-         * then copies such memory through the host: 0.6 instead of 362 GB/s. */
+        /* UCX can share virtual memory only if it was built with the headers of
+         * a kernel that has pidfd_getfd. A UCX that was not does not report
+         * this. It then copies such memory through the host, at 0.6 instead of
+         * 362 GB/s. */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
             "every UCX with CUDA shares it");
         return;
@@ -122,8 +123,8 @@ static void choose_best(const mem_cuda_device_t    *device,
     }
 }
 
-/* An explicit CUDA_BACKING=vmm works even if UCX cannot share the memory: the
- * pool's own wires can. */
+/* Choose virtual memory for CUDA_BACKING=vmm. This works even if UCX cannot
+ * share the memory, because the pool's own wires can. */
 static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
                                  const block_surroundings_t *around,
                                  block_backing_t            *backing)
@@ -170,9 +171,9 @@ ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
     return UCXPOOL_OK;
 }
 
-/* Tests pidfd_getfd() on this process itself, which ptrace rules always allow.
- * It then fails only on old kernels and under a container's system call
- * filter. */
+/* Returns true if pidfd_getfd() works. The test takes a descriptor of this
+ * process itself, which ptrace rules always allow. The call then fails only on
+ * old kernels and under a container's system call filter. */
 static bool has_getfd(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0);

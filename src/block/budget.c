@@ -18,7 +18,7 @@
 /* Longest line of a preset file, with its terminating 0. */
 #define LINE_SIZE 256
 
-/* The row fits every window size. */
+/* A row with this size matches every window size. */
 #define ANY_SIZE 0
 
 typedef struct row {
@@ -33,8 +33,8 @@ typedef struct row {
  * size, fails at 220 MB with gdr_pin and driver 530 (NVIDIA/gdrcopy, issue
  * 301). Other devices with windows of 256 MiB are the P4, display cards
  * (Quadro, RTX, GeForce) if the system does not resize the window, and any
- * device in a system that cannot. The limits of the two measured devices are
- * used for all of these.
+ * device in a system that cannot resize it. The limits of the two measured
+ * devices are used for all of these devices.
  */
 static const row_t table[] = {
     {"*", 256 * MIB, 200 * MIB},           {"Tesla P4", 256 * MIB, 200 * MIB},
@@ -42,14 +42,15 @@ static const row_t table[] = {
     {"*RTX A4000*", 256 * MIB, 208 * MIB},
 };
 
-/* These devices have this window size in every system. */
+/* Returns true if the row's devices have its window size in every system. */
 static bool is_sure(const row_t *row)
 {
     return (strncmp(row->name, "Tesla", 5) == 0) ||
            (strncmp(row->name, "NVIDIA T4", 9) == 0);
 }
 
-/* A * in the pattern matches any characters, or none. */
+/* Returns true if the name matches the pattern. A * in the pattern matches any
+ * characters, or none. */
 static bool fits_name(const char *pattern, const char *name)
 {
     const char *star = NULL, *retry = NULL;
@@ -138,7 +139,7 @@ static bool parse_bytes(const char *text, uint64_t *size_p)
     return true;
 }
 
-/* Parse "NAME [WINDOW]"; modifies the text. */
+/* Parse "NAME [WINDOW]". Modifies the text. */
 static const char *parse_device(char *text, row_t *row)
 {
     char *window = strrchr(text, '[');
@@ -160,7 +161,7 @@ static const char *parse_device(char *text, row_t *row)
     return row->name[0] == '\0' ? "the device name is missing" : NULL;
 }
 
-/* Parse one line; modifies it. Returns an error message, or NULL. */
+/* Parse one line. Modifies the line. Returns an error message, or NULL. */
 static const char *parse_line(char *line, row_t *row)
 {
     char *equals = strrchr(line, '=');
@@ -249,12 +250,12 @@ ucxpool_status_t block_preset_find(const char *path, const char *name,
 
 /* --- the budget ----------------------------------------------------------- */
 
-/* Windows up to this size are small: a pool of the default size takes a large
- * part of one, and so does the driver. */
+/* Windows up to this size are small. A pool of the default size takes a large
+ * part of such a window, and so does the driver. */
 #define SMALL_WINDOW (1024 * MIB)
 
-/* Maximum use by the driver on an idle GPU: published outputs of
- * nvidia-smi show up to 2 MiB. Presets have it subtracted already. */
+/* Maximum use by the driver on an idle GPU: published outputs of nvidia-smi
+ * show up to 2 MiB. The limits of presets already exclude this use. */
 #define IDLE_USE (8 * MIB)
 
 static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
@@ -283,7 +284,8 @@ static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
     snprintf(budget->usable_from, sizeof(budget->usable_from), "%s", from);
 }
 
-/* 0 if a part of the window is unusable: that part is the reserve. */
+/* Returns the reserve for COMM_RESERVE=auto. It is 0 if a part of the window is
+ * unusable, because that part serves as the reserve. */
 static uint64_t auto_reserve(const mem_bar_t *bar, uint64_t usable)
 {
     if (usable < bar->size) {
@@ -335,15 +337,16 @@ ucxpool_status_t block_budget_query(const base_config_t *config,
 
 #define KIB ((size_t)1024)
 
-/* UCXPOOL_COMM_SIZE=auto. A GPU needs many long fragments in flight; between
- * processes of one host, a larger pool was not faster
+/* Sizes for UCXPOOL_COMM_SIZE=auto. A GPU needs many long fragments in flight.
+ * Between processes of one host, a larger pool was not faster
  * (docs/benchmarks/memory.md). */
 #define HOST_SIZE (64 * MIB)
 #define GPU_SIZE  (500 * MIB)
 
 /* Minimum number of blocks if BLOCK_SIZE is auto. No fragment of host memory is
- * longer than LONG_BLOCK. Longer blocks are used only if there are many,
- * because a fragment received over the `ucx` wire may occupy a whole one. */
+ * longer than LONG_BLOCK. Longer blocks are used only if there are at least
+ * MIN_LONG_BLOCKS, because a fragment received over the `ucx` wire may occupy a
+ * whole block. */
 #define MIN_BLOCKS      8u
 #define MIN_LONG_BLOCKS 64u
 #define LONG_BLOCK      (1 * MIB)
@@ -352,8 +355,8 @@ ucxpool_status_t block_budget_query(const base_config_t *config,
  * size. Smaller fragments are not worth a wire operation. */
 #define SMALL_BLOCK (256 * KIB)
 
-/* Resolve UCXPOOL_COMM_SIZE=auto: less if the memory or the window is small, or
- * if the heap shares it. */
+/* Resolve UCXPOOL_COMM_SIZE=auto. The size is smaller if the memory or the
+ * window is small, or if the blocks share a memory limit with the heap. */
 static size_t auto_comm_size(const block_sizes_params_t *params,
                              const base_config_t        *config)
 {
@@ -366,7 +369,7 @@ static size_t auto_comm_size(const block_sizes_params_t *params,
     return (size_t)base_min(size, params->limit);
 }
 
-/* Is this block size suitable for the pool? */
+/* Returns true if the block size is suitable for the pool. */
 static bool is_good_block(const base_config_t *config, size_t size,
                           bool for_gpu, bool is_tight)
 {
@@ -379,9 +382,9 @@ static bool is_good_block(const base_config_t *config, size_t size,
 
 /*
  * Resolve UCXPOOL_BLOCK_SIZE=auto. A GPU gets long blocks, because its link
- * needs long fragments. There are always several blocks. In a tight budget,
- * rounding to blocks wastes at most 1/32. A fragment size set by the user fits
- * in a block.
+ * needs long fragments. The pool gets at least MIN_BLOCKS blocks. In a tight
+ * budget, rounding to blocks wastes at most 1/32. A fragment size set by the
+ * user fits in a block.
  */
 static size_t auto_block_size(const base_config_t *config, bool for_gpu,
                               bool is_tight)
@@ -400,9 +403,9 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
     return size;
 }
 
-/* Few regions need few registrations, but a single large allocation may fail.
- * Virtual memory of a GPU can only be stitched by whole regions, and cuMemAlloc
- * makes one region in any case. */
+/* Resolve UCXPOOL_REGION_SIZE=auto. Few regions need few registrations, but a
+ * single large allocation may fail. Virtual memory of a GPU can only be
+ * stitched by whole regions, and cuMemAlloc makes one region in any case. */
 static size_t auto_region_size(const base_config_t *config,
                                const mem_kind_t    *kind)
 {
@@ -516,9 +519,9 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
     return UCXPOOL_OK;
 }
 
-/* Percentages, rounded down, but no share below its minimum. The rest after
- * rounding goes to the user's share, or to the send share if the user's share
- * is 0. */
+/* Split the blocks by percentages, rounded down, but give no share less than
+ * its minimum. The rest after rounding goes to the user's share, or to the send
+ * share if the user's share is 0. */
 static void split(const block_pool_params_t *params, uint32_t num_blocks,
                   uint32_t *totals)
 {

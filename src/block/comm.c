@@ -17,10 +17,10 @@
  *     end     0x7f10..  0x7f22..  0x7fa0..
  *     owner   a         b         c
  *
- * Readers take no lock: they read a version before and after, and retry if a
- * writer was active in between (a sequence lock). A reader that conflicts with
- * writers several times in a row takes the writers' lock, so it always
- * finishes.
+ * Readers take no lock. They read a version before and after the lookup, and
+ * retry if a writer was active in between (a sequence lock). A reader that
+ * conflicts with writers several times in a row takes the writers' lock, so it
+ * always finishes.
  */
 
 /* Lookups without the lock before a reader takes it. */
@@ -36,15 +36,15 @@ typedef struct ranges {
     pthread_mutex_t  lock;    /* of writers */
     _Atomic uint64_t version; /* odd while a writer changes the table */
     _Atomic size_t   num;
-    _Atomic size_t   last; /* found last, likely to be found next */
+    _Atomic size_t   last; /* range that the last lookup found */
     size_t           max;
     range_t          ranges[];
 } ranges_t;
 
 /*
- * The table is read and written with acquire and release order, not relaxed: a
- * reader that sees any value from a writer then also sees the odd version that
- * the writer stored before. This makes fences unnecessary, which
+ * The table is read with acquire order and written with release order. A reader
+ * that sees any value from a writer therefore also sees the odd version that
+ * the writer stored before. Relaxed order would need fences, which
  * ThreadSanitizer does not support.
  */
 static uintptr_t get(const _Atomic uintptr_t *field)
@@ -64,7 +64,8 @@ static void copy_range(range_t *to, const range_t *from)
     set(&to->owner, get(&from->owner));
 }
 
-/* max_ranges may be 0. The table never grows, so readers never see it move. */
+/* Create a table. max_ranges may be 0. The table never grows, so it never moves
+ * while readers use it. */
 static ucxpool_status_t ranges_create(size_t max_ranges, ranges_t **ranges_p)
 {
     ranges_t *ranges;
@@ -88,7 +89,7 @@ static void ranges_destroy(ranges_t *ranges)
     free(ranges);
 }
 
-/* The number of ranges that start at or before an address. */
+/* Returns the number of ranges that start at or before an address. */
 static size_t num_up_to(const ranges_t *ranges, uintptr_t address)
 {
     size_t low  = 0;
@@ -113,7 +114,8 @@ static bool contains(const ranges_t *ranges, size_t index, uintptr_t address)
            (get(&ranges->ranges[index].end) > address);
 }
 
-/* May race with a writer; the caller then discards the result. */
+/* Find the owner of an address. The lookup may race with a writer; the caller
+ * then discards the result. */
 static uintptr_t look_up(ranges_t *ranges, uintptr_t address)
 {
     size_t last = atomic_load_explicit(&ranges->last, memory_order_relaxed);
@@ -130,7 +132,7 @@ static uintptr_t look_up(ranges_t *ranges, uintptr_t address)
     return get(&ranges->ranges[index - 1].owner);
 }
 
-/* Owner of the range that contains the address, or NULL. */
+/* Returns the owner of the range that contains the address, or NULL. */
 static void *ranges_find(ranges_t *ranges, const void *address)
 {
     uintptr_t owner;
@@ -167,7 +169,8 @@ static void end_change(ranges_t *ranges)
     pthread_mutex_unlock(&ranges->lock);
 }
 
-/* The range must not overlap another, and owner must not be NULL. */
+/* Insert a range. It must not overlap another range, and `owner` must not be
+ * NULL. */
 static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
                           void *owner)
 {
@@ -188,9 +191,9 @@ static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
     end_change(ranges);
 }
 
-/* Remove the range that starts at `start` and return its owner, or NULL if
- * no range does. If two threads remove the same range, one of them gets
- * NULL. */
+/* Remove the range that starts at `start` and return its owner. Returns NULL if
+ * there is no such range. If two threads remove the same range, one of them
+ * gets NULL. */
 static void *ranges_remove(ranges_t *ranges, const void *start)
 {
     uintptr_t owner = 0;
@@ -219,10 +222,11 @@ static void *ranges_remove(ranges_t *ranges, const void *start)
  *     ends       3 3 3    4    6 6    7
  *
  * For each block, `ends` holds the position in the list of the first block
- * after its piece, so the rest of a piece is a subtraction.
+ * after the block's piece. A subtraction thus gives the length of the rest of
+ * the piece.
  */
 
-/* Are two blocks adjacent in the same region? */
+/* Returns true if the two blocks are adjacent in the same region. */
 static bool is_joined(const block_pool_t *pool, uint32_t index, uint32_t next)
 {
     mem_piece_t piece;
@@ -246,7 +250,7 @@ static void pieces_cut(const block_pool_t *pool, const uint32_t *indices,
     ends[0] = end;
 }
 
-/* The piece that starts at position `first` of the list. */
+/* Get the piece that starts at position `first` of the list. */
 static void pieces_get(const block_pool_t *pool, const uint32_t *indices,
                        const uint32_t *ends, uint32_t first,
                        mem_piece_t *piece_p)
@@ -255,8 +259,8 @@ static void pieces_get(const block_pool_t *pool, const uint32_t *indices,
     piece_p->length *= ends[first] - first;
 }
 
-/* Are the addresses of the blocks contiguous without stitching? They may still
- * be several pieces, in several regions. */
+/* Returns true if the addresses of the blocks are contiguous without stitching.
+ * The blocks may still be several pieces, in several regions. */
 static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
 {
     for (uint32_t i = 1; i < num_blocks; i++) {
@@ -270,8 +274,8 @@ static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
 /* --- buffers -------------------------------------------------------------- */
 
 /* A buffer's state: the number of operations in flight, and whether it is
- * freed. They share one word, so that either the last drop or the free knows
- * that it is the last. */
+ * freed. They share one word, so that exactly one of the last drop and the free
+ * releases the blocks. */
 #define FREED ((uint64_t)1 << 63)
 
 struct block_comm_buffer {
@@ -294,7 +298,8 @@ struct block_comm {
     size_t               home_size;  /* bytes of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
-    pthread_mutex_t      lock;     /* protects the list, and freeing */
+    pthread_mutex_t      lock;     /* protects the list and the freeing of
+                                      buffers */
     base_list_t          buffers;  /* including freed but busy buffers */
     owner_t              owners[]; /* one per block; NULL: in no buffer */
 };
@@ -338,7 +343,8 @@ static bool is_freed(const block_comm_buffer_t *buffer)
     return (atomic_load(&buffer->state) & FREED) != 0;
 }
 
-/* Unmaps before it releases the blocks: another buffer may get them next. */
+/* Unmap a buffer, and then release its blocks. Another buffer may get the
+ * blocks as soon as they are released. */
 static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
                            void (*give_back)(block_pool_t *pool,
                                              block_share_t share,
@@ -509,7 +515,7 @@ err_free_buffer:
     return status;
 }
 
-/* The buffer at an address that is not stitched, or NULL. */
+/* Returns the buffer that contains an address in the regions, or NULL. */
 static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
 {
     size_t               offset;
@@ -525,7 +531,7 @@ static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
 }
 
 /* Remove the buffer that starts at an address from the tables, so that no
- * lookup finds it any more. NULL if there is none. */
+ * lookup finds it any more. Returns NULL if there is no such buffer. */
 static block_comm_buffer_t *withdraw(block_comm_t *comm, const void *address)
 {
     block_comm_buffer_t *buffer = find_home(comm, address);
@@ -612,7 +618,8 @@ void block_comm_hold(block_comm_buffer_t *buffer)
     uint64_t before =
         atomic_fetch_add_explicit(&buffer->state, 1, memory_order_relaxed);
 
-    /* A freed buffer must still have been busy. */
+    /* If the buffer was freed, another operation must still have been in
+     * flight. */
     assert(before != FREED);
     (void)before;
 }

@@ -17,20 +17,20 @@
  *     summary   0    0    1    1    ...    1: that word has a bit set
  *
  * Bits are reserved before they are taken: the pool's counts ensure that no
- * more bits are requested than are set. So taking cannot fail; it retries only
- * if another thread has made progress.
+ * more bits are requested than are set. Taking bits therefore cannot fail. It
+ * retries only if another thread has made progress.
  *
  * The summary is a hint. A thread changes a word and its summary bit in two
- * steps, and between them the summary is wrong. So a take that does not find
- * enough bits through the summary searches all words.
+ * steps. Between the steps, the summary is wrong. A take that does not find
+ * enough bits through the summary therefore searches all words.
  */
 
 #define WORD_BITS 64u
 #define ALL_BITS  UINT64_MAX
 
 /*
- * How many times to retry when another thread takes a part of the run, before
- * the bits are taken one by one.
+ * Maximum number of attempts to take a run while other threads take parts of
+ * it. After that, the bits are taken one by one.
  */
 #define MAX_RUN_ATTEMPTS 4
 
@@ -46,7 +46,8 @@ static unsigned lowest_index(uint64_t word)
     return (unsigned)__builtin_ctzll(word);
 }
 
-/* The lowest `num` set bits of a word; all of them when it has fewer. */
+/* Returns the lowest `num` set bits of a word, or all set bits if the word has
+ * fewer. */
 static uint64_t lowest_bits(uint64_t word, size_t num)
 {
     uint64_t rest = word;
@@ -60,7 +61,7 @@ static uint64_t lowest_bits(uint64_t word, size_t num)
     return word ^ rest;
 }
 
-/* Bits [first, first + num) of a word, num being 1 to 64. */
+/* Returns the bits [first, first + num) of a word. num is 1 to 64. */
 static uint64_t range_bits(uint32_t first, uint32_t num)
 {
     return (ALL_BITS >> (WORD_BITS - num)) << first;
@@ -76,7 +77,7 @@ static void set_first(_Atomic uint64_t *words, uint32_t num_bits)
     }
 }
 
-/* All bits are set. num_bits must be at least 1. */
+/* Create a bitmap in which all bits are set. num_bits must be at least 1. */
 static ucxpool_status_t bitmap_create(uint32_t num_bits, bitmap_t **bitmap_p)
 {
     uint32_t  last_bit      = base_max(num_bits, 1) - 1;
@@ -107,8 +108,9 @@ static void bitmap_destroy(bitmap_t *bitmap)
 
 /*
  * Here and in clear_summary(), the word changes before its summary bit, and
- * each step is sequentially consistent. So the thread that changes the summary
- * bit last has seen the other thread's change of the word.
+ * each step is sequentially consistent. Of two threads, the one that changes
+ * the summary bit last has therefore seen the other thread's change of the
+ * word.
  */
 static void set_summary(bitmap_t *bitmap, uint32_t word)
 {
@@ -125,8 +127,8 @@ static void clear_summary(bitmap_t *bitmap, uint32_t word)
     }
 }
 
-/* Clear bits of a word. Returns the word before: a bit that was clear already
- * belongs to another thread. */
+/* Clear bits of a word. Returns the previous value of the word. A bit that was
+ * already clear belongs to another thread. */
 static uint64_t take_bits(bitmap_t *bitmap, uint32_t word, uint64_t bits)
 {
     uint64_t before = atomic_fetch_and(&bitmap->words[word], ~bits);
@@ -153,7 +155,8 @@ static void bitmap_give(bitmap_t *bitmap, uint32_t index)
     give_bits(bitmap, index / WORD_BITS, (uint64_t)1 << (index % WORD_BITS));
 }
 
-/* Take up to max of the lowest bits of a word; returns the number. */
+/* Take up to max of the lowest bits of a word. Returns the number of bits
+ * taken. */
 static size_t take_from_word(bitmap_t *bitmap, uint32_t word, size_t max,
                              uint32_t *indices)
 {
@@ -200,7 +203,8 @@ static size_t take_by_words(bitmap_t *bitmap, size_t max, uint32_t *indices)
     return num;
 }
 
-/* The bits of a word that start a run of num set bits within it. */
+/* Returns the bits of a word that start a run of num set bits within the
+ * word. */
 static uint64_t run_starts(uint64_t bits, size_t num)
 {
     size_t length = 1; /* run length that each set bit is known to start */
@@ -217,7 +221,8 @@ static uint64_t run_starts(uint64_t bits, size_t num)
     return bits;
 }
 
-/* Lowest start of a run of num set bits. A concurrent take may break it. */
+/* Find the lowest start of a run of num set bits. A concurrent take may break
+ * the run. */
 static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
 {
     size_t carried = 0; /* length of the run that ends before the word */
@@ -248,7 +253,8 @@ static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
     return false;
 }
 
-/* The part of [start, end) in the word of start. Advances *start past it. */
+/* Returns the part of [start, end) that is in the word of start. Advances
+ * *start past that part. */
 static uint64_t next_part(uint32_t *start, uint32_t end, uint32_t *word_p)
 {
     uint32_t first = *start % WORD_BITS;
@@ -270,7 +276,7 @@ static void give_run(bitmap_t *bitmap, uint32_t start, uint32_t end)
     }
 }
 
-/* Take all of [start, end), or nothing if a part of it is already taken. */
+/* Take all bits of [start, end), or none if some of them are already taken. */
 static bool take_run_at(bitmap_t *bitmap, uint32_t start, uint32_t end)
 {
     uint32_t next = start;
@@ -340,7 +346,7 @@ static bool bitmap_test(const bitmap_t *bitmap, uint32_t index)
            1;
 }
 
-/* The number of set bits, including bits past the end (an error). */
+/* Returns the number of set bits, including bits past the end (an error). */
 static uint64_t bitmap_count(const bitmap_t *bitmap)
 {
     uint64_t count = 0;
@@ -363,9 +369,9 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 
 /*
  * A share's free and quarantined blocks are one atomic word, so that readers
- * always see both together; the remaining blocks are held. The word also has
- * the block at hand, or 0 for none, so that one step changes the block and its
- * count.
+ * always see both numbers together. The remaining blocks are held. The word
+ * also contains the block at hand (0: none), so that one step changes the block
+ * at hand and the count.
  *
  *     bit    0         26           52            64
  *            | free    | quarantined | at hand + 1 |
@@ -378,7 +384,8 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define HAND_SHIFT      (2 * COUNT_BITS)
 #define HAND_REST       (((uint64_t)1 << HAND_SHIFT) - 1)
 
-/* Number of blocks that can be at hand; the others use the bitmap only. */
+/* Only blocks with an index below this number can be at hand. The others use
+ * only the bitmap. */
 #define MAX_AT_HAND (((uint32_t)1 << HAND_BITS) - 1)
 
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
@@ -397,7 +404,7 @@ struct block_pool {
     size_t               block_size;
     uint32_t             num_blocks;
     uint32_t             blocks_per_region;
-    bool                 is_watched; /* by a memory checker */
+    bool                 is_watched; /* a memory checker is active */
     share_counts_t       shares[BLOCK_SHARE_LAST];
     _Atomic uint8_t      states[];
 };
@@ -417,7 +424,7 @@ static uint32_t num_quarantined(uint64_t word)
     return (uint32_t)((word >> COUNT_BITS) & COUNT_MASK);
 }
 
-/* The block at hand, or NO_BLOCK. */
+/* Returns the block at hand, or NO_BLOCK. */
 static uint32_t index_at_hand(uint64_t word)
 {
     return (uint32_t)(word >> HAND_SHIFT) - 1;
@@ -484,7 +491,8 @@ void block_pool_destroy(block_pool_t *pool)
     free(pool);
 }
 
-/* Keeps high_water >= total - free for every value of free. */
+/* Raise high_water to `used`. This keeps high_water >= total - free for every
+ * value of free. */
 static void raise_high_water(share_counts_t *share, uint32_t used)
 {
     uint32_t seen =
@@ -497,8 +505,8 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 }
 
 /*
- * Subtract num from the share's free blocks, or fail if there are fewer. Also
- * takes the block at hand, if any; otherwise *at_hand_p is NO_BLOCK.
+ * Subtract num from the share's free blocks, or return false if there are
+ * fewer. Also takes the block at hand. *at_hand_p is NO_BLOCK if there is none.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
@@ -518,7 +526,7 @@ static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
     return true;
 }
 
-/* The block is free, and no other thread can take it. */
+/* Mark a block as held. The block is free, and no other thread can take it. */
 static void hold(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     assert(state_of(pool, index) == BLOCK_FREE);
@@ -554,7 +562,8 @@ ucxpool_status_t block_pool_reserve(block_pool_t *pool, block_share_t share,
     if (!reserve(&pool->shares[share], num_blocks, &at_hand)) {
         return UCXPOOL_ERR_NO_BLOCKS;
     }
-    /* It may be part of the lowest run. */
+    /* Put the block at hand into the bitmap, because it may be part of the
+     * lowest run. */
     if (at_hand != NO_BLOCK) {
         bitmap_give(pool->free_blocks, at_hand);
     }
@@ -582,7 +591,8 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
     return status;
 }
 
-/* Put a block at hand and change the counts, unless another one is at hand. */
+/* Put a block at hand and change the counts. Returns false if another block is
+ * at hand or the index is too large. */
 static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
@@ -601,8 +611,8 @@ static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
     return true;
 }
 
-/* The caller has already set the state to free, as the next get expects it. The
- * count changes last, because it guarantees that a bit is set. */
+/* Free a block. The caller has already set the state to free, as the next get
+ * expects. The count changes last, because it guarantees that a bit is set. */
 static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
                       uint64_t counts)
 {
@@ -614,7 +624,8 @@ static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
     }
 }
 
-/* No other thread can change the state, so this needs no atomic swap. */
+/* Change the state of a block. No other thread can change it now, so no atomic
+ * swap is needed. */
 static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
                          unsigned to)
 {
@@ -668,7 +679,8 @@ void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
 }
 
-/* Takes the block at hand as a get does, and puts it into the bitmap. */
+/* Take the block at hand of each share as a get does, and put it into the
+ * bitmap. */
 void block_pool_clear_hands(block_pool_t *pool)
 {
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
@@ -756,8 +768,8 @@ static ucxpool_status_t check_share(const block_pool_t *pool,
     return UCXPOOL_OK;
 }
 
-/* The number of places where a get can find the block. A free block is in
- * exactly one: the bitmap, or at hand for one share. */
+/* Returns the number of places where a get can find the block. A free block is
+ * in exactly one place: in the bitmap, or at hand for one share. */
 static unsigned num_ways(const block_pool_t *pool, uint32_t index)
 {
     unsigned num = bitmap_test(pool->free_blocks, index);

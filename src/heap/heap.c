@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per stream, in the largest heaps. */
+/* Maximum number of mediums of a stream, in the largest heaps. */
 #define MAX_MEDIUMS 64
 
 /*
- * The home is twice the limit: an allocation that must start with a chunk may
- * leave an address gap before it, and released addresses may not suit the next
- * growth.
+ * Returns the size of the home, which is twice the limit. An allocation that
+ * must start with a chunk may leave an address gap before it, and released
+ * addresses may not suit the next growth.
  */
 static uint64_t home_size(const heap_options_t *options)
 {
@@ -29,8 +29,9 @@ static uint64_t home_size(const heap_options_t *options)
 }
 
 /*
- * A few mediums do no harm: each keeps at most one page from other uses, in
- * total 1/256 of the limit.
+ * Returns the number of medium allocations per stream that may be in pages. A
+ * few do no harm: each keeps at most one page from other uses, in total 1/256
+ * of the limit.
  */
 static unsigned max_mediums(const heap_options_t *options)
 {
@@ -147,8 +148,8 @@ void heap_destroy(heap_t *heap)
 
 /* --- streams -------------------------------------------------------------- */
 
-/* CU_STREAM_LEGACY, which is equivalent to NULL, and CU_STREAM_PER_THREAD, with
- * the values of cuda.h. */
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, with the values of cuda.h.
+ * CU_STREAM_LEGACY is equivalent to NULL. */
 #define STREAM_LEGACY     ((void *)0x1)
 #define STREAM_PER_THREAD ((void *)0x2)
 
@@ -169,7 +170,7 @@ static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
     return UCXPOOL_OK;
 }
 
-/* The same, but adds an unknown stream. */
+/* Like find_stream(), but adds an unknown stream and restarts an ended one. */
 static ucxpool_status_t stream_of(heap_t *heap, void *handle,
                                   heap_stream_t **stream_p)
 {
@@ -187,7 +188,8 @@ static ucxpool_status_t stream_of(heap_t *heap, void *handle,
     return status;
 }
 
-/* Convert an address to an offset; false if it is outside the heap. */
+/* Convert an address to an offset. Returns false if the address is outside the
+ * heap. */
 static bool offset_of(const heap_t *heap, const void *address,
                       uint64_t *offset_p)
 {
@@ -213,8 +215,8 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
 }
 
 /* --- statistics -------------------------------------------------------------
- * Computed by a walk over all ranges, so that allocation and free need no
- * counters.
+ * Statistics are computed by a walk over all ranges, so that allocation and
+ * free need no counters.
  */
 
 #define MIB ((double)(1 << 20))
@@ -289,7 +291,7 @@ static void count_streams(heap_t *heap, heap_stats_t *stats)
     }
 }
 
-/* Stitched ranges in use are not ranges of the home. */
+/* Count the stitched ranges in use, which are not ranges of the home. */
 static void count_stitched(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_stitched_t *stitched;
@@ -357,7 +359,8 @@ void heap_stats(heap_t *heap, heap_stats_t *stats_p)
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Advice on what to change, depending on whether the limit is the cause. */
+/* Returns advice on what to change, depending on whether the limit is the
+ * cause. */
 static const char *advice(const heap_stats_t *stats, uint64_t size)
 {
     return (size <= stats->limit - stats->reserved)
@@ -473,7 +476,7 @@ static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
 }
 
 /* Reclaim ranges in this stream's pages that other streams have freed. Returns
- * false if there are no more. Called with the heap's lock held. */
+ * false if there are none. Called with the heap's lock held. */
 static bool settle_late(heap_t *heap, heap_stream_t *stream)
 {
     heap_stream_t *other;
@@ -543,9 +546,9 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
     return is_few;
 }
 
-/* Make room for one more medium in the stream's pages, but only if it is cheap,
- * because mediums can also be allocated elsewhere. Called with the heap's lock
- * held. */
+/* Make room for one more medium in the stream's pages, but only if that takes
+ * little time, because mediums can also be allocated elsewhere. Called with the
+ * heap's lock held. */
 static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                         uint64_t asked, heap_range_t **range_p)
 {
@@ -654,7 +657,8 @@ static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
     return (handler != NULL) && (handler(arg, pool, asked, stream) != 0);
 }
 
-/* Round a size up to the alignment; false if it exceeds the limit. */
+/* Round a size up to the alignment. Returns false if the result exceeds the
+ * limit. */
 static bool round_up(const heap_t *heap, size_t asked, uint64_t *size_p)
 {
     uint64_t padding = heap->options.alignment - 1;
@@ -707,7 +711,8 @@ static ucxpool_status_t refuse_dead(const void *address)
                   "it has already been freed, or begins at another address");
 }
 
-/* Called with the lock of the page's stream held. */
+/* Free a small or medium allocation. Called with the lock of the page's stream
+ * held. */
 static bool give_small(heap_t *heap, heap_stream_t *owner,
                        heap_stream_t *stream, heap_range_t *range,
                        void *address)
@@ -739,7 +744,8 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
     bool           is_given;
 
     base_lock_take(&owner->lock);
-    /* Only a page without live allocations can have been released since. */
+    /* The page may have been released since it was looked up, but only if it
+     * had no live allocations. */
     is_given =
         (heap_page_map_page(&heap->page_map, offset) == page) &&
         (page->stream == owner) &&
@@ -889,8 +895,8 @@ ucxpool_status_t heap_usable_size(heap_t *heap, const void *address,
     return UCXPOOL_OK;
 }
 
-/* The offset in the home of a byte of an allocation, and the contiguous bytes
- * from there on. */
+/* Returns the offset in the home of a byte of an allocation. Stores the number
+ * of contiguous bytes from there on in *length_p. */
 static uint64_t home_of(const place_t *place, uint64_t offset,
                         uint64_t *length_p)
 {
@@ -913,7 +919,7 @@ static uint64_t home_of(const place_t *place, uint64_t offset,
     }
 }
 
-/* The segment at an offset, at most `length` bytes long. */
+/* Get the segment at an offset, at most `length` bytes long. */
 static void segment_at(const heap_t *heap, const place_t *place,
                        uint64_t offset, uint64_t length,
                        ucxpool_heap_segment_t *segment)
@@ -964,7 +970,8 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     return status;
 }
 
-/* The chunk of a segment, which is in use and therefore backed. */
+/* Returns the chunk of a segment. The segment is in use and therefore
+ * backed. */
 static mem_chunk_t chunk_of(const heap_t                 *heap,
                             const ucxpool_heap_segment_t *segment)
 {
@@ -1021,7 +1028,7 @@ static bool is_backed(const heap_home_t *home, uint64_t offset)
     return (slot->backed >> (offset % home->slot_size / HEAP_PAGE)) & 1;
 }
 
-/* Holes have no memory, all other ranges have memory. */
+/* Check that a hole has no memory, and that any other range has memory. */
 static ucxpool_status_t check_backing(const heap_home_t  *home,
                                       const heap_range_t *range)
 {

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /* --- reclaiming -------------------------------------------------------------
- * Makes memory that streams cache or have freed available to a stream that
- * needs it.
+ * These functions make memory that streams cache or have freed available to a
+ * stream that needs it.
  */
 
 void heap_release_range(heap_t *heap, heap_range_t *range,
@@ -95,7 +95,8 @@ static void give_all_to(heap_t *heap, heap_stream_t *stream)
     }
 }
 
-/* A stream that can wait, or any stream. */
+/* Returns a stream that has not ended, if there is one, else any stream or
+ * NULL. */
 static heap_stream_t *any_stream(const heap_t *heap)
 {
     heap_stream_t *stream = heap->streams.all;
@@ -111,7 +112,8 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    /* The second pass handles late frees, which the first made available. */
+    /* The second pass handles late frees, which the first pass made
+     * available. */
     for (int i = 0; (i < 2) && (status == UCXPOOL_OK); i++) {
         heap_collect_all(heap);
         status = heap_streams_sync(&heap->streams);
@@ -126,7 +128,7 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 }
 
 /* --- growth -----------------------------------------------------------------
- * Allocates only the missing memory from the driver.
+ * These functions allocate only the missing memory from the driver.
  */
 
 /* A place to add memory, and the amount. */
@@ -136,7 +138,8 @@ typedef struct site {
     uint64_t      size;
 } site_t;
 
-/* Bytes next to a hole that a stream can use. */
+/* Returns the size of a range next to a hole if the stream can use it, else
+ * 0. */
 static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
 {
     return ((range != NULL) && (heap_range_state(range) == HEAP_FREE) &&
@@ -145,8 +148,8 @@ static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
                : 0;
 }
 
-/* Compute the least memory to add in this hole; false if the hole is too
- * short. */
+/* Compute the least memory to add in this hole. Returns false if the hole is
+ * too short, or if no memory is missing. */
 static bool site_in(const heap_t *heap, heap_range_t *hole,
                     const heap_stream_t *stream, uint64_t size, site_t *site)
 {
@@ -199,8 +202,8 @@ static void become_tight(heap_t *heap)
     __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
 }
 
-/* Add memory at a site, which is then free with the given ticket. A limit of
- * all GPU memory may exceed what is available; then the driver reports the
+/* Add memory at a site, which is then free with the given ticket. If the limit
+ * is all GPU memory, less may be available. The driver then reports the
  * lack. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
@@ -277,25 +280,26 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
 }
 
 /* --- search steps -----------------------------------------------------------
- * In order of cost: the first are free, the last makes the caller wait.
+ * The steps are in order of cost: the first cost nothing, and the last makes
+ * the caller wait.
  */
 
 /* Maximum number of mappings for stitching before memory is allocated from the
- * driver. Stitching more of them takes several times as long as allocating
+ * driver. Creating more mappings takes several times as long as allocating
  * memory. */
 #define FEW_MAPPINGS 128
 
 /*
  * A heap that stitches often should grow instead, up to 1.5 times the peak of
- * memory in use: with that much, nearly all sizes fit somewhere.
+ * memory in use. With that much memory, nearly all sizes fit somewhere.
  *
- * Often means more than once in SELDOM allocations that no cache served. A
- * program that repeats the same allocations, such as training, stitches seldom
- * and should not hold more memory. Each stitch adds SELDOM to stitches_owed,
- * and each allocation subtracts 1. Up to FEW_OWED have no effect, as at the
- * start of a program. From there to MOST_OWED the allowed size rises to the
- * maximum. stitches_owed is at least -FEW_OWED, so that old behaviour does not
- * outweigh recent behaviour.
+ * A heap stitches often if it stitches more than once in SELDOM allocations
+ * that no cache served. A program that repeats the same allocations, such as
+ * training, stitches seldom, and its heap should not hold more memory. Each
+ * stitch adds SELDOM to stitches_owed, and each allocation subtracts 1. Values
+ * up to FEW_OWED, as at the start of a program, have no effect. From FEW_OWED
+ * to MOST_OWED the allowed size rises to the maximum. stitches_owed is at least
+ * -FEW_OWED, so that old behaviour does not outweigh recent behaviour.
  */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)
@@ -327,8 +331,8 @@ static bool fits(const wish_t *wish, const heap_range_t *range,
     return *offset_p + wish->size <= heap_range_end(range);
 }
 
-/* Search all ranges that are long enough: a range shorter than two pages may
- * not contain an aligned page. */
+/* Search all ranges that are long enough for a page. A range shorter than two
+ * pages may not contain an aligned page. */
 static heap_range_t *
 look_for_page(const wish_t *wish, const heap_index_t *index, uint64_t *offset_p)
 {
@@ -355,7 +359,7 @@ static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
     return ((range != NULL) && fits(wish, range, offset_p)) ? range : NULL;
 }
 
-/* Whether a slot is one chunk that is completely free and unused by any
+/* Returns true if a slot is one chunk that is completely free and unused by any
  * stream. */
 static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
                           size_t slot)
@@ -370,7 +374,8 @@ static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
 
 /*
  * Split the chunk in which an allocation would end into pages, so that the rest
- * of it can be stitched. Returns true if the free ranges may have changed.
+ * of the chunk can be stitched. Returns true if the free ranges may have
+ * changed.
  */
 static bool split_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
 {
@@ -443,7 +448,7 @@ static void borrow_from(wish_t *wish, heap_stream_t *other)
     uint64_t        offset;
 
     if (wish->size >= wish->heap->space.home.slot_size) {
-        /* Worth emptying the other stream's cache for a large request. */
+        /* For a large request it is worth emptying the other stream's cache. */
         heap_collect(wish->heap, other, 1);
     }
     range = look_up(wish, &other->index, &offset);
@@ -495,7 +500,7 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
     }
 }
 
-/* Whether the heap may grow instead of stitching free memory. */
+/* Returns true if the heap may grow instead of stitching free memory. */
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
@@ -545,7 +550,7 @@ static void stitch(wish_t *wish)
     stitch_up_to(wish, SIZE_MAX);
 }
 
-/* Take all that other streams have freed, including their caches. */
+/* Take all memory that other streams have freed, including their caches. */
 static void reclaim(wish_t *wish)
 {
     wish->is_late = true;
@@ -581,7 +586,8 @@ static void sync(wish_t *wish)
         restitch(wish);
     }
     if (wish->range == NULL) {
-        /* The memory of other streams is usable now: less has to be added. */
+        /* The memory of other streams is usable now, so less memory has to be
+         * added. */
         grow(wish);
     }
     if (wish->range == NULL) {
@@ -644,7 +650,7 @@ ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
 
 /* --- reserve and trim ----------------------------------------------------- */
 
-/* About half, in whole chunks if possible. */
+/* Returns about half of a size, in whole chunks if possible. */
 static uint64_t half_of(const heap_t *heap, uint64_t size)
 {
     uint64_t slot_size = heap->space.home.slot_size;
@@ -652,8 +658,8 @@ static uint64_t half_of(const heap_t *heap, uint64_t size)
     return base_align_up(size / 2, (size > slot_size) ? slot_size : HEAP_PAGE);
 }
 
-/* Add memory in smaller and smaller pieces as long as the driver has no
- * more. */
+/* Add memory. If the driver has too little for a piece, try smaller and smaller
+ * pieces. */
 static ucxpool_status_t back_in_pieces(heap_t *heap, heap_stream_t *stream,
                                        uint64_t missing)
 {
@@ -664,7 +670,7 @@ static ucxpool_status_t back_in_pieces(heap_t *heap, heap_stream_t *stream,
         ucxpool_status_t status;
 
         piece = base_min(piece, missing);
-        /* New memory: usable by any stream. */
+        /* Use ticket 0, because any stream may use new memory. */
         status = back_pages(heap, stream, 0, piece);
         missing -= heap->space.home.reserved - before;
         if ((status == UCXPOOL_ERR_NO_MEMORY) && (piece > HEAP_PAGE)) {

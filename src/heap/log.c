@@ -19,10 +19,10 @@
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
 
-/* Maximum number of logs that are written at one time with the same path. */
+/* Maximum number of logs that may use the same path at one time. */
 #define MAX_LOGS 1000
 
-/* Longer than any line; and the size of the buffer. */
+/* A size that exceeds that of any line, and the size of the buffer. */
 #define LINE_SIZE   192
 #define BUFFER_SIZE ((size_t)64 << 10)
 
@@ -74,7 +74,7 @@ static int open_free(const char *path, heap_log_t *log)
     return error;
 }
 
-/* Pipes and terminals cannot be truncated. */
+/* Truncate a file. Does nothing for pipes and terminals. */
 static int empty(int fd)
 {
     struct stat is;
@@ -148,7 +148,7 @@ void heap_log_destroy(heap_log_t *log)
     }
 }
 
-/* Format the time of day once per second. */
+/* Format the time of day if the second has changed. */
 static void update_clock(heap_log_t *log, time_t second)
 {
     struct tm local;
@@ -160,7 +160,8 @@ static void update_clock(heap_log_t *log, time_t second)
     }
 }
 
-/* Like printf() and C++ streams, which print NULL differently. */
+/* Format a pointer. `null` is the text for NULL, which printf() and C++ streams
+ * print differently. */
 static void format_pointer(const void *pointer, const char *null, char *text,
                            size_t text_size)
 {

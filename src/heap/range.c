@@ -90,7 +90,7 @@ void heap_ranges_put(heap_ranges_t *ranges, heap_range_t *range)
     ranges->num_spare++;
 }
 
-/* A new range with the same properties and another position. */
+/* Returns a new range with the same properties and another position. */
 static heap_range_t *copy_of_part(heap_ranges_t      *ranges,
                                   const heap_range_t *range, uint64_t offset,
                                   uint64_t end)
@@ -262,8 +262,8 @@ static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
     return best;
 }
 
-/* Find the first range in a bin that is long enough; otherwise update the bin's
- * longest length. */
+/* Find the first range in a bin that is long enough. If there is none, update
+ * the bin's longest length. */
 static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *range;
@@ -282,7 +282,7 @@ static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
     return NULL;
 }
 
-/* Find the next non-empty bin; false if not found. */
+/* Find the next non-empty bin. Returns false if there is none. */
 static bool bin_above(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns = 0;
@@ -324,7 +324,7 @@ static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
                           heap_range_t, link);
 }
 
-/* Find the previous non-empty bin; false if not found. */
+/* Find the previous non-empty bin. Returns false if there is none. */
 static bool bin_below(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns =
@@ -379,8 +379,8 @@ static_assert(HEAP_FREE_CACHE_SIZES == 64, "a bit each");
 
 static unsigned cache_bin_of(uint64_t size)
 {
-    /* Puts powers of two, and sizes that are close together, into different
-     * bins. The multiplier is 2^64 divided by the golden ratio. */
+    /* This hash puts powers of two, and sizes that are close together, into
+     * different bins. The multiplier is 2^64 divided by the golden ratio. */
     return (unsigned)((size / HEAP_UNIT * UINT64_C(0x9E3779B97F4A7C15)) >> 58);
 }
 

@@ -37,8 +37,8 @@ static size_t page_of(const heap_home_t *home, uint64_t offset)
     return (offset % home->slot_size) / HEAP_PAGE;
 }
 
-/* The chunk mapped at a page. If the slot has a single chunk, only valid for
- * its start. */
+/* Returns the chunk mapped at a page. If the slot is a single chunk, the offset
+ * must be the start of the slot. */
 static mem_chunk_t home_chunk(const heap_home_t *home, uint64_t offset)
 {
     const heap_slot_t *slot = heap_home_slot(home, offset);
@@ -54,7 +54,8 @@ static uint64_t all_pages(const heap_home_t *home)
     return (num == 64) ? UINT64_MAX : (UINT64_C(1) << num) - 1;
 }
 
-/* A range that covers a whole slot becomes one chunk. */
+/* Returns true if the slot at `offset` becomes one chunk, because the `size`
+ * bytes there cover all of it. */
 static bool is_chunk(const heap_home_t *home, uint64_t offset, uint64_t size)
 {
     return (home->slot_size > HEAP_PAGE) && (offset % home->slot_size == 0) &&
@@ -143,9 +144,9 @@ static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
 }
 
 /*
- * Release memory: whole slots if they are one chunk. It must not be mapped
- * elsewhere, and no running work may use it. *done_p is the number of bytes
- * released from the start of the range, also after an error.
+ * Release memory. A slot that is one chunk is released as a whole. The memory
+ * must not be mapped elsewhere, and no running work may use it. *done_p is the
+ * number of bytes released from the start of the range, also after an error.
  */
 static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
                                      uint64_t size, uint64_t *done_p)
@@ -167,8 +168,8 @@ static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* Allocate memory for whole pages of the home that have none. After an error
- * they have none either. */
+/* Allocate memory for whole pages of the home that have none. After an error,
+ * these pages have no memory. */
 static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
                                   uint64_t size, bool as_pages)
 {
@@ -195,7 +196,7 @@ static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
 }
 
 /* Back a slot that is one chunk with pages instead. After an error the slot has
- * no memory, or is unchanged (*is_kept_p). */
+ * no memory, or is unchanged if *is_kept_p is true. */
 static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
                                    bool *is_kept_p)
 {
@@ -332,7 +333,7 @@ static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
     note_slots(space, part, part->offset, heap_range_end(part));
 }
 
-/* Join two neighbours; returns the result. */
+/* Join two neighbours and return the result. */
 static heap_range_t *join(heap_space_t *space, heap_range_t *left,
                           heap_range_t *right)
 {
@@ -393,7 +394,7 @@ static bool is_over(const heap_range_t *range)
     return heap_stream_is_over(range->stream, range->ticket);
 }
 
-/* Whether two neighbours can be joined into one free range. */
+/* Returns true if two neighbours can be joined into one free range. */
 static bool can_join(const heap_range_t *a, const heap_range_t *b)
 {
     return (a->stream == b->stream) || is_over(a) || is_over(b);
@@ -427,8 +428,8 @@ static bool is_free(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_FREE);
 }
 
-/* Join a range that is in no list with a free neighbour; NULL if no neighbour
- * can be joined. */
+/* Join a range that is in no list with a free neighbour. Returns NULL if no
+ * neighbour can be joined. */
 static heap_range_t *join_neighbour(heap_space_t *space, heap_range_t *range,
                                     heap_stream_t *stream)
 {
@@ -453,7 +454,8 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
 
     range->stream = stream;
     range->ticket = ticket;
-    /* More than two joins are possible: tickets may be over by now. */
+    /* More than two joins are possible, because tickets of further neighbours
+     * may be over by now. */
     while ((joined = join_neighbour(space, range, stream)) != NULL) {
         range = joined;
     }
@@ -563,7 +565,7 @@ void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
 }
 
 /* --- selection --------------------------------------------------------------
- * Selects free chunks and pages to stitch with as few mappings as possible:
+ * These functions select free chunks and pages so that few mappings are needed:
  * large chunks first, and only as many pages as are missing.
  */
 
@@ -635,7 +637,7 @@ static ucxpool_status_t select_all(const heap_space_t  *space,
     return UCXPOOL_OK;
 }
 
-/* Add one more chunk that is used partly if there are too few pages. */
+/* Add one more chunk, which is used partly, if there are too few pages. */
 static ucxpool_status_t select_last(const heap_space_t  *space,
                                     const heap_stream_t *stream,
                                     selection_t         *selection)
@@ -665,8 +667,8 @@ static ucxpool_status_t select_last(const heap_space_t  *space,
 }
 
 /*
- * Select among the free ranges of a stream. Selects less than `size` bytes if
- * there are no more. The caller must free the runs in any case.
+ * Select free ranges of a stream. Selects less than `size` bytes if no more are
+ * free. The caller must free the runs in any case.
  */
 static ucxpool_status_t select_units(const heap_space_t  *space,
                                      const heap_stream_t *stream, uint64_t size,
@@ -821,7 +823,8 @@ void heap_stitcher_cleanup(heap_stitcher_t *stitcher)
     }
 }
 
-/* Find a gap of `size` bytes: its offset, and the stitched range after it. */
+/* Find a gap of `size` bytes: its offset, and the link of the stitched range
+ * after it. Returns false if there is none. */
 static bool find_gap(const heap_stitcher_t *stitcher, uint64_t size,
                      uint64_t *offset_p, base_list_t **behind_p)
 {
@@ -844,8 +847,8 @@ static bool is_stitched_over(const heap_stitched_t *stitched)
     return heap_stream_is_over(stitched->stream, stitched->ticket);
 }
 
-/* Unmap the stitched range that has been kept longest; false if none can be
- * unmapped. */
+/* Unmap the stitched range that has been kept longest. Returns false if none
+ * can be unmapped. */
 static bool make_room(heap_stitcher_t *stitcher)
 {
     heap_stitched_t *stitched;
@@ -861,7 +864,7 @@ static bool make_room(heap_stitcher_t *stitcher)
 }
 
 /*
- * Map a selection as a stitched range that is kept, not in use. Unmaps other
+ * Map a selection as a stitched range that is kept but not in use. Unmaps other
  * kept ranges if there is no room. *stitched_p is NULL if there is still no
  * room.
  */
@@ -928,8 +931,8 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
         ucxpool_status_t status = UCXPOOL_OK;
 
         if (has_part(stitched, offset, size)) {
-            /* The ticket of this part may be over, but those of other parts
-             * not. */
+            /* The ticket of this part may be over while those of other parts
+             * are not. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))
                          ? UCXPOOL_ERR_BUSY
                          : drop(stitcher, stitched);
@@ -957,8 +960,8 @@ const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
 
 /* --- use ------------------------------------------------------------------ */
 
-/* Mark the first `size` bytes of its runs as in use. Descriptors must have been
- * prepared. */
+/* Mark the first `size` bytes of a stitched range's runs as in use. Descriptors
+ * must have been prepared. */
 static void take_runs(heap_stitcher_t       *stitcher,
                       const heap_stitched_t *stitched, uint64_t size)
 {
@@ -1039,7 +1042,8 @@ ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
     return status;
 }
 
-/* Whether a stream could use the first `size` bytes of its runs. */
+/* Returns true if a stream could use the first `size` bytes of a stitched
+ * range's runs. */
 static bool is_reusable(const heap_stitcher_t *stitcher,
                         const heap_stitched_t *stitched,
                         const heap_stream_t *stream, uint64_t size)

@@ -142,7 +142,7 @@ heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset)
     return NULL;
 }
 
-/* Join a range with free neighbours. */
+/* Free a range of a page and join it with free neighbours. */
 static void small_release(heap_small_t *small, heap_range_t *range)
 {
     heap_range_t *before = range->before;
@@ -233,11 +233,11 @@ heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep)
 
 #define FIRST_CAPACITY 64
 
-/* Includes future tickets. */
+/* A value of `over` that includes future tickets. */
 #define ALL_TICKETS UINT64_MAX
 
-/* Open addressing, at most half full. A replaced table is kept, because another
- * thread may be reading it. */
+/* A hash table with open addressing, at most half full. A replaced table is
+ * kept, because another thread may be reading it. */
 typedef struct heap_streams_table {
     struct heap_streams_table *smaller;
     size_t                     capacity;
@@ -276,7 +276,7 @@ void heap_streams_cleanup(heap_streams_t *streams)
 
 static size_t first_entry(const heap_streams_table_t *table, void *handle)
 {
-    /* Handles are addresses or small integers. */
+    /* Handles are addresses or small integers, so their bits must be mixed. */
     return ((uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 32) &
            (table->capacity - 1);
 }
@@ -318,7 +318,7 @@ static void enter(heap_streams_table_t *table, heap_stream_t *stream)
     __atomic_store_n(&table->entries[i], stream, __ATOMIC_RELEASE);
 }
 
-/* Ensure that the table has room for one more. */
+/* Ensure that the table has room for one more stream. */
 static ucxpool_status_t prepare_table(heap_streams_t *streams)
 {
     heap_streams_table_t *old = streams->table;
@@ -387,8 +387,9 @@ static void set_over(heap_stream_t *stream, uint64_t ticket)
     __atomic_store_n(&stream->over, ticket, __ATOMIC_RELEASE);
 }
 
-/* Earlier frees are over, later ones are not. No caller takes a ticket by the
- * handle before is_ended is false. */
+/* Restart an ended stream. The tickets of earlier frees are over, those of
+ * later frees are not. No caller takes a ticket by the handle before is_ended
+ * is false. */
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {
@@ -511,7 +512,8 @@ ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
 {
     ucxpool_status_t status;
 
-    /* Frees in the stream's own pages have no ticket: this one covers them. */
+    /* Frees in the stream's own pages have no ticket. This ticket covers
+     * them. */
     (void)heap_stream_ticket(stream);
     status = heap_stream_sync(streams, stream);
     if (status == UCXPOOL_OK) {
