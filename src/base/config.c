@@ -15,7 +15,8 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
     return UCXPOOL_OK;
 }
 
-/* The table of keys checks only the range of each single share. */
+/* Check both shares together. The table of keys checks only the range of each
+ * share. */
 static ucxpool_status_t check_shares(const base_config_t *config)
 {
     if ((config->send_share < 1) || (config->recv_share < 1) ||
@@ -28,7 +29,8 @@ static ucxpool_status_t check_shares(const base_config_t *config)
     return UCXPOOL_OK;
 }
 
-/* SEND_SHARE and RECV_SHARE each need at least one block. */
+/* Check that the blocks suffice: SEND_SHARE and RECV_SHARE each need at least
+ * one. */
 static ucxpool_status_t check_comm_size(const base_config_t *config)
 {
     char comm[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];

@@ -113,7 +113,7 @@ typedef struct base_config {
     size_t          max_metadata;       /* MAX_METADATA: 2k; at most 4k */
     size_t          max_segments;       /* MAX_SEGMENTS: 4m (4,194,304) */
     base_checksum_t checksum;           /* CHECKSUM: none, crc32c */
-    unsigned        am_id; /* AM_ID: 100; this id and the next */
+    unsigned        am_id;              /* AM_ID: 100; this id and the next */
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
     uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
@@ -141,8 +141,8 @@ typedef struct base_config {
 ucxpool_status_t base_config_check(const base_config_t *config);
 
 /*
- * Get the secret that the settings name, with a reference for the caller.
- * *secret_p is NULL if no secret is set.
+ * Get the secret that the settings name. The caller gets a reference. *secret_p
+ * is NULL if no secret is set.
  *
  * Errors: see base_secret_read().
  */

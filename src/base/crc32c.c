@@ -90,7 +90,7 @@ static bool hw_present(void)
 #endif
 
 /*
- * The instruction has a latency of three cycles and a throughput of one per
+ * The CRC instruction has a latency of three cycles and a throughput of one per
  * cycle, so three parts of the data are processed in parallel:
  *
  *     | lane 0 | lane 1 | lane 2 |        HW_LANE bytes each
@@ -172,7 +172,7 @@ HW_TARGET static void crc_hw_init(void)
     }
 }
 
-/* crc_table[k][b]: the checksum of byte b followed by k zero bytes. */
+/* Fill crc_table[k][b], the checksum of byte b followed by k zero bytes. */
 static void crc_table_init(void)
 {
     uint32_t crc;

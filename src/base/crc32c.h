@@ -1,6 +1,6 @@
 /*
- * CRC32C (Castagnoli, RFC 3720 section 12.1). Uses the processor's CRC
- * instructions if available, as detected at run time.
+ * CRC32C (Castagnoli, RFC 3720 section 12.1). The functions use the processor's
+ * CRC instructions if a check at run time finds them.
  */
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H

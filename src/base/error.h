@@ -22,8 +22,8 @@
 #define BASE_ERROR_SIZE 512
 
 /*
- * Record what failed as the calling thread's last error, log it at the thread's
- * level, and return status: `return base_error(UCXPOOL_ERR_IO, "...")`.
+ * Record what failed as the calling thread's last error, and log it at the
+ * thread's level. Returns `status`: `return base_error(UCXPOOL_ERR_IO, "...")`.
  */
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

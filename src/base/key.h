@@ -41,14 +41,14 @@ typedef struct base_key {
     const char        *doc;   /* description in sentences */
 } base_key_t;
 
-/* A `max` without an upper limit. */
+/* Value of `max` for a key without an upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
 #define BASE_NUM_KEYS 41
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 
-/* Find a key by name. Returns NULL if there is none. */
+/* Find a key by name. Returns NULL if not found. */
 const base_key_t *base_key_find(const char *name);
 
 /* Find the key most similar to a misspelt name. Returns NULL if none is

@@ -1,6 +1,6 @@
 /*
- * The log. Lines up to one level (setting LOG_LEVEL) are written to stderr, or
- * passed to the handler of <ucxpool/log.h>.
+ * The log. Lines up to the level of the setting LOG_LEVEL are written to
+ * stderr, or passed to the handler of <ucxpool/log.h>.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

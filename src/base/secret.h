@@ -17,7 +17,7 @@
 typedef struct base_secret base_secret_t;
 
 /*
- * Copy a secret, with a reference for the caller.
+ * Create a secret from bytes, which are copied. The caller gets a reference.
  *
  * UCXPOOL_ERR_INVALID_PARAM  too short or too long
  * UCXPOOL_ERR_NO_MEMORY
@@ -26,7 +26,7 @@ ucxpool_status_t base_secret_create(const void *bytes, size_t length,
                                     base_secret_t **secret_p);
 
 /*
- * Read a secret, with a reference for the caller.
+ * Read a secret from a file. The caller gets a reference.
  *
  * path      A regular file, owned by the effective user or root, with no
  *           permissions for group and others. Symbolic links are followed: the

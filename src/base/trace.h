@@ -35,7 +35,7 @@ extern bool base_trace_is_on;
 /* Look for a profiler, on the first call only. Any thread may call this. */
 void base_trace_init(void);
 
-/* Called by the functions below. */
+/* Slow paths of the functions below. */
 void base_trace_begin(base_range_t *range, base_range_kind_t kind,
                       uint64_t size);
 void base_trace_end(base_range_t *range);

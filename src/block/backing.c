@@ -108,9 +108,9 @@ static void choose_best(const mem_cuda_device_t    *device,
 
     if (around->ucx.has_cuda) {
         /* UCX can share virtual memory only if it was built with the headers of
-         * a kernel that has pidfd_getfd. A UCX that was not does not report
-         * this. It then copies such memory through the host, at 0.6 instead of
-         * 362 GB/s. */
+         * a kernel that has pidfd_getfd. UCX does not report that it was built
+         * without them. It then copies such memory through the host, at 0.6
+         * instead of 362 GB/s. */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
             "every UCX with CUDA shares it");
         return;

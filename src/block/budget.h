@@ -41,7 +41,7 @@
  * after the table's. Empty lines and lines that begin with # are ignored.
  */
 
-/* The `limit` of a preset without a limit. */
+/* Value of `limit` for a preset that sets no limit. */
 #define BLOCK_PRESET_NONE UINT64_MAX
 
 typedef struct block_preset {

@@ -23,7 +23,7 @@
  * always finishes.
  */
 
-/* Lookups without the lock before a reader takes it. */
+/* Maximum number of lookups without the lock. After that, a reader takes it. */
 #define MAX_LOOKS 4
 
 typedef struct range {
@@ -298,8 +298,7 @@ struct block_comm {
     size_t               home_size;  /* bytes of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
-    pthread_mutex_t      lock;     /* protects the list and the freeing of
-                                      buffers */
+    pthread_mutex_t      lock;     /* protects the list, and freeing */
     base_list_t          buffers;  /* including freed but busy buffers */
     owner_t              owners[]; /* one per block; NULL: in no buffer */
 };

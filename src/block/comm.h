@@ -28,6 +28,8 @@ typedef struct block_comm        block_comm_t;
 typedef struct block_comm_buffer block_comm_buffer_t;
 
 /*
+ * Create an empty set of buffers.
+ *
  * UCXPOOL_ERR_NO_MEMORY  *comm_p is unchanged
  */
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p);

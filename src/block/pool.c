@@ -506,7 +506,8 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 
 /*
  * Subtract num from the share's free blocks, or return false if there are
- * fewer. Also takes the block at hand. *at_hand_p is NO_BLOCK if there is none.
+ * fewer. Also takes the block at hand. *at_hand_p is NO_BLOCK if no block is at
+ * hand.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {

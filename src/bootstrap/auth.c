@@ -24,7 +24,8 @@ static const uint8_t magic[4] = {'U', 'C', 'X', 'P'};
 /* Size of the fixed part of a REFUSE, before its text. */
 #define REFUSE_FIXED_SIZE 4
 
-/* Enough for two labels, two nonces, flags, version, lengths and blobs. */
+/* Maximum size of the signed data: two labels, two nonces, flags, version,
+ * lengths and blobs. */
 #define SIGNED_MAX (128 + (2 * BOOTSTRAP_BLOB_MAX))
 
 static uint8_t *put_le16(uint8_t *to, uint32_t value)
@@ -283,7 +284,7 @@ static ucxpool_status_t io_flush(bootstrap_auth_io_t *io)
     return status;
 }
 
-/* Read until `length` bytes have arrived in total. Same results as
+/* Read until `length` bytes have arrived in total. Returns the same results as
  * io_flush(). */
 static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
 {
@@ -306,8 +307,8 @@ static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
     return status;
 }
 
-/* Discard input. UCXPOOL_OK after the peer has hung up, the connection has
- * failed, or num_max bytes have been discarded; else UCXPOOL_INPROGRESS. */
+/* Discard input. Returns UCXPOOL_OK after the peer has hung up, the connection
+ * has failed, or num_max bytes have been discarded; else UCXPOOL_INPROGRESS. */
 static ucxpool_status_t io_drop(bootstrap_auth_io_t *io, size_t num_max)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -627,7 +628,7 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
  * limits. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
-    /* Repeated in each call, which is harmless. */
+    /* Each call repeats the shutdown, which is harmless. */
     shutdown(auth->io.fd, SHUT_WR);
     if (io_drop(&auth->io, BOOTSTRAP_DRAIN_MAX) == UCXPOOL_INPROGRESS) {
         return UCXPOOL_INPROGRESS;

@@ -81,7 +81,8 @@ void bootstrap_message_pack_header(
     const bootstrap_message_header_t *header,
     uint8_t                           bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE]);
 
-/* Returns false if these bytes are not the header of a pool's message. */
+/* Parse a header. Returns false if these bytes are not the header of a pool's
+ * message. */
 bool bootstrap_message_unpack_header(
     const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
     bootstrap_message_header_t *header_p);
@@ -90,8 +91,8 @@ bool bootstrap_message_unpack_header(
  * header. */
 bool bootstrap_message_length_fits(uint8_t type, uint32_t length);
 
-/* Write a complete REFUSE message; longer texts are truncated. Returns its
- * size. */
+/* Write a complete REFUSE message and return its size. A text that is too long
+ * is truncated. */
 size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
                                      uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX]);
 

@@ -328,7 +328,7 @@ static void copy_counters(const heap_t *heap, heap_stats_t *stats)
     stats->trimmed      = heap->trimmed;
 }
 
-/* Called with the heap's lock held. */
+/* Take the statistics. Called with the heap's lock held. */
 static void take_stats(heap_t *heap, heap_stats_t *stats)
 {
     memset(stats, 0, sizeof(*stats));
@@ -476,7 +476,7 @@ static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
 }
 
 /* Reclaim ranges in this stream's pages that other streams have freed. Returns
- * false if there are none. Called with the heap's lock held. */
+ * false if no such range is left. Called with the heap's lock held. */
 static bool settle_late(heap_t *heap, heap_stream_t *stream)
 {
     heap_stream_t *other;
@@ -852,7 +852,7 @@ static bool find_large(const heap_t *heap, place_t *place)
     return true;
 }
 
-/* Called with the heap's lock held. */
+/* Find the live allocation at an address. Called with the heap's lock held. */
 static ucxpool_status_t find_live(heap_t *heap, const void *address,
                                   place_t *place)
 {

@@ -741,8 +741,8 @@ static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
     return status;
 }
 
-/* Release memory from the start of a free range until only keep_size is
- * left. */
+/* Release memory from the start of a free range until the heap has no more than
+ * keep_size bytes. */
 static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
                                    size_t keep_size)
 {

@@ -22,7 +22,8 @@
 /* Maximum number of logs that may use the same path at one time. */
 #define MAX_LOGS 1000
 
-/* A size that exceeds that of any line, and the size of the buffer. */
+/* LINE_SIZE exceeds the length of any line. BUFFER_SIZE is the size of the
+ * buffer. */
 #define LINE_SIZE   192
 #define BUFFER_SIZE ((size_t)64 << 10)
 

@@ -262,8 +262,8 @@ static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
     return best;
 }
 
-/* Find the first range in a bin that is long enough. If there is none, update
- * the bin's longest length. */
+/* Find the first range in a bin that is long enough. If no range is, update the
+ * bin's longest length. */
 static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *range;
@@ -282,7 +282,7 @@ static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
     return NULL;
 }
 
-/* Find the next non-empty bin. Returns false if there is none. */
+/* Find the next non-empty bin. Returns false if not found. */
 static bool bin_above(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns = 0;
@@ -324,7 +324,7 @@ static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
                           heap_range_t, link);
 }
 
-/* Find the previous non-empty bin. Returns false if there is none. */
+/* Find the previous non-empty bin. Returns false if not found. */
 static bool bin_below(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns =

@@ -39,7 +39,7 @@ typedef enum heap_state {
     HEAP_UNBACKED, /* addresses without memory */
     HEAP_FREE,     /* in the index of a stream */
     HEAP_LIVE,     /* allocated by the caller */
-    HEAP_CACHED, /* freed, and cached for the stream that freed it */
+    HEAP_CACHED,   /* freed, and cached for the stream that freed it */
     HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
     HEAP_LATE,     /* small, freed in another stream than the page's */
@@ -183,7 +183,7 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range);
 
 /*
  * Find a range of at least `size` bytes, preferably a short one. Returns NULL
- * if there is none.
+ * if not found.
  *
  * The search examines only a few ranges, unless ranges that are long enough can
  * only be in the size's own bin. It then searches that whole bin. If no range
@@ -221,7 +221,7 @@ typedef struct heap_free_cache {
 } heap_free_cache_t;
 
 /* Take a range of exactly `size` bytes and make it HEAP_LIVE, with the size
- * that the caller requested. Returns NULL if there is none. */
+ * that the caller requested. Returns NULL if not found. */
 heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
                                    uint64_t asked);
 
@@ -267,18 +267,17 @@ typedef struct heap_page_map {
 } heap_page_map_t;
 
 /*
- * size  Bytes of the addresses; whole pages.
+ * Initialize a map for `size` bytes of addresses, whole pages.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t heap_page_map_init(heap_page_map_t *map, uint64_t size);
 void             heap_page_map_cleanup(heap_page_map_t *map);
 
-/* Find the large range that begins at an offset. Returns NULL if there is
- * none. */
+/* Find the large range that begins at an offset. Returns NULL if not found. */
 heap_range_t *heap_page_map_find(const heap_page_map_t *map, uint64_t offset);
 /* Find the page of small allocations that contains an offset. Returns NULL if
- * there is none. */
+ * not found. */
 heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset);
 
 /* The functions below are called with the heap's lock held. */

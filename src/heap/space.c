@@ -824,7 +824,7 @@ void heap_stitcher_cleanup(heap_stitcher_t *stitcher)
 }
 
 /* Find a gap of `size` bytes: its offset, and the link of the stitched range
- * after it. Returns false if there is none. */
+ * after it. Returns false if not found. */
 static bool find_gap(const heap_stitcher_t *stitcher, uint64_t size,
                      uint64_t *offset_p, base_list_t **behind_p)
 {

@@ -55,7 +55,7 @@ static inline heap_slot_t *heap_home_slot(const heap_home_t *home,
     return &home->slots[offset / home->slot_size];
 }
 
-/* The size of the physical allocation at an offset. */
+/* Returns the size of the physical allocation at an offset. */
 static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
 {
     return (heap_home_slot(home, offset)->chunk != 0) ? home->slot_size
@@ -70,10 +70,10 @@ typedef struct heap_space {
 } heap_space_t;
 
 /*
+ * Initialize the space. The home is one hole at first.
+ *
  * address    The reserved addresses of the home: `size` bytes, whole slots.
  * slot_size  A power of two, from HEAP_PAGE to HEAP_SLOT_PAGES * HEAP_PAGE.
- *
- * Initially, the home is one hole.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -90,7 +90,7 @@ heap_range_t *heap_space_cover(const heap_space_t *space, uint64_t offset);
 
 /*
  * Find the first chunk or page at or after *offset_p that is completely in a
- * range. Returns false if there is none. Only complete chunks and pages can be
+ * range. Returns false if not found. Only complete chunks and pages can be
  * stitched or released.
  */
 bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
@@ -235,8 +235,8 @@ void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
 ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                                      uint64_t size);
 
-/* Find the stitched range in use that contains an offset. Returns NULL if there
- * is none. */
+/* Find the stitched range in use that contains an offset. Returns NULL if not
+ * found. */
 const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
                                             uint64_t               offset);
 

@@ -91,8 +91,8 @@ typedef struct heap_streams {
 void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm);
 void heap_streams_cleanup(heap_streams_t *streams);
 
-/* Find a known stream that has not ended. Returns NULL if there is none. Takes
- * no lock. */
+/* Find a known stream that has not ended. Returns NULL if not found. Takes no
+ * lock. */
 heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle);
 
 /*

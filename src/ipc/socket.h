@@ -37,7 +37,8 @@ int ipc_socket_listen(const uint8_t *id, int *fd_p);
 /* Accept a connection. EAGAIN: no connection is waiting. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
-/* ECONNREFUSED: no process listens. EAGAIN: the queue is full; retry later. */
+/* Connect to the socket with this id. ECONNREFUSED: no process listens. EAGAIN:
+ * the queue is full; retry later. */
 int ipc_socket_connect(const uint8_t *id, int *fd_p);
 
 int ipc_socket_caller(int fd, ipc_caller_t *caller_p);

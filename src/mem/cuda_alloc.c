@@ -193,8 +193,8 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     if (status != UCXPOOL_OK) {
         goto err_destroy;
     }
-    /* One call for all regions: the driver does not copy across the boundary
-     * between two pinned ranges. */
+    /* Pin all regions with one call, because the driver does not copy across
+     * the boundary between two pinned ranges. */
     status = pin(device, regions->address, regions_size(regions));
     mem_cuda_device_leave(device);
     if (status != UCXPOOL_OK) {

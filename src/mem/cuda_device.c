@@ -42,7 +42,8 @@ static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* Returns false for attributes that the driver does not know. */
+/* Returns true if an attribute is set. Returns false for attributes that the
+ * driver does not know. */
 static bool attribute_is_set(const mem_cuda_device_t *device,
                              CUdevice_attribute       attribute)
 {

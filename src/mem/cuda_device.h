@@ -55,7 +55,7 @@ ucxpool_status_t mem_cuda_device_describe(int                ordinal,
  */
 ucxpool_status_t mem_cuda_device_open(int                 ordinal,
                                       mem_cuda_device_t **device_p);
-/* NULL is allowed. */
+/* Release the context and free the device. NULL is allowed. */
 void mem_cuda_device_close(mem_cuda_device_t *device);
 
 /*
@@ -68,8 +68,8 @@ ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device);
 void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 
 /*
- * Make a stream write a number to a word in pinned memory after all work that
- * it has now. Call between enter and leave.
+ * Make a stream write a number to a word in pinned memory after all work
+ * submitted to the stream so far. Call between enter and leave.
  */
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
                              uint32_t *word, uint32_t number);

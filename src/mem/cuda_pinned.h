@@ -18,7 +18,7 @@
 ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
                                        void **address_p);
 
-/* NULL is allowed. */
+/* Free the memory. NULL is allowed. */
 void mem_cuda_pinned_free(void *address);
 
 /*

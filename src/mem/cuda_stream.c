@@ -154,7 +154,8 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers, mem_cuda_marker_t *marker)
 
 #define MAX_DEVICES 64
 
-/* Created on first use and kept until the process ends. */
+/* The library's stream on a device, created on first use and kept until the
+ * process ends. */
 typedef struct join {
     mem_cuda_device_t *device;
     CUstream           stream;

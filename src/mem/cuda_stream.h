@@ -31,7 +31,7 @@ typedef struct mem_cuda_marker {
 } mem_cuda_marker_t;
 
 /*
- * num_markers  Maximum number of markers that are set at one time, at least 1.
+ * Create markers, of which num_markers (at least 1) can be set at one time.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */

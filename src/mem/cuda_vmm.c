@@ -453,7 +453,7 @@ static void fences_destroy(heap_vmm_t *cuda)
     }
 }
 
-/* Returns NULL if no fence is free. */
+/* Take a free fence. Returns NULL if no fence is free. */
 static mem_fence_t *fence_take(heap_vmm_t *cuda)
 {
     mem_fence_t *fence;

@@ -102,7 +102,7 @@ err_release:
 
 /* --- regions -------------------------------------------------------------- */
 
-/* Linux 6.1; the C library's headers may be older. */
+/* Since Linux 6.1; the C library's headers may be older. */
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif

@@ -61,7 +61,7 @@ void mem_range_release(void *address, size_t size)
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Linux 5.1; the C library's headers may be older. */
+/* Since Linux 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif

@@ -1,7 +1,8 @@
 /*
  * Anonymous files that other processes may map. Every page has memory, and
- * seals prevent pages from being removed. Also handles the address ranges at
- * which files are mapped, and the allocation of parts of a file.
+ * seals prevent pages from being removed. This file also declares functions for
+ * the address ranges at which files are mapped, and the allocation of parts of
+ * a file.
  *
  * The functions return 0 or an errno value, and their callers report errors.
  */
@@ -79,7 +80,7 @@ int mem_memfd_seal_shrink(int fd);
 /*
  * Map a file at new addresses; unmap it with mem_range_release(). Page tables
  * are filled as pages are touched, so a process is charged only for the pages
- * that it reads. Large files are aligned so that huge pages in them can be
+ * that it touches. Large files are aligned so that huge pages in them can be
  * mapped as huge pages.
  *
  * huge_page_shift  log2 of the huge page size of the file; 0: base pages.
@@ -130,7 +131,7 @@ void mem_file_space_cleanup(mem_file_space_t *space);
 bool mem_file_space_take(mem_file_space_t *space, size_t size,
                          size_t *offset_p);
 
-/* Return a whole part that was taken. */
+/* Free a taken part, which must be given as a whole. */
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size);
 
 #endif

@@ -177,8 +177,8 @@ static bool make_path(const char *bus_id, char *path, size_t size)
     return true;
 }
 
-/* Read the size of BAR1 from a line such as "0x00000000d0000000
- * 0x00000000dfffffff 0x000000000014220c". */
+/* Read the size of BAR1 from a line such as
+ * "0x00000000d0000000 0x00000000dfffffff 0x000000000014220c". */
 static uint64_t read_size(FILE *file)
 {
     uint64_t start, end, flags;

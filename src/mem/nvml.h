@@ -97,9 +97,9 @@ void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p);
  * PCIe, access its memory. Memory that is registered with such a device
  * occupies space in it.
  *
- * NVML reports the size and the usage of BAR1. Without NVML, the kernel reports
- * the size, because BAR1 is the second PCI resource of the device. A GPU that
- * shares the host's memory has no BAR1, which is not an error.
+ * NVML reports the size and the usage of BAR1. Without NVML, the library reads
+ * the size from the kernel: BAR1 is the second PCI resource of the device. A
+ * GPU that shares the host's memory has no BAR1, which is not an error.
  */
 
 /* Overrides the /sys directory. Ignored in set-user-ID programs. */

@@ -49,7 +49,8 @@ typedef struct mappings {
 
 #define UNSUPPORTED UINT64_MAX
 
-/* Returns false if no mapping exists or the ioctl is unsupported; see errno. */
+/* Query the mapping at an address. Returns false if no mapping exists or the
+ * ioctl is unsupported; see errno. */
 static bool ask_mapping(int fd, uint64_t address, procmap_t *query_p)
 {
     *query_p = (procmap_t){.size = sizeof(*query_p), .address = address};
@@ -104,7 +105,7 @@ static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
     return done;
 }
 
-/* Returns false if the kernel does not support the query. */
+/* Search by mapping. Returns false if the kernel does not support the query. */
 static bool find_by_mappings(const mem_span_t *spans, size_t num,
                              size_t *first_p)
 {

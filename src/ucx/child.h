@@ -43,10 +43,10 @@ void ucx_child_remove(ucx_child_t *child);
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /*
- * Do the same after a connection was made. The scan reads all descriptors of
- * the pool. With a thousand connections, one scan per connection would take
- * most of the processor's time. After each scan, no scan starts for eight times
- * as long as the scan took. ucx_child_progress(), which is due at
+ * Set close-on-exec again after a connection was made. A scan reads all
+ * descriptors of the pool. With a thousand connections, one scan per connection
+ * would take most of the processor's time. After each scan, no scan starts for
+ * eight times as long as the scan took. ucx_child_progress(), which is due at
  * ucx_child_deadline(), handles the connections made during this pause.
  */
 void     ucx_child_connected(ucx_child_t *child);

@@ -345,13 +345,13 @@ static bool lacks_rma(const probe_t *probe)
  * Reject a context that certainly lacks UCP_FEATURE_AM or UCP_FEATURE_RMA. The
  * check creates a temporary worker with an endpoint to itself:
  *
- * AM   The maximum header size is 0 bytes (UCX 1.22; other versions reject
- *      handlers).
- * RMA  If UCX is built to check parameters, as distributions build it, it
- *      rejects a get of 0 bytes. A release build prints for an endpoint how it
- *      puts short data, but only with this feature. The check relies on the
- *      print only if the endpoint uses the transport `self` and if a context
- *      with the feature prints it.
+ * AM   Without this feature, UCX 1.22 reports a maximum header size of 0 bytes.
+ *      Other versions reject handlers.
+ * RMA  Without this feature, a UCX that is built to check parameters, as
+ *      distributions build it, rejects a get of 0 bytes. A release build prints
+ *      for an endpoint how it puts short data only with this feature. The check
+ *      relies on the print only if the endpoint uses the transport `self` and
+ *      if a context with the feature prints it.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the context lacks a feature
  */

@@ -324,7 +324,8 @@ static char *print_context(const ucp_config_t *config, ucs_status_t *status_p)
     return text;
 }
 
-/* Parses lines such as "#  resource 1  :  md 1  dev 1  flags -- tcp/lo". */
+/* Returns true if the text has a line of the transport, such as
+ * "#  resource 1  :  md 1  dev 1  flags -- tcp/lo". */
 static bool has_transport(const char *printed, const char *name)
 {
     char mark[32];
@@ -412,7 +413,8 @@ unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback)
     return value;
 }
 
-/* UCX nests its tables of settings, differently for each transport. */
+/* Get the value of a setting. UCX nests its tables of settings, differently for
+ * each transport. */
 static bool get_value(const uct_iface_config_t         *config,
                       const ucx_peer_timeout_setting_t *setting,
                       uint64_t                         *value_p)

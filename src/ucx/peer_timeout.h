@@ -56,7 +56,7 @@ typedef struct ucx_peer_timeout_transport {
 extern const ucx_peer_timeout_transport_t
     ucx_peer_timeout_transports[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
 
-/* Unknown, or infinite. */
+/* A time that is unknown or infinite. */
 #define UCX_PEER_TIMEOUT_NEVER UINT64_MAX
 
 /* Values of the settings. */
@@ -96,8 +96,8 @@ typedef struct ucx_peer_timeout_setting {
 uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *timeout,
                                  const ucx_peer_timeout_setting_t *setting);
 
-/* List the settings of a kind; returns their number. KEEPALIVE_INTERVAL is not
- * included. */
+/* List the settings of a kind, without KEEPALIVE_INTERVAL. Returns their
+ * number. */
 unsigned ucx_peer_timeout_settings(
     ucx_peer_timeout_kind_t    kind,
     ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS]);
@@ -171,6 +171,8 @@ typedef struct ucx_tcp_watch {
 } ucx_tcp_watch_t;
 
 /*
+ * Initialize a watch.
+ *
  * name        Of the pool; must outlive the watch.
  * worker_fd   The event descriptor of UCX's worker; -1: it has none.
  * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: no checks, only the kernel's

@@ -24,8 +24,8 @@ typedef union attributes {
 
 /* --- names in UCX's printed text ------------------------------------------ */
 
-/* Parse lines "#     component 1  :  tcp", and then "#            md 1  :
- *                    component 1  tcp ". A list with a gap is discarded. */
+/* Parse lines such as "#     component 1  :  tcp", followed by lines such as
+ * "#            md 1  :  component 1  tcp ". Discards a list with a gap. */
 static unsigned parse_names(char *text, ucx_domain_t *domains)
 {
     char     components[UCX_MAX_DOMAINS][sizeof(domains[0].component)];
@@ -324,7 +324,8 @@ static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
         index * regions->region_size, reg_advice(regions));
 }
 
-/* The result for the first region applies to all others. */
+/* Adjust the needed domains to those that have registered the first region.
+ * This result applies to all other regions. */
 static void learn(mem_regions_t *regions, uint64_t missing)
 {
     ucx_domains_t *domains = regions->domains;

@@ -62,9 +62,9 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 
 /*
  * Register every region. Stores each region's handle in its `memh`, and the
- * memory domains that have registered it in its `domains`: see below for what
- * is verified. After an error no region is registered, and num_registered is
- * the number of regions that were registered before the failure, so that the
+ * memory domains that have registered it in its `domains`: see
+ * ucx_reg_verify(). After an error no region is registered, and num_registered
+ * is the number of regions that were registered before the failure, so that the
  * caller can retry with fewer. GPU memory is registered with UCX as GPU memory.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the regions are GPU memory, and UCX has no CUDA
@@ -123,7 +123,7 @@ ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
  * are far from the GPU.
  *
  * If UCX's packed keys or the names of its domains cannot be parsed, the
- * function verifies only that there is a key. regions->domains->num is then 0.
+ * function verifies only that a key exists. regions->domains->num is then 0.
  *
  * UCXPOOL_ERR_IO  the region is not registered; the detail names the region and
  *                 the domain

@@ -49,8 +49,8 @@ bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p);
 
 /*
  * Unpack a peer's key, which must have passed ucx_rma_key_check(), for an
- * endpoint to that peer. The caller destroys it (ucp_rkey_destroy()) before the
- * worker.
+ * endpoint to that peer. The caller destroys the unpacked key
+ * (ucp_rkey_destroy()) before the worker.
  *
  * Errors: UCX failed, see ucx_status().
  */
