@@ -382,9 +382,9 @@ static bool is_good_block(const base_config_t *config, size_t size,
 
 /*
  * Resolve UCXPOOL_BLOCK_SIZE=auto. A GPU gets long blocks, because its link
- * needs long fragments. The pool gets at least MIN_BLOCKS blocks. In a tight
- * budget, rounding to blocks wastes at most 1/32. A fragment size set by the
- * user fits in a block.
+ * needs long fragments. Blocks grow as long as the pool has at least MIN_BLOCKS
+ * of them and, in a tight budget, rounding to blocks wastes at most 1/32. They
+ * also grow until a fragment size set by the user fits.
  */
 static size_t auto_block_size(const base_config_t *config, bool for_gpu,
                               bool is_tight)

@@ -128,7 +128,8 @@ typedef struct heap {
 } heap_t;
 
 /*
- * Create a heap. On success it owns `vmm`; after an error the caller does.
+ * Create a heap. On success the heap owns `vmm`; after an error the caller
+ * still owns it.
  *
  * UCXPOOL_ERR_NO_MEMORY  no addresses, or no host memory for the bookkeeping
  */

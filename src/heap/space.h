@@ -1,6 +1,6 @@
 /*
- * The address space: the home, in which every physical chunk has an address as
- * long as it exists, and the ranges in it.
+ * The address space of a heap. Every physical chunk has an address in the home
+ * as long as the chunk exists. Ranges divide the home.
  *
  *     slot 0            slot 1            slot 2            slot 3
  *     | one chunk      || 2M | 2M | - |...|| -              || one chunk      |

@@ -131,7 +131,7 @@ void mem_file_space_cleanup(mem_file_space_t *space);
 bool mem_file_space_take(mem_file_space_t *space, size_t size,
                          size_t *offset_p);
 
-/* Free a taken part, which must be given as a whole. */
+/* Free a taken part. Only the whole part can be freed. */
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size);
 
 #endif
