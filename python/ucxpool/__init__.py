@@ -19,7 +19,7 @@ Pool(device=0) has its blocks on a GPU, and accepts buffers on that GPU and on
 the host. Keywords are settings, as in Pool(comm_size="256m"). The
 environment's settings are UCXPOOL_*. `python -m ucxpool.info -c` lists them.
 
-To use it as the allocator of a framework, call this before the framework
+To use the heap as the allocator of a framework, call this before the framework
 allocates anything:
 
     import ucxpool.torch;  ucxpool.torch.enable()
@@ -27,9 +27,9 @@ allocates anything:
     import ucxpool.rmm;    ucxpool.rmm.enable()
     import ucxpool.numba;  ucxpool.numba.enable()
 
-They share one pool on each device. ucxpool.heap(0) is its heap, and
-ucxpool.heap_stats(0) returns its statistics. A heap can also be used alone, on
-the host:
+The frameworks share one pool on each device. ucxpool.heap(0) is the heap of
+the pool on GPU 0, and ucxpool.heap_stats(0) returns its statistics. A heap can
+also be used alone, on the host:
 
     with ucxpool.Heap(memory_limit="1g") as heap:
         array = numpy.frombuffer(heap.buffer(1 << 20), dtype=numpy.float32)
@@ -57,7 +57,7 @@ def heap(device=0):
 
 
 def heap_stats(device=0):
-    """Return the statistics of that heap, as a dict."""
+    """Return the statistics of the heap that heap() returns, as a dict."""
     return heap(device).stats()
 
 
@@ -67,7 +67,8 @@ def library_path():
 
 
 def version():
-    """Return the library's version; the package's is ucxpool.__version__."""
+    """Return the version of the library. ucxpool.__version__ is the version of
+    the package."""
     return _load().version_string().decode()
 
 
@@ -88,6 +89,6 @@ def __getattr__(name):
 
 
 def __dir__():
-    # Without _MODULES: help() would import modules whose frameworks are
-    # missing.
+    # Leave out _MODULES: otherwise help() would import modules whose
+    # frameworks are missing.
     return sorted({*globals(), *__all__, "__version__"})

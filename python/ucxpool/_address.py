@@ -6,8 +6,8 @@ VARIABLE = "LIBUCXPOOL_LISTEN"
 
 
 def of_interface(name):
-    """Return the IPv4 address of a network interface. Raises OSError if it has
-    none."""
+    """Return the IPv4 address of a network interface. Raises OSError if the
+    interface has none."""
     import fcntl
     import struct
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
@@ -17,8 +17,9 @@ def of_interface(name):
 
 
 def chosen(named=None):
-    """Return the address to listen on: that of `named`, an address or a
-    network interface, or of the variable; "" if neither is set."""
+    """Return the address to listen on. `named` is an address or a network
+    interface; by default the environment variable VARIABLE has it. Returns ""
+    if neither is set."""
     named = named or os.environ.get(VARIABLE, "")
     if named in (name for _, name in socket.if_nameindex()):
         return of_interface(named)

@@ -1,6 +1,6 @@
 # cython: language_level=3, binding=True, embedsignature=False, auto_pickle=False
-"""The library's handles as classes: the parts of a transfer that do not need
-an event loop.
+"""Classes for the library's handles. They have the parts of a transfer that do
+not need an event loop.
 
 Calls that copy or wait run without the GIL. The library knows channels and
 requests by a number, not by an address, so an event for a deleted object finds
@@ -76,10 +76,10 @@ _WAYS = {0: None, 1: "messages", 2: "process", 3: "cuda", 4: "mapped",
 DEF BATCH = 64
 DEF TURN_ROUNDS = 64
 DEF TURN_NS = 500000
-# How long a turn without events spins before the loop sleeps: a peer that
-# spins too answers faster than a thread can sleep and wake up. The time
-# doubles each time that something arrived, and is halved each time that
-# nothing did. Below the minimum, only one of SPIN_TURNS turns spins.
+# How long a turn without events spins before the loop sleeps. A peer that also
+# spins answers faster than a thread can sleep and wake up. The time is doubled
+# each time that something arrives, and halved each time that nothing does.
+# Below the minimum, only one of SPIN_TURNS turns spins.
 DEF SPIN_MAX_NS = 100000
 DEF SPIN_MIN_NS = 6000
 DEF SPIN_PURE_NS = 2000
@@ -138,8 +138,8 @@ cdef uint64_t _now() noexcept nogil:
 
 
 cdef void _wait_for(int *num_inside) noexcept nogil:
-    """Wait until no thread is inside. No thread can enter: the handle is
-    NULL."""
+    """Wait until no thread is inside. No new thread can enter, because the
+    handle is NULL."""
     while num_inside[0] > 0:
         usleep(INSIDE_US)
 
@@ -151,7 +151,7 @@ def version():
 
 # --- the log ------------------------------------------------------------------
 
-# Has a pool's creator set the level?
+# True if the creator of a pool has set the level.
 cdef bint _level_is_given = False
 
 
@@ -240,7 +240,7 @@ cdef void _memory_free(void *address, Py_ssize_t capacity,
 
 
 cdef void *_list_get(Py_ssize_t capacity, int device) noexcept:
-    """Returns NULL if there is no such memory."""
+    """Return memory that a GPU can read, or NULL if there is none."""
     global _list_bytes
     cdef void *address = NULL
 
@@ -318,7 +318,7 @@ cdef class Memory:
 
     @property
     def is_list(self):
-        """Can a GPU read it?"""
+        """True if a GPU can read the memory."""
         return self._device != NO_DEVICE
 
     def __dealloc__(self):
@@ -344,8 +344,9 @@ cdef class Memory:
 
 cdef dict _cuda_interface(object one):
     """Return the description of GPU memory, or None. Check this before the
-    buffer protocol: CuPy's arrays have that, too, but it raises an error. Call
-    it once for each object: the property builds a new dictionary each time."""
+    buffer protocol: CuPy's arrays also have the buffer protocol, but it raises
+    an error. Call this function once for each object, because the property
+    builds a new dictionary each time."""
     if PyMemoryView_Check(one):
         return None
     return getattr(one, "__cuda_array_interface__", None)
@@ -503,7 +504,7 @@ cdef str _ON_GPU = ("{} in GPU memory, and the pool is on the host: create the "
 
 
 cdef Buffers _buffers(object given, bint writable, bint is_cuda):
-    """From one buffer, several buffers, or pieces."""
+    """Return Buffers for one buffer, several buffers, or pieces."""
     cdef Buffers buffers = Buffers.__new__(Buffers)
 
     if isinstance(given, Pieces):
@@ -523,9 +524,9 @@ cdef Buffers _buffers(object given, bint writable, bint is_cuda):
 
 
 cdef class _Words:
-    """A list of 64-bit numbers, from a buffer without reading each, or from a
-    sequence. The items are pairs, or single numbers if their length is
-    given."""
+    """A list of 64-bit numbers. A buffer is used without reading each number,
+    a sequence is converted. The items are pairs, or single numbers if their
+    length is given."""
     cdef const uint64_t *bytes
     cdef size_t count # of pairs or single numbers
     cdef bint is_even
@@ -648,8 +649,8 @@ cdef class Pieces:
         return 0
 
     cdef int _place(self, _Words given) except -1:
-        """Convert offsets to addresses, in a list of our own: the caller may
-        change the other one."""
+        """Convert offsets to addresses, in a new list: the caller may change
+        the given one."""
         cdef size_t width = 1 if given.is_even else 2
         cdef uint64_t base = <uint64_t><uintptr_t>(
             self._whole.segments[0].address)
@@ -684,8 +685,9 @@ ctypedef fused index_t:
 
 cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
                   size_t num, uint64_t *into) noexcept nogil:
-    """Returns num, or the position of the first index that is out of range. A
-    negative index is converted to a large one."""
+    """Take the values at these indices. Returns num, or the position of the
+    first index that is out of range. A negative index is converted to a large
+    one."""
     cdef size_t i
 
     for i in range(num):
@@ -698,7 +700,7 @@ cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
 cdef size_t _take_even(uint64_t first, uint64_t step, size_t count,
                        index_t *indices, size_t num,
                        uint64_t *into) noexcept nogil:
-    """The same if values[i] is first + i * step, so values need not be
+    """As _take(), if values[i] is first + i * step, so that values need not be
     read."""
     cdef size_t i
 
@@ -763,9 +765,9 @@ def take(values, step, indices, into):
 
 
 def pieces_at(addresses, length, owner, bint is_cuda):
-    """Pieces of memory that the caller guarantees to exist. If is_cuda is set,
-    the caller also guarantees that a GPU's pool can access it. owner is
-    held."""
+    """Return Pieces of memory. The caller guarantees that the memory exists
+    and, if is_cuda is set, that a GPU's pool can access it. The Pieces hold
+    owner."""
     cdef Pieces pieces = Pieces(None, addresses, length)
 
     pieces._owner = owner
@@ -795,13 +797,13 @@ cdef class Request:
 
     @property
     def done(self):
-        """Has the request ended, with or without an error?"""
+        """True if the request has ended, with or without an error."""
         return self.status != UCXPOOL_INPROGRESS
 
     def cancel(self):
-        """Cancel the request. It has ended when `done` is true, at the latest
-        after the pool has made progress once more. The caller may reuse the
-        memory only then."""
+        """Cancel the request. The request has ended when `done` is true, at
+        the latest after the pool has made progress once more. The caller may
+        reuse the memory only then."""
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_request_cancel(self._handle)
             self._look()
@@ -819,13 +821,13 @@ cdef class Request:
 
     @property
     def result(self):
-        """The value that awaiting returns, as outcome()."""
+        """The value that awaiting and outcome() return."""
         return self.outcome()
 
     def _wait_done(self, timeout=None):
         """Progress until the request has ended or the timeout, in seconds, is
-        over. If an event loop in another thread drives the pool, wait for
-        that."""
+        over. If an event loop in another thread drives the pool, that loop
+        makes the progress."""
         cdef uint64_t until = _nanoseconds(timeout)
         cdef uint64_t left
         cdef ucxpool_status_t status = UCXPOOL_INPROGRESS
@@ -958,8 +960,8 @@ cdef class Message:
 
     @property
     def lengths(self):
-        """The lengths of the sender's buffers, in bytes. Still available after
-        the message has been received or refused."""
+        """The lengths of the sender's buffers, in bytes. They remain available
+        after the message has been received or refused."""
         cdef size_t i
 
         if self._lengths is None:
@@ -972,7 +974,7 @@ cdef class Message:
 
     @property
     def _is_taken(self):
-        """Was it received or refused?"""
+        """True if the message was received or refused."""
         return self._handle == NULL
 
     cdef int _keep_lengths(self) except -1:
@@ -1102,8 +1104,8 @@ cdef class Channel:
         return 0
 
     cdef int _enter(self, Request request) except -1:
-        """As Pool._enter(), for a call that uses the handle: _release() waits
-        for it, too."""
+        """As Pool._enter(), for a call that uses the handle: _release() also
+        waits for the call."""
         self._check()
         self._pool._enter(request)
         self._num_inside += 1
@@ -1120,7 +1122,7 @@ cdef class Channel:
 
     @property
     def closed(self):
-        """Was the channel closed on this side?"""
+        """True if the channel was closed on this side."""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
@@ -1156,7 +1158,8 @@ cdef class Channel:
 
     @property
     def local_address(self):
-        """The local address, as "10.0.0.1:7000"; "" before it is connected."""
+        """The local address, as "10.0.0.1:7000"; "" before the channel is
+        connected."""
         return _text(self._query().local_address)
 
     @property
@@ -1324,7 +1327,7 @@ cdef class Listener:
 
     @property
     def closed(self):
-        """Was the listener or its pool closed?"""
+        """True if the listener or its pool was closed."""
         return self._handle == NULL or self._pool._pool == NULL
 
     def _take_channel(self):
@@ -1357,8 +1360,8 @@ cdef class Listener:
 
 @cython.no_gc_clear
 cdef class Window:
-    """Memory that peers can read and write directly. The pool keeps it until
-    it is closed."""
+    """Memory that peers can read and write directly. The pool keeps the window
+    until it is closed."""
     cdef ucxpool_window_t *_handle
     cdef readonly Pool _pool
     cdef Buffers _buffers
@@ -1376,7 +1379,7 @@ cdef class Window:
 
     @property
     def closed(self):
-        """Was the window or its pool closed?"""
+        """True if the window or its pool was closed."""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
@@ -1396,13 +1399,13 @@ cdef class Window:
 
     @property
     def revoked(self):
-        """Was revoke() called?"""
+        """True if revoke() was called."""
         return bool(self._query().is_revoked)
 
     def export(self, bint read=True, bint write=False):
         """Return the blob with which peers import the window, as bytes. The
-        application sends it to them in any way it likes. Any peer that has the
-        blob may access the window as selected here: read, write, or both.
+        application sends the blob to the peers in any way. Any peer that has
+        the blob may access the window as selected here: read, write, or both.
         Raises ValueError if neither is selected, or for write access to a
         read-only buffer, and CanceledError after revoke()."""
         cdef unsigned access = ((UCXPOOL_WINDOW_READ if read else 0)
@@ -1419,7 +1422,8 @@ cdef class Window:
 
     def _revoke_for(self, timeout):
         """Revoke the window, and progress until no peer accesses it, for at
-        most `timeout` seconds. Returns whether no peer does."""
+        most `timeout` seconds. Returns whether no peer accesses it any
+        more."""
         cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_status_t status
 
@@ -1482,12 +1486,12 @@ cdef class Remote:
 
     @property
     def channel(self):
-        """The channel to its owner."""
+        """The channel to the window's owner."""
         return self._channel
 
     @property
     def closed(self):
-        """Was the window or the pool closed on this side?"""
+        """True if the window or the pool was closed on this side."""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
@@ -1524,8 +1528,8 @@ cdef class Remote:
         return _text(self._query().reason)
 
     def ended_with(self):
-        """The reason as an exception; None if the window can be used or the
-        owner has not answered yet."""
+        """Return `reason` as an exception; None if the window can be used or
+        the owner has not answered yet."""
         cdef ucxpool_remote_window_attr_t *attr
 
         if self.closed:
@@ -1536,7 +1540,7 @@ cdef class Remote:
         return of_status(<int>attr.status, _text(attr.reason))
 
     def _is_answered(self):
-        """Has the owner answered?"""
+        """Return whether the owner has answered."""
         return self._query().status != UCXPOOL_INPROGRESS
 
     def _post(self, bint is_write, places, data, length, notify, metadata,
@@ -1602,9 +1606,9 @@ cdef dict _pools = {}
 
 
 def _after_fork():
-    """A child process may not use its parent's pools: it would send messages
-    to peers in the parent's name. The parent reports the log entries of its
-    pools."""
+    """Detach a child process from its parent's pools: with them it would send
+    messages to peers in the parent's name. The parent reports the log entries
+    of its pools."""
     _log.forget(take_log)
     for reference in list(_pools.values()):
         pool = reference()
@@ -1722,7 +1726,7 @@ cdef class Pool:
         self._pool = NULL
         if pool != NULL:
             with nogil:
-                # Other threads return within WAIT_SLICE_NS, and find it
+                # Other threads return within WAIT_SLICE_NS, and find the pool
                 # closed.
                 _wait_for(&self._num_inside)
                 ucxpool_destroy(pool)
@@ -1744,8 +1748,8 @@ cdef class Pool:
     cdef int _enter(self, Request request) except -1:
         """Call this before a call without the GIL: _destroy() waits until
         _leave(). request is the request that the call posts, or None. No
-        Python code may run in between: it could close the pool and then wait
-        for itself."""
+        Python code may run in between: it could close the pool, and _destroy()
+        would wait for its own caller."""
         self._check()
         if request is not None:
             self._requests[request.number] = request
@@ -1757,7 +1761,7 @@ cdef class Pool:
 
     @property
     def closed(self):
-        """Was the pool closed?"""
+        """True if the pool was closed."""
         return self._pool == NULL
 
     @property
@@ -1768,7 +1772,8 @@ cdef class Pool:
 
     def _fileno(self):
         """Return a descriptor that becomes readable when _progress() has
-        something to do. It works only after _arm() has returned True."""
+        something to do. The descriptor works only after _arm() has returned
+        True."""
         cdef int fd = -1
 
         self._check()
@@ -1799,7 +1804,8 @@ cdef class Pool:
 
     cdef Channel _new_channel(self, ucxpool_channel_params_t *params):
         """Return a channel that is ready for events, which refer to it by its
-        number. The library sets its handle before it reports the first one."""
+        number. The library sets the channel's handle before it reports the
+        first event."""
         cdef Channel channel = self._channel_type.__new__(self._channel_type)
 
         self._last_number += 1
@@ -1836,8 +1842,8 @@ cdef class Pool:
         return listener
 
     def _create_window(self, buffer, name, file):
-        """Make memory available as a window; file is None or the file that it
-        maps."""
+        """Make memory available as a window; file is None or the file that the
+        buffer maps."""
         cdef ucxpool_t *pool
         cdef ucxpool_window_t *handle = NULL
         cdef ucxpool_window_params_t params
@@ -1926,7 +1932,8 @@ cdef class Pool:
         return self._events()
 
     cdef unsigned _move(self, ucxpool_t *pool) noexcept nogil:
-        """Returns the number of rounds in which something moved."""
+        """Progress for one turn. Returns the number of rounds in which
+        something moved."""
         cdef uint64_t until = _now() + TURN_NS
         cdef unsigned rounds = 0
 
@@ -2005,8 +2012,8 @@ cdef class Pool:
         return found
 
     def _arm(self):
-        """Returns False if there is more to do now; True if the descriptor
-        becomes readable when there is."""
+        """Arm the descriptor. Returns False if there is more to do now; True
+        if the descriptor becomes readable when there is more to do."""
         cdef ucxpool_status_t status
 
         self._check()
@@ -2043,8 +2050,7 @@ cdef class Pool:
         cdef uint64_t until = now + WAIT_SLICE_NS
         cdef ucxpool_t *pool
 
-        # Do this before anything is taken from the library, which would be
-        # lost.
+        # Do this before anything is taken from the library: it would be lost.
         PyErr_CheckSignals()
         self._enter(None)
         pool = self._pool
@@ -2076,15 +2082,15 @@ cdef class Pool:
         return list(self._windows.values())
 
     def check(self):
-        """Verify the pool's invariants, for tests. Raises ucxpool.Error if one
-        does not hold."""
+        """Verify the pool's invariants, for tests. Raises ucxpool.Error if an
+        invariant does not hold."""
         self._check()
         _check(ucxpool_check(self._pool))
 
     def info(self):
         """Return a dictionary that describes the pool: name, device (None: the
         host), block_size and region_size in bytes, num_regions, degraded (why
-        it is slower than it could be, or None), requests (the number of
+        the pool is slower than it could be, or None), requests (the number of
         transfers in progress), channels (the number of channels), and version
         (of the library). Raises ClosedError if the pool is closed."""
         cdef ucxpool_attr_t attr

@@ -1,6 +1,7 @@
 # cython: language_level=3, binding=False, embedsignature=False, auto_pickle=False
 """CuPy's memory functions for its current stream. The stream is looked up
-without Python, which would take longer than the allocation itself."""
+without Python, because a lookup in Python would take longer than the
+allocation."""
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.stdint cimport intptr_t
 

@@ -24,7 +24,7 @@ _TOKEN_BYTES = 16
 
 
 def which(frames):
-    """Return for each frame whether it is on a GPU; an empty list if none
+    """Return for each frame whether it is on a GPU; an empty list if no frame
     is."""
     found = [hasattr(frame, "__cuda_array_interface__") for frame in frames]
     return found if any(found) else []
@@ -80,7 +80,7 @@ class Gpu:
         self._opened = {}  # token: future of the channel that a peer opened
 
     def address(self, host):
-        """Return where peers send frames to, on this address of the host."""
+        """Return where peers send GPU frames, at this address of the host."""
         listener = self._listeners.get(host)
         if listener is None or listener.closed:
             listener = self._listeners[host] = self.pool.listen(

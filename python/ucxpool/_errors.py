@@ -4,7 +4,7 @@ import errno as _errno
 
 
 class Error(RuntimeError):
-    """An error of libucxpool. str() tells what failed, on which object, and
+    """An error of libucxpool. str() returns what failed, on which object, and
     what to change; status is the value of ucxpool_status_t."""
 
     status: int | None = None
@@ -31,7 +31,7 @@ class NoBlocksError(Error, MemoryError):
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """Not supported by this build, this UCX or this machine."""
+    """This build, this UCX or this machine does not support the operation."""
     status = -4
 
 
@@ -41,8 +41,8 @@ class InputOutputError(Error, OSError):
 
 
 class CanceledError(Error):
-    """Cancelled, by this side or by the peer. A task that is cancelled gets
-    asyncio.CancelledError as usual."""
+    """This side or the peer has cancelled the operation. A task that is
+    cancelled gets asyncio.CancelledError as usual."""
     status = -6
 
 

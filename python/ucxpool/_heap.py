@@ -36,8 +36,8 @@ def _handle(stream):
 
 
 def _alone(settings):
-    """Return the settings of a heap. It has no blocks unless a setting asks
-    for them."""
+    """Return the settings of a heap. Its pool has no blocks unless a setting
+    requests them."""
     settings = {key.upper(): str(value) for key, value in settings.items()}
     if not any(key in settings or "UCXPOOL_" + key in os.environ
                for key in ("COMM_SIZE", "BLOCK_SIZE", "REGION_SIZE")):
@@ -92,14 +92,14 @@ class Heap:
 
     Keywords are settings, as in Heap(memory_limit="1g"); `python -m
     ucxpool.info -c` lists them. A size is a number of bytes, or a string such
-    as "64m". If neither they nor the environment configure blocks (comm_size),
-    the pool has none: it is only a heap, and cannot have channels. Addresses
-    are plain numbers; memory that was allocated here must be freed here.
-    Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
-    host they are only labels.
+    as "64m". If neither the keywords nor the environment configure blocks
+    (comm_size), the pool of the heap has no blocks and cannot have channels.
+    Addresses are plain numbers. Memory must be freed in the heap that
+    allocated it. Streams are numbers, or objects of PyTorch, CuPy, RMM or
+    cuda.core; on the host they are only labels.
 
-    A heap is a context manager, and can be closed with close(). Closing it
-    frees all its memory.
+    A heap is a context manager, and can be closed with close(). Closing the
+    heap frees all its memory.
     """
 
     def __init__(self, device=None, **settings):
@@ -150,9 +150,9 @@ class Heap:
         self.close()
 
     def give_to_frameworks(self):
-        """Let PyTorch, CuPy, RMM and Numba allocate from this heap. Call it
-        before they allocate anything on its device. The heap is then never
-        destroyed."""
+        """Let PyTorch, CuPy, RMM and Numba allocate from this heap. Call this
+        method before they allocate anything on the heap's device. The heap is
+        then never destroyed."""
         self._lib.check(self._lib.framework_set_pool(self.device, self.pool))
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -161,7 +161,7 @@ class Heap:
     def alloc(self, size, stream=None):
         """Allocate `size` bytes for work in the stream (None: the default
         stream), and return the address. Raises OutOfMemoryError if there is
-        not enough memory. Only free() and close() free it."""
+        not enough memory. Only free() and close() free the memory."""
         address = ctypes.c_void_p()
         self._lib.check(self._lib.heap_alloc(
             self.pool, size, _handle(stream), ctypes.byref(address)))
@@ -169,14 +169,14 @@ class Heap:
 
     def free(self, address, stream=None):
         """Free memory from alloc(), after the work that was submitted to the
-        stream before this call; None is allowed."""
+        stream before this call. The address may be None."""
         self._lib.check(self._lib.heap_free(self.pool, address,
                                             _handle(stream)))
 
     def buffer(self, size):
         """Allocate `size` bytes as a writable buffer, for memoryview() or
-        numpy.frombuffer(); on a GPU as a DeviceBuffer, for cupy.asarray().
-        They are freed when nothing refers to the buffer."""
+        numpy.frombuffer(); on a GPU as a DeviceBuffer, for cupy.asarray(). The
+        memory is freed when nothing refers to the buffer."""
         if self.device != _library.HOST:
             return DeviceBuffer(self, size)
         if not size:
@@ -213,7 +213,7 @@ class Heap:
                 for one in found[:num.value]]
 
     def stream_end(self, stream):
-        """Forget a stream; call it before the stream is destroyed."""
+        """Forget a stream; call this method before the stream is destroyed."""
         self._lib.check(self._lib.heap_stream_end(self.pool, _handle(stream)))
 
     def trim(self, keep=0):
@@ -226,8 +226,8 @@ class Heap:
 
     def on_failure(self, callback):
         """Set a function that is called as callback(size, stream) before an
-        allocation fails. It may free memory; if it returns True, the
-        allocation is tried again. None removes it."""
+        allocation fails. The function may free memory; if it returns True, the
+        allocation is tried again. None removes the function."""
         def call(_arg, _pool, size, stream):
             try:
                 return bool(callback(size, stream or 0))

@@ -89,7 +89,7 @@ _FUNCTIONS = (
 
 def _candidates():
     """Return the names to try, each with its origin. The system's loader looks
-    up names without a slash: LD_LIBRARY_PATH, ldconfig."""
+    up names without a slash, with LD_LIBRARY_PATH and ldconfig."""
     named = os.environ.get(VARIABLE)
     if named:
         folder, file = os.path.split(named)
@@ -120,7 +120,8 @@ def _load_ucx():
 
 
 def _load(name):
-    """Load a library, after libucxpool.so if that is in the same folder."""
+    """Load a library. If libucxpool.so is in the same folder, load it
+    before."""
     _load_ucx()
     core = os.path.join(os.path.dirname(name), CORE)
     if os.path.exists(core):
@@ -152,7 +153,8 @@ def _file_of(function):
 
 
 class Library:
-    """The library, with its functions without their prefix."""
+    """The loaded library. Its functions are attributes, without their
+    prefix."""
 
     def __init__(self):
         self._library = _open()

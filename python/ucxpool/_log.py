@@ -7,8 +7,8 @@ import time
 
 logger = logging.getLogger("ucxpool")
 
-# With this variable set, the library logs as in a C program: lines on stderr,
-# at that level.
+# If this variable is set, the library logs as in a C program: to stderr, at
+# the level of the variable.
 IS_USED = "UCXPOOL_LOG_LEVEL" not in os.environ
 
 # Indexed by ucxpool_log_level_t. logging has no name for the last, "trace".
@@ -31,7 +31,7 @@ def level():
 
 
 def level_word():
-    """Return the same level in the form of the setting LOG_LEVEL."""
+    """Return level() as a value of the setting LOG_LEVEL."""
     return _WORDS[level()]
 
 

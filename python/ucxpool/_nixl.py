@@ -24,8 +24,7 @@ HOST = -1
 MAGIC = b"ucxpool.nixl 1 "
 # A notification up to this length is sent as the metadata of its message.
 SHORT_NOTE = 1024
-# A notification is sent on this many channels, one after the other, before it
-# is given up.
+# A notification is sent on at most this many channels, one after the other.
 MAX_TRIES = 3
 # A GPU's list of at least PARTED_MIN entries is looked up in parts, while the
 # GPU copies the previous part. The first part has FIRST_BYTES, which take 0.2
@@ -59,7 +58,7 @@ class Region:
 
 
 def device_of(kind, number):
-    """NIXL also numbers host memory."""
+    """Return the device of a descriptor. NIXL also numbers host memory."""
     return HOST if kind == "DRAM" else int(number)
 
 
@@ -194,7 +193,7 @@ class Side:
 # --- peers --------------------------------------------------------------------
 
 def write_metadata(name, identity, sides, regions, are_all):
-    """Return what a peer must know, as bytes."""
+    """Return the metadata that a peer needs, as bytes."""
     return MAGIC + json.dumps({
         "name": name, "identity": identity, "all": are_all,
         "sides": {str(side.device): side.address for side in sides},
@@ -235,9 +234,9 @@ class Note:
 
 
 class Peer:
-    """A remote agent: its channels, made when they are needed, the
-    notifications that are being sent to it, and its imported memory. Any
-    thread may use it."""
+    """A remote agent: its channels, which are created when they are needed,
+    the notifications that are being sent to it, and its imported memory. Any
+    thread may use a Peer."""
 
     def __init__(self, name, identity, own_name):
         self.name = name
@@ -315,15 +314,16 @@ class Peer:
         self._failed.append(reason)
 
     def is_connecting(self, side):
-        """Is a notification waiting for a peer that has not answered yet?"""
+        """Return whether a notification waits for a peer that has not answered
+        yet."""
         with self._lock:
             self.resend(side)
             return (bool(self._notes) and not side.pool.closed and
                     self.channel(side, HOST).state == "connecting")
 
     def take_failed(self):
-        """Return the reason for each notification that was given up, and clear
-        them."""
+        """Return the reason for each notification that could not be sent, and
+        clear these reasons."""
         with self._lock:
             failed, self._failed = self._failed, []
             return failed
@@ -402,7 +402,7 @@ class Prepared:
         index."""
         def of(values):
             return values if isinstance(values, int) else values[indices]
-        # This reuses memory, because new memory causes page faults.
+        # Memory() reuses freed memory: new memory causes page faults.
         firsts = numpy.frombuffer(
             _core.Memory(8 * len(indices),
                          reader if len(indices) >= LIST_MIN else None), "u8")
@@ -450,7 +450,7 @@ def _together(firsts, lengths):
 
 
 def _group(local, remote, ours, theirs, of):
-    """of selects descriptors, as a slice or indices."""
+    """Create a group. of selects the descriptors, as a slice or indices."""
     firsts, offsets = local.firsts[of], remote.firsts[of]
     each = local.lengths if isinstance(local.lengths, int) else None
     if each is None:
@@ -500,7 +500,7 @@ def parts_of(count, each):
 
 
 def same(ours, theirs):
-    """Compare lengths, given for each or as one for all."""
+    """Return whether lengths are equal; one number is the length of all."""
     if isinstance(ours, int) and isinstance(theirs, int):
         return ours == theirs
     return bool(numpy.all(numpy.equal(ours, theirs)))
@@ -516,9 +516,8 @@ def checked(indices, count):
 
 
 class Parts:
-    """The groups of a long transfer between one GPU and one region. They are
-    looked up while they are posted; in the meantime the GPU copies the earlier
-    ones."""
+    """The groups of a long transfer between one GPU and one region. Each part
+    is looked up and posted while the GPU copies the earlier ones."""
 
     @staticmethod
     def fit(local, remote, count):

@@ -29,10 +29,9 @@ atexit.register(_core.close_all)
 
 
 class Operation:
-    """An operation to await, or to wait for with wait(). It starts only then:
-    an operation that is neither awaited nor waited for does nothing. It is a
-    coroutine, so asyncio.create_task() accepts it, and it can be awaited
-    once."""
+    """An operation that the caller awaits, or runs with wait(). It starts only
+    then: an operation that is neither awaited nor run does nothing. It can be
+    awaited once. It is a coroutine, so asyncio.create_task() accepts it."""
 
     __slots__ = ("_start", "_wait", "_coroutine")
 
@@ -70,8 +69,8 @@ class Operation:
     def wait(self, timeout=None):
         """Run the operation without an event loop, from any thread. Returns
         its result, or raises TimedOutError after `timeout` seconds (None: no
-        timeout). In the thread of the event loop that drives the pool it
-        blocks the loop."""
+        timeout). In the thread of the event loop that drives the pool, this
+        call blocks the loop."""
         return self._wait(timeout)
 
 
@@ -79,9 +78,9 @@ class Transfer(_core.Request):
     """A send, receive or flush that has been posted: await it, or call wait().
     asyncio.gather() and ensure_future() accept it like any other awaitable.
 
-    The transfer holds its buffers until it ends, even if it is dropped.
-    Cancelling a task that awaits a transfer cancels the transfer; the task
-    continues when the buffers are no longer in use. A transfer raises
+    The transfer holds its buffers until it ends, even if no variable refers to
+    it any more. Cancelling a task that awaits a transfer cancels the transfer;
+    the task continues when the buffers are no longer in use. A transfer raises
     PeerLostError if the peer dies, RefusedError if the receiver refuses the
     message, TruncatedError if the buffers are too short, TimedOutError after
     its timeout, and CanceledError if it or its message is cancelled, or the
@@ -124,8 +123,8 @@ class Transfer(_core.Request):
         return future
 
     def _tell_also(self, call):
-        """Call `call` when the transfer ends, after the functions added
-        before."""
+        """Call `call` when the transfer ends, after the functions that were
+        added earlier."""
         before = self._on_done
         self._on_done = call if before is None else _Both(before, call)
 
@@ -181,11 +180,11 @@ class _Wake:
 
 
 class Pieces(_core.Pieces):
-    """Many pieces of one buffer, in any order, treated as one array: to send,
-    receive into, read into from a window, or write from to a window. The
-    buffer is held as long as this object exists. `places` are given as for a
-    RemoteWindow and are copied. Raises ValueError for a piece beyond the
-    buffer's end."""
+    """Many pieces of one buffer, in any order, treated as one array. They can
+    be the source of a send or of a write to a window, or the target of a
+    receive or of a read from a window. The buffer is held as long as this
+    object exists. `places` has the form that RemoteWindow describes, and is
+    copied. Raises ValueError for a piece beyond the buffer's end."""
 
     def __init__(self, buffer, places, length=None):
         """The arguments are handled by __cinit__()."""
@@ -211,8 +210,9 @@ class Message(_core.Message):
         """Receive the message into one or several writable buffers: `await
         message.into(array)`, or `.into(array).wait()`. The buffers may be
         split differently from the sender's, and may be longer. If they are too
-        short, it raises TruncatedError at once, and the message can still be
-        received. timeout is in seconds (None: the setting REQUEST_TIMEOUT)."""
+        short, the call raises TruncatedError at once, and the message can
+        still be received. timeout is in seconds (None: the setting
+        REQUEST_TIMEOUT)."""
         return self._pool._started(self._post_into(buffers, timeout))
 
     def frames(self, allocator=None, timeout=None, *, apart=False):
@@ -226,7 +226,7 @@ class Message(_core.Message):
 
         If given, allocator(length) allocates each frame of `length` bytes
         (numpy.empty with dtype="u1", cupy.empty, ...), and the list contains
-        what it returned. timeout is in seconds (None: the setting
+        the objects that it returned. timeout is in seconds (None: the setting
         REQUEST_TIMEOUT)."""
         if allocator is None:
             return self._pool._started(self._post_frames(timeout, apart))
@@ -237,10 +237,10 @@ class Message(_core.Message):
 
 
 class Channel(_core.Channel):
-    """The connection to one peer's pool, made by Pool.connect() or
+    """The connection to one peer's pool, created by Pool.connect() or
     Listener.accept(). Messages arrive in the order in which they were sent. A
-    channel that is dropped is closed. It is also a context manager. Any thread
-    may use it."""
+    channel is closed when no variable refers to it any more. It is also a
+    context manager. Any thread may use it."""
 
     def __init__(self):
         self._kept = collections.deque()
@@ -260,8 +260,8 @@ class Channel(_core.Channel):
 
     @property
     def ended(self):
-        """Is the channel closed by either side or failed, with no message
-        left?"""
+        """True if either side has closed the channel or the channel has
+        failed, and no message is left."""
         return self.closed or (
             self._state_number > _core.OPEN and not self._kept)
 
@@ -288,9 +288,9 @@ class Channel(_core.Channel):
         """Wait for the next message whose tag equals `tag` in the bits of
         `mask` (0: any message; ucxpool.ANY: exactly this tag). The result is a
         Message, which still has to be received. Several waiting calls get
-        messages in the order in which they started to wait. Cancelling it
-        loses no message. Raises ClosedError if the peer has closed the channel
-        and no message is left, PeerLostError if the peer has died."""
+        messages in the order in which they started to wait. Cancelling the
+        call loses no message. Raises ClosedError if the peer has closed the
+        channel and no message is left, PeerLostError if the peer has died."""
         return Operation(lambda: self._recv(tag, mask),
                          lambda timeout: self._recv_wait(tag, mask, timeout))
 
@@ -298,8 +298,8 @@ class Channel(_core.Channel):
         """Receive the next message that matches, as in recv(), into writable
         buffers. Returns a Transfer; its length is the number of bytes of the
         message. If the buffers are too short, the transfer ends with
-        TruncatedError and the message is lost; its sender gets an error,
-        too."""
+        TruncatedError and the message is lost; its sender also gets an
+        error."""
         message = self._take(tag, mask)
         if message is None:
             return self._pool._started(
@@ -326,9 +326,9 @@ class Channel(_core.Channel):
 
     def close(self):
         """Close the channel after the posted operations have ended, or after
-        the setting CLOSE_TIMEOUT. It does not wait: to be sure that sends have
-        arrived, await flush() first. Waiting recv() calls raise ClosedError.
-        It may be called twice."""
+        the setting CLOSE_TIMEOUT. This call does not wait: to be sure that
+        sends have arrived, await flush() first. Waiting recv() calls raise
+        ClosedError. It may be called twice."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self._release()
@@ -370,7 +370,7 @@ class Channel(_core.Channel):
         return None
 
     def _take(self, tag, mask):
-        """Return the oldest message here that matches, or None."""
+        """Return the channel's oldest message that matches, or None."""
         message = self._take_kept(tag, mask)
         return self._probe(tag, mask) if message is None else message
 
@@ -396,7 +396,7 @@ class Channel(_core.Channel):
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                # It was given a message in the same turn: put that back.
+                # This call was given a message in the same turn: return it.
                 if future.exception() is None:
                     self._put_back(future.result())
             elif entry in self._waiting:
@@ -438,7 +438,7 @@ class Channel(_core.Channel):
         self._kept.append(message)
 
     def _put_back(self, message):
-        """Put a message that was not received after all back at the front."""
+        """Return a message that was not received to the front of the queue."""
         if not self.closed:
             self._kept.appendleft(message)
             self._hand_over()
@@ -505,8 +505,8 @@ class Listener(_core.Listener):
 
     def accept(self):
         """Wait for the channel of the next peer: await it, or call wait().
-        Cancelling it loses no peer. Raises ClosedError if the listener is
-        closed."""
+        Cancelling the call loses no peer. Raises ClosedError if the listener
+        is closed."""
         return Operation(self._accept, self._accept_wait)
 
     def close(self):
@@ -576,7 +576,7 @@ class Listener(_core.Listener):
 
     def _take_next(self):
         """Return the channel of the next peer, or None. A peer whose channel
-        cannot be created does not keep others from connecting."""
+        cannot be created does not prevent others from connecting."""
         while not self.closed:
             try:
                 return self._take_channel()
@@ -593,7 +593,8 @@ class Listener(_core.Listener):
             self._accepted.append(channel)
 
     def _give_to_one(self, channel):
-        """Give the channel to the first waiting accept(). Was there one?"""
+        """Give the channel to the first waiting accept(), if any. Returns
+        whether one was waiting."""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
@@ -602,14 +603,14 @@ class Listener(_core.Listener):
         return False
 
     def _put_back(self, channel):
-        """Put a channel that was not accepted after all back at the front."""
+        """Return a channel that was not accepted to the front of the queue."""
         if not self._give_to_one(channel):
             self._accepted.appendleft(channel)
 
 
 class Window(_core.Window):
-    """Memory of this process that peers can read and write directly, made by
-    Pool.window(). The pool holds the buffer until the window is closed: by
+    """Memory of this process that peers can read and write directly, created
+    by Pool.window(). The pool holds the buffer until the window is closed: by
     close(), `await aclose()`, leaving the context manager, or closing the
     pool."""
 
@@ -626,17 +627,17 @@ class Window(_core.Window):
 
     def revoke(self):
         """End the peers' access: from now on imports are refused, and reads
-        and writes of peers end with CanceledError there. Awaiting it, or
-        wait(), returns when no peer accesses the memory. For a window on a
-        GPU, or one accessed over RDMA, the peer must make progress for that,
-        or its channel or process must end."""
+        and writes end with CanceledError at the peers. The operation ends when
+        no peer accesses the memory. If the window is on a GPU or a peer
+        accesses it over RDMA, the operation ends only when that peer makes
+        progress, or its channel or process ends."""
         return Operation(self._revoke, self._revoke_wait)
 
     def close(self):
         """Revoke the window and release the buffer. Blocks the thread while a
-        peer accesses the window, for at most the setting CLOSE_TIMEOUT;
-        without a limit if an event loop of another thread drives the pool. It
-        may be called twice."""
+        peer accesses the window, for at most the setting CLOSE_TIMEOUT. There
+        is no limit if an event loop of another thread drives the pool. It may
+        be called twice."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
@@ -676,14 +677,15 @@ class Window(_core.Window):
 
 
 class RemoteWindow(_core.Remote):
-    """A window of a peer, made by Channel.import_window(). A remote window
-    that is dropped is closed. It is also a context manager.
+    """A window of a peer, created by Channel.import_window(). It is closed
+    when no variable refers to it any more. It is also a context manager.
 
-    Its places are rows of (offset, length). They are an array of 64-bit
-    integers, of NumPy or any type with Python's buffer protocol, which is used
-    without a copy and must not change until the transfer has ended; or any
-    sequence of pairs. With the keyword length, the places are offsets only,
-    and each place has that length: this is faster for many short places."""
+    Reads and writes take places in the window, as rows of (offset, length).
+    The rows are any sequence of pairs, or an array of 64-bit integers, of
+    NumPy or any type with Python's buffer protocol. An array is used without a
+    copy and must not change until the transfer has ended. With the keyword
+    length, the places are offsets only, and each place has that length: this
+    is faster for many short places."""
 
     def __repr__(self):
         if self.closed:
@@ -693,21 +695,21 @@ class RemoteWindow(_core.Remote):
 
     def opened(self):
         """Wait until the window's owner has answered; the result is this
-        window. Await it, or call wait(). Raises RefusedError if the owner has
-        refused, CanceledError if the window has been revoked, or the error
-        with which the channel has ended."""
+        window. Await the operation, or call wait(). Raises RefusedError if the
+        owner has refused, CanceledError if the window has been revoked, or the
+        error with which the channel has ended."""
         return Operation(self._opened, self._opened_wait)
 
     def read(self, places, into, *, length=None, notify=None, metadata=b"",
              timeout=None):
         """Read the places, one after the other, into a writable buffer,
-        several buffers, or Pieces of one. The buffers may be split
-        differently, and may be longer.
+        several buffers, or Pieces of a buffer. The buffers may be split
+        differently from the places, and may be longer.
 
-        With notify, a tag, the owner gets a message without data when
-        everything has been read, with that tag and the metadata. timeout is in
-        seconds, after which the read ends with TimedOutError (None: the
-        setting REQUEST_TIMEOUT).
+        If notify is given, the owner gets a message without data when
+        everything has been read. notify is the tag of this message, and
+        metadata its metadata. timeout is in seconds, after which the read ends
+        with TimedOutError (None: the setting REQUEST_TIMEOUT).
 
         Raised at once: ValueError for a place beyond the window's end, for
         buffers that are too short, or for metadata without notify;
@@ -720,15 +722,16 @@ class RemoteWindow(_core.Remote):
 
     def write(self, places, data, *, length=None, notify=None, metadata=b"",
               timeout=None):
-        """Write a buffer, several buffers, or Pieces of one into the places,
-        one after the other. The data must be exactly as long as the places
-        together. When the transfer has ended, the bytes are in place; a
-        notification arrives after them. Otherwise it behaves as read()."""
+        """Write a buffer, several buffers, or Pieces of a buffer into the
+        places, one after the other. The data must be exactly as long as all
+        places together. When the transfer has ended, the bytes are in place; a
+        notification arrives after them. In all else write() behaves like
+        read()."""
         return self._pool._started(self._post(
             True, places, data, length, notify, metadata, timeout))
 
     def close(self):
-        """Release the window, once the posted operations have ended. It may be
+        """Release the window after the posted operations have ended. It may be
         called twice."""
         self._release()
         self._pool._kick()
@@ -770,11 +773,11 @@ class Pool(_core.Pool):
     unknown setting or an invalid value, OutOfMemoryError if there is not
     enough memory.
 
-    A pool belongs to the process that created it: after fork() it raises
-    RuntimeError in the child. It also belongs to the first event loop in which
-    one of its operations is awaited; other threads may use it with wait(). It
-    is a context manager. It is closed by close(), by `await aclose()`, or when
-    the interpreter exits.
+    A pool belongs to the process that created it: after fork() its methods
+    raise RuntimeError in the child. It also belongs to the first event loop in
+    which one of its operations is awaited; other threads may use it with
+    wait(). It is a context manager. It is closed by close(), by `await
+    aclose()`, or when the interpreter exits.
 
     Creating the first pool of a process takes up to half a second, because UCX
     loads its modules and looks for devices. Use `await
@@ -810,10 +813,11 @@ class Pool(_core.Pool):
     def connect(self, where, *, name=None, timeout=None):
         """Connect to the listener at "host:port": await it, or call wait().
         The result is an open channel. name is for logs and statistics. timeout
-        is in seconds, after which it raises TimedOutError; the setting
-        HANDSHAKE_TIMEOUT also limits the time. Raises InvalidParameterError if
-        `where` is not of the form "host:port", PeerLostError if no process
-        listens there, NotPermittedError if the secrets differ."""
+        is in seconds, after which the operation raises TimedOutError; the
+        setting HANDSHAKE_TIMEOUT also limits the time. Raises
+        InvalidParameterError if `where` is not of the form "host:port",
+        PeerLostError if no process listens there, NotPermittedError if the
+        secrets differ."""
         return Operation(
             lambda: self._connect(where, name, timeout),
             lambda limit: self._connect_wait(
@@ -945,7 +949,7 @@ class Pool(_core.Pool):
                  "of": one})
 
     async def _until(self, look):
-        """Return the first result of look() that is not None. It is called
+        """Return the first result of look() that is not None. look() is called
         after each turn."""
         future = self._use_loop().create_future()
         found = look()
@@ -998,7 +1002,7 @@ class Pool(_core.Pool):
     # --- without an event loop
 
     def _is_driven_elsewhere(self):
-        """Does an event loop in another thread drive the pool?"""
+        """Return whether an event loop in another thread drives the pool."""
         return (self._loop is not None and not self._loop.is_closed()
                 and self._thread != threading.get_ident())
 
@@ -1006,8 +1010,8 @@ class Pool(_core.Pool):
         """Run the coroutine in the loop and return its result to this thread.
         If this thread has given up by then, the loop passes the result to
         put_back()."""
-        # The first to take this lock, the result or the thread that gives up,
-        # owns it.
+        # The coroutine takes this lock when it has a result, the thread when
+        # it gives up. The first one to take it owns the result.
         first = threading.Lock()
 
         async def run():

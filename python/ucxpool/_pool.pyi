@@ -55,15 +55,15 @@ class Transfer(Generic[_T]):
         """The text of the transfer's exception; None if it has not failed."""
     @property
     def tag(self) -> int:
-        """For a receive: the message's tag, when it is done."""
+        """For a receive: the message's tag, when the receive is done."""
     @property
     def length(self) -> int:
         """The length of the message in bytes, when the transfer is done. A
         receive into longer buffers leaves the rest unchanged."""
     @property
     def metadata(self) -> bytes | None:
-        """For a receive: the message's metadata, when it is done; None if it
-        has none."""
+        """For a receive: the message's metadata, when the receive is done;
+        None if the message has none."""
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
 class Pieces:
@@ -77,7 +77,7 @@ class Pieces:
         """The total length in bytes."""
     @property
     def is_cuda(self) -> bool:
-        """Are they in GPU memory?"""
+        """True if the pieces are in GPU memory."""
 
 class Message:
     @property
@@ -239,7 +239,7 @@ class Pool:
     def check(self) -> None: ...
     @property
     def is_cuda(self) -> bool:
-        """Are the pool's blocks on a GPU?"""
+        """True if the pool's blocks are on a GPU."""
     @property
     def driven_by(self) -> asyncio.AbstractEventLoop | None: ...
     @property

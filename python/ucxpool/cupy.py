@@ -26,7 +26,7 @@ __all__ = ["Allocator", "disable", "enable", "stream_end"]
 # Both handles of the legacy default stream.
 _DEFAULT = (0, 1)
 _PER_THREAD = 2
-# The number of streams from which on unused ones are searched for.
+# From this number of streams on, the allocator searches for unused ones.
 _MANY = 32
 
 
@@ -54,8 +54,9 @@ def _current_function():
 
 
 class _Malloc:
-    """ucxpool._cupy.Malloc in Python: for a package without the extension, and
-    for versions of CuPy that declare their function differently."""
+    """The Python form of ucxpool._cupy.Malloc, for a package without the
+    extension, and for versions of CuPy that declare their function
+    differently."""
 
     def __init__(self, add, retry):
         mallocs = {}
@@ -91,7 +92,7 @@ class Allocator:
         self._entries = {}
         self._many = _MANY
         self._lock = threading.Lock()
-        # Never deleted: memory that is freed late still reads its variable.
+        # Variables are never deleted: freeing memory late still reads them.
         self._variables = []
         self._malloc = _make_malloc(
             lambda handle: self._add(cupy.cuda.get_current_stream()).malloc,
@@ -155,7 +156,8 @@ class Allocator:
         del self._entries[handle]
 
     def stream_end(self, stream):
-        """Forget a stream before it is destroyed. Waits for its work."""
+        """Forget a stream before it is destroyed. Waits for the stream's
+        work."""
         with self._lock:
             entry = self._entries.get(stream.ptr)
             if entry is not None and stream.ptr not in _DEFAULT:

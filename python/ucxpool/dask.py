@@ -1,13 +1,13 @@
-"""The protocol "ucxpool" of `distributed`: Dask on the pool.
+"""The protocol "ucxpool" for `distributed`, which runs Dask on the pool.
 
     LocalCluster(protocol="ucxpool")
     dask scheduler --protocol ucxpool
     dask worker ucxpool://HOST:PORT
 
-`distributed` finds it through an entry point of this package. A process has
-one pool for each of its event loops. The pool is created on the first listen
-or connect, and all comms share it. Its settings are in Dask's configuration,
-under the library's names:
+`distributed` finds the protocol through an entry point of this package. A
+process has one pool for each of its event loops. The pool is created on the
+first listen or connect, and all comms share it. Its settings are in Dask's
+configuration, under the library's names:
 
     distributed:
       comm:
@@ -16,10 +16,10 @@ under the library's names:
           secret-file: /etc/dask/ucxpool.secret
 
 `secret` is the secret itself, for secrets that are not in a file. A cluster on
-several hosts needs a secret, because the library's listeners require one. It
-authenticates peers. Nothing is encrypted; if Dask's configuration requires
-encryption, comms are refused. `device: 0` sends frames in that GPU's memory
-from GPU to GPU, between workers that each have one.
+several hosts needs a secret, because the library's listeners require one. The
+secret authenticates peers. Nothing is encrypted; if Dask's configuration
+requires encryption, comms are refused. `device: 0` sends frames in that GPU's
+memory from GPU to GPU, between workers that each have a GPU.
 """
 import asyncio
 import collections
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "ucxpool://"
 
 # A worker has many peers, and those on its host map its blocks. With 8 MiB
-# each, 16 peers stay below 256 MiB of resident memory. The caller uses no
+# each, 16 peers stay below 256 MiB of resident memory. No application uses
 # blocks here.
 DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
             "recv-share": 39}
@@ -84,8 +84,8 @@ def _configured():
 
 
 def _handshake_timeout():
-    """One attempt to connect may take as long as Dask's limit for all
-    attempts."""
+    """Return Dask's limit for all attempts to connect: a single attempt may
+    take as long."""
     seconds = parse_timedelta(
         dask.config.get("distributed.comm.timeouts.connect"), "seconds")
     return f"{min(max(round(seconds * 1000), MIN_TIMEOUT), MAX_TIMEOUT)}ms"
@@ -115,8 +115,8 @@ def settings(on_gpu=False):
 
 
 def pool(on_gpu=False):
-    """Return the pool of the running event loop. It reuses the pool of a
-    closed loop."""
+    """Return the pool of the running event loop. The pool of a closed loop is
+    reused."""
     loop = asyncio.get_running_loop()
     wanted = settings(on_gpu)
     with _lock:
@@ -139,7 +139,7 @@ def pool(on_gpu=False):
 
 
 def _has_worker():
-    """Does a worker run in this process?"""
+    """Return whether a worker runs in this process."""
     return any(one.status not in (Status.closed, Status.failed)
                for one in Worker._instances)
 
@@ -172,7 +172,7 @@ def gpu():
 class UcxPool(Comm):
     """A comm over one channel. A message of Dask is a message of the channel,
     with its frames as buffers. The tag is the message's number in the comm. If
-    a sender gives up a message, the next one has an unexpected number and ends
+    a sender abandons a message, the next one has an unexpected number and ends
     the comm."""
 
     def __init__(self, channel, deserialize=True):
@@ -197,8 +197,8 @@ class UcxPool(Comm):
 
     @property
     def extra_info(self):
-        """How data is transferred. A connecting peer knows the wire only
-        later."""
+        """How data is transferred. While the channel is connecting, the wire
+        is not known yet."""
         if self._channel is not None and not self._extra_info.get("wire"):
             self._extra_info = {"wire": self._channel.wire,
                                 "wire_reason": self._channel.wire_reason}
@@ -215,8 +215,9 @@ class UcxPool(Comm):
 
     @contextlib.contextmanager
     def _ends_if_it_fails(self):
-        """A failure or cancellation ends the comm, as over TCP. Otherwise the
-        next read would get the answer to another caller's question."""
+        """End the comm if the body fails or is cancelled, as over TCP.
+        Otherwise the next read would get the reply to another caller's
+        request."""
         try:
             yield
         except (Error, TimeoutError) as error:

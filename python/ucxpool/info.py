@@ -1,6 +1,7 @@
 """ucxpool_info prints the versions and files that this package uses, and its
-settings; also as `python -m ucxpool.info`. The library has a program of the
-same name with a longer report, which a wheel does not contain."""
+settings; it also runs as `python -m ucxpool.info`. The library has a program
+of the same name with a longer report; a wheel does not contain that
+program."""
 import argparse
 import ctypes
 

@@ -1,5 +1,5 @@
-"""NIXL's agent on the pool's windows: a program written for NIXL 1.5 changes
-one import.
+"""Implements NIXL's agent on the pool's windows. A program written for NIXL
+1.5 must change only one import.
 
     from ucxpool.nixl import nixl_agent, nixl_agent_config
 
@@ -111,7 +111,7 @@ class _Descriptors:
         return len(self)
 
     def isEmpty(self) -> bool:
-        """Is the list empty?"""
+        """Return whether the list is empty."""
         return len(self) == 0
 
     def getType(self) -> str:
@@ -139,12 +139,12 @@ class _Descriptors:
 
 
 class nixlXferDList(_Descriptors):
-    """Descriptors of a transfer, made by get_xfer_descs(): (address, length,
-    device)."""
+    """Descriptors of a transfer, created by get_xfer_descs(): (address,
+    length, device)."""
 
 
 class nixlRegDList(_Descriptors):
-    """Descriptors of memory to register, made by get_reg_descs(): (address,
+    """Descriptors of memory to register, created by get_reg_descs(): (address,
     length, device, b"")."""
 
     _width = 4
@@ -203,8 +203,8 @@ def _strided(array: Any) -> Any:
 # --- handles ------------------------------------------------------------------
 
 class nixl_thread_sync_t(enum.Enum):
-    """How threads share an agent. It has no effect: any thread may always use
-    it."""
+    """How threads share an agent. This has no effect: any thread may use any
+    agent at any time."""
 
     NIXL_THREAD_SYNC_NONE = 0
     NIXL_THREAD_SYNC_STRICT = 1
@@ -213,20 +213,21 @@ class nixl_thread_sync_t(enum.Enum):
 
 
 class nixl_prepped_dlist_handle:
-    """A list of descriptors that is looked up, made by prep_xfer_dlist()."""
+    """A list of descriptors after their lookup, created by
+    prep_xfer_dlist()."""
 
     def __init__(self, agent: Any, value: Any) -> None:
         self._agent = agent
         self._value = value
 
     def release(self) -> None:
-        """Release the list. Transfers that were made from it are not
+        """Release the list. Transfers that were created from it are not
         affected."""
         self._value = None
 
 
 class nixl_xfer_handle:
-    """A transfer, made by make_prepped_xfer() or initialize_xfer()."""
+    """A transfer, created by make_prepped_xfer() or initialize_xfer()."""
 
     def __init__(self, agent: Any, value: Any) -> None:
         self._agent = agent
@@ -234,8 +235,8 @@ class nixl_xfer_handle:
 
     def release(self) -> None:
         """Cancel the transfer if it is in progress, and release it. After this
-        returns, nothing accesses its memory. Raises nixlBackendError if that
-        takes longer than ten seconds."""
+        call returns, the transfer no longer accesses its memory. Raises
+        nixlBackendError if the transfer does not end within ten seconds."""
         transfer = self._value
         if transfer is not None:
             transfer.cancel()
@@ -323,8 +324,8 @@ def _note(message: str | bytes) -> bytes:
 
 
 class nixl_agent:
-    """An agent: registers memory, lets peers read and write it, and reads and
-    writes theirs. All methods may be called from any thread.
+    """An agent registers memory, lets peers read and write it, and reads and
+    writes the memory of peers. All methods may be called from any thread.
 
     agent_name       the name under which peers know it
     nixl_conf        a nixl_agent_config, or None
@@ -362,7 +363,7 @@ class nixl_agent:
 
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
         # When the interpreter exits, _close_all() has run before, and modules
-        # that this needs may be empty.
+        # that _close() needs may be empty.
         if not _is_finalizing():
             self._close()
 
@@ -495,10 +496,11 @@ class nixl_agent:
 
     def get_xfer_descs(self, descs: Any,
                        mem_type: str | None = None) -> nixlXferDList | None:
-        """Return descriptors of a transfer. They are made from a tensor, a
+        """Return descriptors of a transfer. They are created from a tensor, a
         list of tensors, or rows of (address, length, device) with a memory
         type, as a NumPy array or as tuples. A nixlXferDList is returned
-        unchanged. For anything else it logs an error and returns None."""
+        unchanged. For any other argument the method logs an error and returns
+        None."""
         if isinstance(descs, nixlXferDList):
             return descs
         made = self._described(descs, mem_type, 3)
@@ -506,8 +508,8 @@ class nixl_agent:
 
     def get_reg_descs(self, descs: Any,
                       mem_type: str | None = None) -> nixlRegDList | None:
-        """Return descriptors for registration, in the same way. Tuples have a
-        fourth part, which is ignored."""
+        """Return descriptors for registration, from the same arguments as
+        get_xfer_descs(). Tuples have a fourth part, which is ignored."""
         if isinstance(descs, nixlRegDList):
             return descs
         made = self._described(descs, mem_type, 4)
@@ -597,7 +599,7 @@ class nixl_agent:
     def deregister_memory(self, dereg_list: nixlRegDList,
                           backends: list[str] = []) -> None:
         """End the peers' access to the memory: their transfers in progress
-        fail. After this returns, the memory may be freed. Raises
+        fail. After this call returns, the memory may be freed. Raises
         nixlBackendError if a peer has not released it within ten seconds."""
         found = []
         for address, length, device, _ in dereg_list:
@@ -611,15 +613,15 @@ class nixl_agent:
 
     def query_memory(self, reg_list: Any, backend: str,
                      mem_type: str | None = None) -> list[Any]:
-        """Raises nixlNotSupportedError: this is for files."""
+        """Raises nixlNotSupportedError: this method is for files."""
         raise nixlNotSupportedError("query_memory() is for files")
 
     # --- metadata
 
     def get_agent_metadata(self) -> bytes:
-        """Return what a peer needs to connect, and to read and write the
-        memory that is registered now. It is a secret: anyone who has it can do
-        so."""
+        """Return the metadata that a peer needs to connect, and to read and
+        write the memory that is registered now. Keep the metadata secret:
+        every process that has it can do so."""
         with self._lock:
             return _nixl.write_metadata(self.name, self._identity,
                                         self._sides.values(), self._regions,
@@ -628,7 +630,7 @@ class nixl_agent:
     def get_partial_agent_metadata(self, descs: nixlRegDList,
                                    inc_conn_info: bool = False,
                                    backends: list[str] = []) -> bytes:
-        """Return metadata for part of the memory."""
+        """Return metadata for the memory of these descriptors only."""
         with self._lock:
             wanted = {(descs._kind, _nixl.device_of(descs._kind, device),
                        address, length)
@@ -641,8 +643,8 @@ class nixl_agent:
 
     def add_remote_agent(self, metadata: bytes) -> bytes:
         """Let this agent read and write a peer's memory. Returns the peer's
-        name, as bytes. It connects when a connection is needed. Newer metadata
-        of a peer is added to the metadata already known. Raises
+        name, as bytes. The agent connects when it needs a connection. Newer
+        metadata of a peer is added to the metadata already known. Raises
         nixlMismatchError if the metadata is invalid."""
         try:
             name, identity, *told = _nixl.read_metadata(metadata)
@@ -671,7 +673,7 @@ class nixl_agent:
 
     def make_connection(self, remote_agent: str | bytes,
                         backends: list[str] = []) -> None:
-        """Start to connect now."""
+        """Start to connect to the peer now."""
         peer = self._peer(remote_agent)
         with self._lock:
             for device in peer.sides:
@@ -679,7 +681,8 @@ class nixl_agent:
 
     def check_remote_metadata(self, agent: str | bytes,
                               descs: nixlXferDList | None = None) -> bool:
-        """Is the peer known, and also this memory of the peer?"""
+        """Return whether the peer is known, and also this memory of the
+        peer."""
         self._collect_into_notes()
         try:
             peer = self._peer(agent)
@@ -690,8 +693,8 @@ class nixl_agent:
         return True
 
     def _collect_into_notes(self) -> None:
-        """Handle what has arrived; notifications are kept until they are
-        fetched."""
+        """Handle the messages that have arrived. Notifications are kept until
+        they are fetched."""
         notes = self._collect()
         with self._lock:
             for name, newer in self._notes.items():
@@ -715,7 +718,7 @@ class nixl_agent:
                               port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:
         """Request metadata from the peer that listens at this address.
-        check_remote_metadata() tells when it has arrived."""
+        check_remote_metadata() returns whether it has arrived."""
         self._say(ip_addr, port, _nixl.FETCH, b"")
 
     def invalidate_local_metadata(self, ip_addr: str = "",
@@ -748,12 +751,12 @@ class nixl_agent:
     def prep_xfer_dlist(self, agent_name: str | bytes, xfer_list: Any,
                         mem_type: str | None = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
-        """Look up descriptors once for many transfers. They belong to this
-        agent ("NIXL_INIT_AGENT" or ""), to a peer, or, with this agent's own
-        name, to this agent as if it were a peer. In an array of five columns
-        (address, length, device, stride, count), each row stands for `count`
-        descriptors. Raises nixlNotFoundError for memory that is not
-        registered."""
+        """Look up descriptors once for many transfers. agent_name says whose
+        memory they describe: this agent's ("NIXL_INIT_AGENT" or ""), a peer's,
+        or, with this agent's own name, this agent's as if it were a peer. In
+        an array of five columns (address, length, device, stride, count), each
+        row stands for `count` descriptors. Raises nixlNotFoundError for memory
+        that is not registered."""
         if (isinstance(xfer_list, numpy.ndarray) and xfer_list.ndim == 2
                 and xfer_list.shape[1] == 5):
             if mem_type is None:
@@ -800,7 +803,7 @@ class nixl_agent:
                           remote_indices: Any, notif_msg: str | bytes = b"",
                           backends: list[str] = [],
                           skip_desc_merge: bool = False) -> nixl_xfer_handle:
-        """Make a transfer ("READ" or "WRITE") of selected descriptors of two
+        """Create a transfer ("READ" or "WRITE") of selected descriptors of two
         lists. The indices are lists or arrays. With notif_msg the peer is
         notified when all data has arrived. Raises nixlInvalidParamError if the
         descriptors do not match."""
@@ -820,14 +823,15 @@ class nixl_agent:
                         remote_agent: str | bytes,
                         notif_msg: str | bytes = b"",
                         backends: list[str] = []) -> nixl_xfer_handle:
-        """Make a transfer of all descriptors of two lists."""
+        """Create a transfer of all descriptors of two lists."""
         return self._made(operation, self._prepare(local_descs, None),
                           self._prepare(remote_descs, _text(remote_agent)),
                           notif_msg)
 
     def _made(self, operation: str, local: Any, remote: Any,
               note: str | bytes, indices: Any = None) -> nixl_xfer_handle:
-        """indices selects descriptors of both lists; None selects all."""
+        """Create a transfer. indices selects descriptors of both lists; None
+        selects all."""
         is_write = {"WRITE": True, "READ": False}[operation]
         if local.peer is not None or remote.peer is None:
             raise nixlInvalidParamError(
@@ -913,10 +917,10 @@ class nixl_agent:
                    notif_msg: str | bytes,
                    backend: str | None = None) -> None:
         """Send a notification that belongs to no transfer. If there is no
-        channel to the peer, it connects and returns when the peer has
-        answered. Raises nixlBackendError if the peer cannot be reached, or if
-        an earlier notification to it could not be sent; this includes
-        notifications of transfers."""
+        channel to the peer, the agent connects, and the call returns when the
+        peer has answered. Raises nixlBackendError if the peer cannot be
+        reached, or if an earlier notification to it could not be sent; this
+        includes notifications of transfers."""
         peer = self._peer(remote_agent_name)
         self._progress()
         peer.notify(self._host, _note(notif_msg))
@@ -929,8 +933,8 @@ class nixl_agent:
 
     def get_new_notifs(self,
                        backends: list[str] = []) -> dict[str, list[bytes]]:
-        """Return the notifications since the last call, by the sending agent's
-        name."""
+        """Return the notifications since the last call, as lists by the name
+        of the sending agent."""
         return self._collect()
 
     def update_notifs(self,
@@ -948,8 +952,9 @@ class nixl_agent:
     def check_remote_xfer_done(self, remote_agent_name: str | bytes,
                                lookup_tag: bytes, backends: list[str] = [],
                                tag_is_prefix: bool = True) -> bool:
-        """Has a notification arrived that begins with these bytes, or contains
-        them? It is then removed from `notifs`."""
+        """Return whether a notification has arrived that begins with
+        lookup_tag, or contains it. Such a notification is removed from
+        `notifs`."""
         self.update_notifs()
         with self._lock:
             notes = self.notifs.get(_text(remote_agent_name), [])

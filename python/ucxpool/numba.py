@@ -6,9 +6,9 @@
 or, without changing the program, NUMBA_CUDA_MEMORY_MANAGER=ucxpool.numba.
 
 Numba does not pass a stream to an allocator. So freed memory is reused only
-after the GPU has finished all earlier work, as with Numba's own allocator.
-Also like there, memory is freed in batches
-(NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT, _RATIO).
+after the GPU has finished all earlier work, and memory is freed in batches
+(NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT, _RATIO). Both are the same with Numba's
+own allocator.
 """
 import ctypes
 import weakref

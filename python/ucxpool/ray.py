@@ -10,9 +10,9 @@ tensors, on the host and on GPUs, through the pool.
         def make(self):
             return {"weights": torch.ones(1 << 20)}
 
-For Ray it is a one-sided transport: the process that has the tensors listens,
-and other processes request an object by its ID. Settings come from the
-environment (UCXPOOL_*).
+For Ray this is a one-sided transport: the process that has the tensors
+listens, and other processes request an object by its ID. Settings come from
+the environment (UCXPOOL_*).
 """
 import asyncio
 import atexit
@@ -42,9 +42,9 @@ _log = logging.getLogger("ucxpool.ray")
 
 
 def register():
-    """Register the transport "ucxpool" with Ray. Call it in the process that
-    creates the actors, before their classes name the transport. Ray registers
-    it in the actors' processes."""
+    """Register the transport "ucxpool" with Ray. Call this function in the
+    process that creates the actors, before their classes name the transport.
+    Ray registers the transport in the actors' processes."""
     if NAME not in transport_manager_info:
         register_tensor_transport(NAME, ["cpu", "cuda"], Transport,
                                   torch.Tensor)
@@ -59,7 +59,7 @@ class Metadata(TensorTransportMetadata):
 
 @dataclass
 class Fetch(FetchRequest):
-    """A fetch of an object in progress; the result of future is its
+    """A fetch of an object in progress. The result of future is the object's
     tensors."""
     future: concurrent.futures.Future | None = None
 
@@ -84,7 +84,8 @@ def _device(tensor):
 
 def _buffer(tensor):
     """Return the tensor's memory as a buffer, without a copy. The buffer holds
-    the tensor. It does not use NumPy, which lacks some of PyTorch's types."""
+    the tensor. This function does not use NumPy, which lacks some of PyTorch's
+    types."""
     if tensor.is_cuda:
         return _OnGpu(tensor)
     buffer = (ctypes.c_char * _size(tensor)).from_address(tensor.data_ptr())
@@ -108,7 +109,7 @@ async def _answered(transfer):
 
 class _Side:
     """A pool of this process, and its channels to the processes from which it
-    fetches. Everything here runs in the event loop."""
+    fetches. All methods run in the event loop."""
 
     def __init__(self, device, objects):
         self._objects = objects
@@ -178,9 +179,9 @@ class _Side:
 
 
 class Transport(TensorTransportManager):
-    """Ray creates one transport in each process that needs it. It has a thread
-    with an event loop, a pool for tensors on the host, and a pool for each
-    GPU. Each pool is created when it is first needed."""
+    """The transport, which Ray creates once in each process that needs it. It
+    has a thread with an event loop, a pool for tensors on the host, and a pool
+    for each GPU. Each pool is created when it is first needed."""
 
     def __init__(self):
         self._objects = {}  # ID: tensors that peers may fetch

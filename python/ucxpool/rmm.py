@@ -1,5 +1,5 @@
-"""Makes RMM use libucxpool's heap, and with it cuDF, cuML and everything else
-that allocates through RMM.
+"""Makes RMM use libucxpool's heap, and therefore also cuDF, cuML and
+everything else that allocates through RMM.
 
     import ucxpool.rmm
     ucxpool.rmm.enable()                    # for the current device, or:

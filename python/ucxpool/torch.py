@@ -9,8 +9,8 @@
 enable() replaces PyTorch's caching allocator. PyTorch then has no statistics
 of its own: use memory_allocated() and memory_reserved() from here instead of
 torch.cuda's. When memory runs out, PyTorch raises RuntimeError with "CUDA out
-of memory" in its text; an allocator cannot raise torch.OutOfMemoryError. CUDA
-graphs are refused.
+of memory" in its text; an allocator cannot raise torch.OutOfMemoryError.
+Capturing a CUDA graph fails with an error.
 
 With a MemPool, PyTorch keeps its own allocator, which takes its segments from
 the heap.
@@ -24,13 +24,14 @@ from ._library import library
 __all__ = ["allocator", "enable", "mem_pool", "memory_allocated",
            "memory_reserved"]
 
-# PyTorch calls these without holding a reference to them.
+# Functions that PyTorch calls without holding a reference to them.
 _kept = []
 
 
 def allocator(*, throws=False):
     """Return a CUDAPluggableAllocator. Set throws for an allocator that
-    replaces PyTorch's own, because PyTorch does not check that for NULL."""
+    replaces PyTorch's own, because PyTorch does not check its result for
+    NULL."""
     lib = library()
     alloc = "ucxpool_torch_alloc_or_throw" if throws else "ucxpool_torch_alloc"
     made = CUDAPluggableAllocator(lib.path, alloc, "ucxpool_torch_free")

@@ -1,4 +1,5 @@
-"""UCXX's interface on a pool: a program written for `ucxx` changes one import.
+"""UCXX's interface on a pool. A program written for `ucxx` must change only
+one import.
 
     import ucxpool.ucxx as ucxx
 
@@ -6,11 +7,11 @@
     endpoint = await ucxx.create_endpoint("127.0.0.1", listener.port)
     await endpoint.send_multi(buffers)
 
-It behaves like UCXX, except for three things. send_multi() sends one message,
-not one for each buffer. Endpoints always handle errors, at no cost. Without a
-secret (ucxpool's setting SECRET_FILE) a listener accepts only processes of
-this host, and get_address() returns the loopback address; UCXX accepts any
-peer that reaches it.
+This module behaves like UCXX, except for three differences. send_multi() sends
+one message, not one for each buffer. Endpoints always handle errors, at no
+cost. Without a secret (ucxpool's setting SECRET_FILE) a listener accepts only
+processes of this host, and get_address() returns the loopback address; UCXX
+accepts any peer that reaches it.
 """
 import asyncio
 import inspect
@@ -65,9 +66,9 @@ def _get_pool():
 
 
 def init(options=None, **settings):
-    """Create the pool with settings of ucxpool. Without this call it is
-    created when it is needed. Options of UCX itself are set as the
-    environment's UCX_*."""
+    """Create the pool with settings of ucxpool. Without this call the pool is
+    created when it is needed. options are those of UCX itself; each is set as
+    UCX_* in the environment, unless it is set there."""
     if _pool is not None and not _pool.closed:
         raise RuntimeError("the pool exists already: call reset() first")
     for key, value in (options or {}).items():
@@ -86,7 +87,7 @@ def reset():
 
 
 def stop_notifier_thread():
-    """Does nothing: there is no such thread."""
+    """Does nothing: this module has no such thread."""
 
 
 def progress():
@@ -100,10 +101,10 @@ def get_ucx_version():
 
 def get_address(ifname=None):
     """Return the address of this host at which peers reach a listener. Without
-    a secret it is 127.0.0.1, because then only processes of this host can
-    connect. With a secret it is the address of the network interface `ifname`,
-    or of the default route. Without `ifname`, the environment variable
-    LIBUCXPOOL_LISTEN overrides all of these."""
+    a secret the address is 127.0.0.1, because then only processes of this host
+    can connect. With a secret it is the address of the network interface
+    `ifname`, or of the default route. Without `ifname`, the environment
+    variable LIBUCXPOOL_LISTEN overrides all of these."""
     if ifname is None and _address.chosen():
         return _address.chosen()
     if not _has_secret():
@@ -171,7 +172,7 @@ class Listener:
 
     @property
     def closed(self):
-        """Was the listener closed?"""
+        """True if the listener was closed."""
         return self._listener.closed
 
     def close(self):
@@ -195,13 +196,13 @@ class Endpoint:
 
     @property
     def alive(self):
-        """Is the endpoint not closed?"""
+        """True if the endpoint is not closed."""
         return not self.closed
 
     @property
     def closed(self):
-        """Is the endpoint closed by either side or failed, with no message
-        left?"""
+        """True if either side has closed the endpoint or the endpoint has
+        failed, and no message is left."""
         return self._channel.ended
 
     @property
@@ -214,8 +215,8 @@ class Endpoint:
         await self._channel.send([buffer], _tag(_PLAIN, tag))
 
     async def recv(self, buffer, tag=None, force_tag=False):
-        """Receive into one buffer. Raises UCXMessageTruncatedError if it is
-        too short."""
+        """Receive into one buffer. Raises UCXMessageTruncatedError if the
+        buffer is too short."""
         await self._channel.recv_into([buffer], _tag(_PLAIN, tag), ANY)
         self._count()
 
@@ -226,7 +227,7 @@ class Endpoint:
         await self._channel.send(buffers, _tag(_MULTI, tag))
 
     async def recv_multi(self, tag=None, force_tag=False):
-        """Receive a message of send_multi(), as a list of memoryviews."""
+        """Receive a message of send_multi(). Returns a list of memoryviews."""
         return await self._frames(_tag(_MULTI, tag))
 
     async def am_send(self, buffer):
