@@ -7,8 +7,8 @@
  *     windows    [   bounce buffer   ][   bounce buffer   ]
  *
  * Both sides know the lengths of the blocks from metadata that was exchanged
- * before, and therefore need no header. The left column has the calls in
- * RAPIDS, the right column the calls that replace them here:
+ * earlier, and therefore need no header. The left column has the calls in
+ * RAPIDS, the right column has the calls that replace them here:
  *
  *     BounceBufferManager.acquireBuffersNonBlocking  the same
  *     BounceBufferManager.freeBuffer, close          the same

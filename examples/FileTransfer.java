@@ -1,6 +1,6 @@
 /*
- * A message of a header and a range of a file, from one pool to another. The
- * file is not mapped.
+ * Sends a header and a range of a file in one message from one pool to another.
+ * The file is not mapped.
  *
  *     java -cp ucxpool.jar examples/FileTransfer.java
  */

@@ -1,7 +1,7 @@
 /*
- * borrowed HOST:PORT WORD... - as examples/sender, for a program with its own
- * UCX context and worker, which the pool borrows. The program can use both as
- * before, except the active-message ids AM_ID and AM_ID + 1.
+ * borrowed HOST:PORT WORD... - like examples/sender, but for a program with
+ * its own UCX context and worker, which the pool borrows. The program can still
+ * use both, except the active-message ids AM_ID and AM_ID + 1.
  */
 #include <ucxpool/ucxpool.h>
 

@@ -1,7 +1,8 @@
 /*
  * dead_peer - two peers connect, and one of them is killed while the survivor
- * waits for its message. The survivor learns which channel has failed and why,
- * frees its memory, and continues with the other peer.
+ * waits for its message. The library reports to the survivor which channel has
+ * failed and why. The survivor frees the memory for that channel and continues
+ * with the other peer.
  */
 #include <ucxpool/ucxpool.h>
 

@@ -59,7 +59,7 @@ static int run_client(int port_fd)
     return 0;
 }
 
-/* Return one message of the channel to its sender; false if none is left. */
+/* Return one message to its sender. Returns false if the channel has none. */
 static bool echo_message(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     int                number;
@@ -97,7 +97,7 @@ static int handle_event(ucxpool_t *pool, const ucxpool_event_t *event)
     if (event->kinds & UCXPOOL_EVENT_CALLER) {
         while (ucxpool_listener_accept(event->listener, NULL, &channel) ==
                UCXPOOL_OK) {
-            /* Its events are handled when they are reported. */
+            /* The channel's events are handled when they are reported. */
         }
     }
     if (event->kinds & UCXPOOL_EVENT_MESSAGE) {
@@ -161,7 +161,7 @@ int main(void)
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
 
-    /* Before the pool is created: a forked child cannot use it. */
+    /* Fork before the pool is created: a forked child cannot use a pool. */
     if ((pipe(port) != 0) || ((client = fork()) < 0)) {
         perror("event_loop");
         return 1;

@@ -126,7 +126,7 @@ static void finish(ucxpool_request_t *request)
 }
 
 /* The pool reads the buffers after all work that is now in the default stream.
- * If a kernel in another stream fills them, name it in the params. */
+ * If a kernel in another stream fills them, name that stream in the params. */
 static int run_sender(int port_fd, char *letters)
 {
     char               where[32] = "";

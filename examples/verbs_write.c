@@ -1,7 +1,7 @@
 /*
- * verbs_write [DEVICE [GID-INDEX]] - the application's own RDMA on the pool's
- * blocks: two processes with a pool each. The first process writes one of its
- * blocks into a block of the second, which only checks the result.
+ * verbs_write [DEVICE [GID-INDEX]] - an application uses RDMA itself, on blocks
+ * of the pool. Two processes have a pool each. The first process writes one of
+ * its blocks into a block of the second, which only checks the result.
  *
  * Exit status: 77 if there is no RDMA device.
  */
@@ -59,7 +59,8 @@ static void must_pool(ucxpool_status_t status)
     }
 }
 
-/* The device of that name, or the first one; NULL: none. */
+/* Return the device of that name, or the first one if name is NULL. Returns
+ * NULL if there is none. */
 static struct ibv_device *find_device(struct ibv_device **devices,
                                       const char         *name)
 {
@@ -204,7 +205,7 @@ static void write_block(side_t *side, const card_t *theirs)
     must(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
 }
 
-/* Deregister the pool before closing the domain, and that before the device. */
+/* Deregister the pool first, then close the domain, then the device. */
 static void close_all(side_t *side)
 {
     ucxpool_block_put(side->pool, &side->block);

@@ -1,8 +1,8 @@
 """Each of N processes sends each other process a thousand buffers in one
 message: all_to_all.py [N]
 
-The processes send their parent digests of the messages sent to and received
-from each peer. The parent compares the digests."""
+Each process reports digests of the messages that it sent to and received from
+each peer. The parent process compares the digests."""
 import asyncio
 import hashlib
 import multiprocessing

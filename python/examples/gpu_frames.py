@@ -1,6 +1,6 @@
 """Sends arrays from the GPU of one process to the GPU of another.
 
-It uses CuPy's arrays if CuPy is installed, otherwise buffers of ucxpool's
+The arrays are CuPy's if CuPy is installed, otherwise buffers of ucxpool's
 heap."""
 import asyncio
 import os
