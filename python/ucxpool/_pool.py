@@ -198,8 +198,8 @@ class Pieces(_core.Pieces):
 class Message(_core.Message):
     """A message that has arrived but has not been received yet: its data is
     still in the sender's memory or in blocks. Receive it with into() or
-    frames(), or refuse it; a message that is dropped is refused. Receiving it
-    twice raises ValueError."""
+    frames(), or refuse it; a message is refused when no variable refers to it
+    any more. Receiving a message twice raises ValueError."""
 
     def __repr__(self):
         state = ", received or refused" if self._is_taken else ""
@@ -276,11 +276,11 @@ class Channel(_core.Channel):
         with TimedOutError (None: the setting REQUEST_TIMEOUT).
 
         A message of up to the setting EAGER_SIZE ends when its bytes have been
-        copied, a longer one when the receiver has received it. Raised at once:
-        ValueError for a buffer that is strided, or on a GPU in a pool on the
-        host; TypeError for an object that is not a buffer; OverflowError for a
-        tag of more than 64 bits; LimitError for metadata that is too long;
-        ClosedError for a channel that has ended."""
+        copied, a longer one when the receiver has received it. send() itself
+        raises ValueError for a buffer that is strided, or on a GPU in a pool
+        on the host; TypeError for an object that is not a buffer;
+        OverflowError for a tag of more than 64 bits; LimitError for metadata
+        that is too long; ClosedError for a channel that has ended."""
         return self._pool._started(
             self._post_send(buffers, tag, metadata, timeout))
 
@@ -575,8 +575,8 @@ class Listener(_core.Listener):
             channel = self._take_next()
 
     def _take_next(self):
-        """Return the channel of the next peer, or None. A peer whose channel
-        cannot be created does not prevent others from connecting."""
+        """Return the channel of the next peer, or None. A channel that cannot
+        be created does not prevent other peers from connecting."""
         while not self.closed:
             try:
                 return self._take_channel()
@@ -711,8 +711,8 @@ class RemoteWindow(_core.Remote):
         metadata its metadata. timeout is in seconds, after which the read ends
         with TimedOutError (None: the setting REQUEST_TIMEOUT).
 
-        Raised at once: ValueError for a place beyond the window's end, for
-        buffers that are too short, or for metadata without notify;
+        read() itself raises ValueError for a place beyond the window's end,
+        for buffers that are too short, or for metadata without notify;
         NotPermittedError if the blob does not allow reading. The transfer ends
         with RefusedError if the owner refuses, CanceledError if the owner has
         revoked the window, and PeerLostError if the owner dies; the buffers
