@@ -1,7 +1,7 @@
 /*
- * Channels: the connection to one peer's pool.
+ * A channel is a connection to one peer's pool.
  *
- * There are three ways to create one:
+ * There are three ways to create a channel:
  *
  *   1. host:port    one side listens, the other connects. Each proves that it
  *                   knows the shared secret (SECRET_FILE) before any other
@@ -18,7 +18,7 @@
  * channel stays CONNECTING until the peer accepts or creates its channel, or
  * the library detects that the peer's process has ended.
  * ucxpool_channel_wait() waits for a limited time, and ucxpool_channel_abort()
- * gives up.
+ * ends the attempt.
  *
  * The wire is the transport of a channel: `map` (same host, same user: the
  * receiver reads the sender's blocks directly) or `ucx` (any peer). The library
@@ -37,8 +37,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Bytes of the strings that queries copy, including the final 0: a name, a
- * reason or another sentence, and "host:port". */
+/* Sizes in bytes, including the final 0, of the strings that queries return: a
+ * name, a reason or another sentence, and "host:port". */
 #define UCXPOOL_NAME_SIZE      32
 #define UCXPOOL_REASON_SIZE    352
 #define UCXPOOL_HOST_PORT_SIZE 80
@@ -47,18 +47,18 @@ typedef struct ucxpool_channel  ucxpool_channel_t;
 typedef struct ucxpool_listener ucxpool_listener_t;
 
 /*
- * Get the pool's address, for a peer's ucxpool_channel_create().
+ * Get the pool's address. A peer passes it to ucxpool_channel_create().
  *
  * address_p [out]  Owned by the caller; release with ucxpool_address_release().
- * length_p  [out]  Bytes; a few hundred.
+ * length_p  [out]  Length in bytes; a few hundred.
  *
  * The address names the pool and holds a random number that the peer must
  * present. Any process that has the address can connect, so keep it secret.
  *
- * The peers may be on any network: from this call on, UCX listens on all
- * devices, or on those in UCX_NET_DEVICES. A warning lists the devices that are
- * added. If UCX is in use already, the address covers only the devices that UCX
- * uses now.
+ * Peers may be on any network. Therefore UCX listens on all devices, or on
+ * those in UCX_NET_DEVICES, from this call on. A warning lists the devices that
+ * are added. If UCX is already in use, no device is added, and the address
+ * covers only the devices that UCX uses now.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);
@@ -84,7 +84,7 @@ typedef enum ucxpool_path {
 typedef struct ucxpool_channel_params {
     uint64_t    field_mask;
     const void *address;        /* from the peer's ucxpool_address_get() */
-    size_t      address_length; /* given with address */
+    size_t      address_length; /* bytes; read with address */
     /*
      * An endpoint of the pool's worker to the peer. The pool uses it until
      * ucxpool_destroy(), also after ucxpool_channel_close(). It must be created
@@ -103,11 +103,13 @@ typedef struct ucxpool_channel_params {
 } ucxpool_channel_params_t;
 
 /*
- * Create a channel over an address or an endpoint. Both sides must do so. Two
- * pools may have several channels, which are paired in the order of creation.
+ * Create a channel over an address or an endpoint. Both sides must call this
+ * function. Two pools may have several channels with each other, which are
+ * paired in the order of creation.
  *
- * channel_p [out]  Closed by ucxpool_channel_close(), ucxpool_channel_abort()
- *                  or ucxpool_destroy().
+ * channel_p [out]  Close it with ucxpool_channel_close() or
+ *                  ucxpool_channel_abort(); otherwise ucxpool_destroy() closes
+ *                  it.
  *
  * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, the
  *                            address is damaged, or require has an unknown bit
@@ -135,11 +137,11 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            other users
  *
- * UCX may not use the network device that leads to the listener. If UCX is
- * already in use, the device cannot be added, and the library logs a warning.
- * The channel can then use only the `map` wire, and otherwise fails with
- * UCXPOOL_ERR_UNSUPPORTED. To avoid this, connect to this listener before
- * opening other channels, or set UCX_NET_DEVICES.
+ * If UCX is already in use without the network device that leads to the
+ * listener, the device cannot be added, and the library logs a warning. The
+ * channel can then use only the `map` wire, and otherwise fails with
+ * UCXPOOL_ERR_UNSUPPORTED. To avoid this, connect to this listener before other
+ * channels are opened, or set UCX_NET_DEVICES.
  */
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          const ucxpool_channel_params_t *params,
@@ -163,13 +165,13 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p);
 
-/* The listener's port. */
+/* Returns the listener's port, as a number in host byte order. */
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
- * Accept the next peer that has proved the secret. Does not wait. At most
- * ACCEPT_QUEUE (a setting) peers can be queued. The listener refuses further
- * peers; they retry until HANDSHAKE_TIMEOUT.
+ * Accept the next queued peer that has proved that it knows the secret. Does
+ * not wait. The setting ACCEPT_QUEUE limits the queue. If it is full, the
+ * listener refuses further peers, which retry until HANDSHAKE_TIMEOUT.
  *
  * params  The channel's name (default: the peer's address), user_ptr and
  *         require; NULL for none of them.
@@ -183,13 +185,13 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
-/* Stop listening. Accepted channels stay; peers that have not been accepted are
- * disconnected. NULL is allowed. */
+/* Stop listening. Accepted channels are not affected. Peers that have not been
+ * accepted are disconnected. NULL is allowed. */
 void ucxpool_listener_destroy(ucxpool_listener_t *listener);
 
 /*
- * Name a channel, for the log and for queries. Until then, a channel that was
- * connected or accepted has the peer's address as its name.
+ * Set the name of a channel in the log and in queries. The default name of a
+ * channel that was connected or accepted is the peer's address.
  *
  * name  Copied; at most 31 bytes are kept. "" sets a numbered name, such as
  *       "channel-3".
@@ -197,9 +199,9 @@ void ucxpool_listener_destroy(ucxpool_listener_t *listener);
 void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /*
- * Set an opaque pointer of the caller, returned by ucxpool_channel_query() and
- * in the channel's events. Default: NULL. If the first events must contain it,
- * pass it in the params of the call that creates the channel.
+ * Set an opaque pointer of the caller, which ucxpool_channel_query() and the
+ * channel's events return. Default: NULL. If the first events must contain the
+ * pointer, pass it in the params of the call that creates the channel.
  */
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 
@@ -228,8 +230,8 @@ typedef struct ucxpool_channel_attr {
     /*
      * Both ends of the connection between listener and client, in numeric form,
      * as this machine sees them: "10.0.0.1:7000", "[::1]:7000". The data may
-     * use another path, see wire. "" until the client is connected, and always
-     * for channels over an address or an endpoint.
+     * use another path, see wire. Both strings are "" until the client is
+     * connected, and always for channels over an address or an endpoint.
      */
     char local_address[UCXPOOL_HOST_PORT_SIZE];
     char remote_address[UCXPOOL_HOST_PORT_SIZE];
@@ -241,7 +243,8 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size);
 
 /*
- * Progress until the channel is open or has ended, or the timeout expires.
+ * Progress until the channel is open, the channel has ended, or the timeout
+ * expires.
  *
  * UCXPOOL_OK          open
  * UCXPOOL_INPROGRESS  still connecting
@@ -251,26 +254,27 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);
 
 /*
- * Report that a borrowed endpoint has failed: all requests of the channel end
- * with UCXPOOL_ERR_PEER_LOST. Call it from the error callback of an endpoint
- * that was passed to ucxpool_channel_create(). Only records the failure; the
- * next ucxpool_progress() acts on it.
+ * Report that a borrowed endpoint has failed. All requests of the channel then
+ * end with UCXPOOL_ERR_PEER_LOST. Call this function from the error callback of
+ * an endpoint that was passed to ucxpool_channel_create(). The function only
+ * records the failure; the next ucxpool_progress() ends the requests.
  */
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
  * Close a channel. The handle becomes invalid at once. Sends, and receives that
- * have matched a message, continue for at most CLOSE_TIMEOUT. Requests that are
- * then still in progress, and receives from this channel that have not matched
- * a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
+ * have matched a message, continue for at most CLOSE_TIMEOUT. After that,
+ * requests still in progress, and receives from this channel that have not
+ * matched a message, end with UCXPOOL_ERR_CANCELED. The library then notifies
+ * the peer.
  *
- * Eager messages (see ucxpool_send()) that the library had read in order can
- * still be received by ucxpool_recv() and ucxpool_probe() from any channel
- * (NULL). This is also true of channels that are aborted, closed by the peer,
- * or have failed.
+ * Eager messages (see ucxpool_send()) that the library has already read, with
+ * none missing before them, are kept. ucxpool_recv() and ucxpool_probe() still
+ * find them if their channel argument is NULL. The same holds for a channel
+ * that is aborted, that the peer has closed, or that has failed.
  *
- * Does not wait: ucxpool_progress() or ucxpool_destroy() does the work. NULL is
- * allowed.
+ * Does not wait: ucxpool_progress() or ucxpool_destroy() completes the close.
+ * NULL is allowed.
  */
 void ucxpool_channel_close(ucxpool_channel_t *channel);
 

@@ -3,8 +3,8 @@
  * UCXPOOL_BLOCK_SIZE. `ucxpool_info -c` prints every key with its meaning, its
  * default, its value and the source of the value.
  *
- * Values: sizes as 4m, 500m, 2g, auto, inf; numbers; times as 5s, 200ms, 10us;
- * switches as y or n; words from a list.
+ * A value is a size (4m, 500m, 2g, auto, inf), a number, a time (5s, 200ms,
+ * 10us), a switch (y or n), or a word from a list.
  */
 #ifndef UCXPOOL_CONFIG_H
 #define UCXPOOL_CONFIG_H
@@ -22,9 +22,9 @@ extern "C" {
 typedef struct ucxpool_config ucxpool_config_t;
 
 /*
- * Read the settings from the defaults and the environment. Each variable
- * UCXPOOL_* that names no key is logged as a warning, once per process, with
- * the nearest key.
+ * Read the settings from the defaults and the environment. If a variable
+ * UCXPOOL_* does not name a key, the library logs a warning with the most
+ * similar key, once per process.
  *
  * config_p [out]  The settings, owned by the caller; release them with
  *                 ucxpool_config_release(). Unchanged after an error.
@@ -41,25 +41,27 @@ ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
  * key    Name without the prefix, for example "BLOCK_SIZE". Not NULL.
  * value  Text in the same form as in the environment. Not NULL.
  *
- * UCXPOOL_ERR_INVALID_PARAM  unknown key (the detail names the nearest) or bad
- *                            value; the settings are unchanged
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key (the detail names the most similar
+ *                            one) or invalid value; the settings are unchanged
  */
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
 
 /*
- * Set the secret that peers of a listener must know (docs/guide/security.md)
- * from memory instead of a file. It overrides SECRET_FILE in pools that are
- * created with these settings afterwards.
+ * Set the secret that a listener and its clients share
+ * (docs/guide/security.md). The secret is passed in memory instead of in a
+ * file. It overrides SECRET_FILE in pools that are created with these settings
+ * afterwards.
  *
- * bytes   The secret. Copied; the copy is wiped after the settings and all
- *         pools created with them have been released. NULL removes the secret,
- *         and SECRET_FILE applies again.
- * length  Bytes. As in a file, a "\n" or "\r\n" at the end is not part of the
- *         secret. The rest must have 16 to 4096 bytes. Ignored if bytes is
- *         NULL.
+ * bytes   The secret. The library copies it, and wipes the copy after the
+ *         settings and all pools created with them have been released. NULL
+ *         removes the secret; SECRET_FILE then applies again.
+ * length  Length in bytes. As in a file, a "\n" or "\r\n" at the end is not
+ *         part of the secret. The rest must have 16 to 4096 bytes. The length
+ *         is ignored if bytes is NULL.
  *
- * UCXPOOL_ERR_INVALID_PARAM  too short or too long; the settings are unchanged
+ * UCXPOOL_ERR_INVALID_PARAM  the secret is too short or too long; the settings
+ *                            are unchanged
  * UCXPOOL_ERR_NO_MEMORY      out of memory; the settings are unchanged
  */
 ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
@@ -72,17 +74,18 @@ typedef enum ucxpool_config_source {
     UCXPOOL_CONFIG_SOURCE_MODIFY /* ucxpool_config_modify() */
 } ucxpool_config_source_t;
 
-/* A setting. The library owns the strings; they stay valid. */
+/* A setting. The library owns the strings and never frees them. */
 typedef struct ucxpool_config_attr {
     const char             *key;           /* for example "BLOCK_SIZE" */
     const char             *default_value; /* as text, for example "auto" */
     const char             *doc;           /* what the setting does */
     ucxpool_config_source_t source;
     char                    takes[160];  /* possible values, in words */
-    char                    value[4096]; /* present value, as text */
+    char                    value[4096]; /* current value, as text */
 } ucxpool_config_attr_t;
 
-/* The key with this index, counted from 0; NULL after the last key. */
+/* Returns the key with this index, counted from 0, or NULL if the index is
+ * beyond the last key. */
 const char *ucxpool_config_key(size_t index);
 
 /*
@@ -93,7 +96,7 @@ const char *ucxpool_config_key(size_t index);
  * attr_size  sizeof(*attr_p). Fields that the library does not know are
  *            cleared.
  *
- * UCXPOOL_ERR_INVALID_PARAM  unknown key; the detail names the nearest
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key; the detail names the most similar one
  */
 ucxpool_status_t ucxpool_config_query(const ucxpool_config_t *config,
                                       const char             *key,

@@ -1,9 +1,10 @@
 /*
- * The GPUs on which this process can create pools, and how a pool would use
- * each. ucxpool_create() does not need any of these functions.
+ * These functions list the GPUs on which this process can create pools, and
+ * report how a pool would use each GPU. A program can create pools without
+ * them.
  *
- * The first call loads the CUDA driver. A process that is forked after that
- * cannot use a GPU, so fork before.
+ * The first call loads the CUDA driver. A process that is forked afterwards
+ * cannot use a GPU, so fork before the first call.
  */
 #ifndef UCXPOOL_DEVICE_H
 #define UCXPOOL_DEVICE_H
@@ -21,14 +22,15 @@ extern "C" {
 
 /* Capabilities of a GPU and its driver. */
 typedef enum ucxpool_device_ability {
-    /* memory from cuMemAlloc() has handles that other processes can open */
+    /* other processes can open handles of memory from cuMemAlloc() */
     UCXPOOL_DEVICE_IPC = 1u << 0,
-    /* virtual memory management: cuMemCreate() and cuMemMap() */
+    /* the GPU has virtual memory: cuMemCreate() and cuMemMap() */
     UCXPOOL_DEVICE_VMM = 1u << 1,
-    /* its handles can be file descriptors, for processes of the same host */
+    /* virtual memory can be exported as file descriptors, to processes of the
+     * same host */
     UCXPOOL_DEVICE_POSIX_HANDLES = 1u << 2,
-    /* its handles can be fabric handles, for hosts of one NVLink domain; their
-     * use may still be forbidden */
+    /* virtual memory can be exported as fabric handles, to hosts of one NVLink
+     * domain; the system may still forbid their use */
     UCXPOOL_DEVICE_FABRIC_HANDLES = 1u << 3,
     /* network cards can access memory from cuMemAlloc() (GPUDIRECT) and virtual
      * memory (GPUDIRECT_VMM) */
@@ -36,16 +38,17 @@ typedef enum ucxpool_device_ability {
     UCXPOOL_DEVICE_GPUDIRECT_VMM = 1u << 5,
     /* memory can be exported to other kernel drivers as a dmabuf */
     UCXPOOL_DEVICE_DMABUF = 1u << 6,
-    /* a stream can write a word, which tells the pool that a copy is done */
+    /* a stream can write a word to memory, by which the pool detects that a
+     * copy is complete */
     UCXPOOL_DEVICE_MEM_OPS = 1u << 7
 } ucxpool_device_ability_t;
 
 /* Capabilities of this process's UCX with a GPU's memory. */
 typedef enum ucxpool_device_ucx {
-    /* it sends from GPU memory; otherwise the library never passes it a GPU
-     * address */
+    /* UCX can send from GPU memory; otherwise the library never passes a GPU
+     * address to UCX */
     UCXPOOL_DEVICE_UCX_TAKES = 1u << 0,
-    /* it also shares virtual memory with peers of the same host */
+    /* UCX can also share virtual memory with peers of the same host */
     UCXPOOL_DEVICE_UCX_SHARES_VMM = 1u << 1
 } ucxpool_device_ucx_t;
 
@@ -57,7 +60,7 @@ typedef enum ucxpool_cuda_backing {
     UCXPOOL_CUDA_BACKING_HOST  = 3  /* pinned host memory */
 } ucxpool_cuda_backing_t;
 
-/* Fields that are filled only on request, because they take time. */
+/* Fields that are filled only on request, because querying them takes time. */
 typedef enum ucxpool_device_attr_field {
     /* temporarily creates a CUDA context on the GPU, if it has none */
     UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE = 1u << 0,
@@ -87,9 +90,10 @@ typedef struct ucxpool_device_attr {
     /*
      * BAR1, the window through which other devices of the machine access the
      * GPU's memory. Memory that is registered with a network card must fit in
-     * it. Size 0: unknown, or the GPU has no BAR1; bar1_reason has the cause.
-     * Without NVIDIA's management library the kernel provides the size, but not
-     * how much is used; bar1_reason is then set, too.
+     * BAR1. If bar1_size is 0, the size is unknown or the GPU has no BAR1, and
+     * bar1_reason has the cause. Without NVIDIA's management library, only the
+     * size is known, from the kernel; bar1_reason is then also set. The sizes
+     * are in bytes.
      */
     uint64_t bar1_size;
     uint64_t bar1_used;
@@ -104,20 +108,20 @@ typedef struct ucxpool_device_attr {
 } ucxpool_device_attr_t;
 
 /*
- * The number of GPUs that this process can use. They are numbered from 0, as by
- * the CUDA driver (CUDA_VISIBLE_DEVICES selects and orders them).
+ * Returns the number of GPUs that this process can use. GPUs are numbered from
+ * 0, as by the CUDA driver (CUDA_VISIBLE_DEVICES selects and orders them).
  *
- * 0 if there is no driver, the driver is too old, there is no GPU, or the
- * process was forked from one that had used CUDA. ucxpool_error_detail() names
- * the cause.
+ * Returns 0 if there is no driver, the driver is too old, there is no GPU, or
+ * the process was forked from one that had used CUDA. ucxpool_error_detail()
+ * then names the cause.
  */
 int ucxpool_device_count(void);
 
 /*
- * Query one GPU, and how a pool would use it. The calling thread's current CUDA
- * context is unchanged.
+ * Query one GPU, and how a pool would use it. Does not change the calling
+ * thread's current CUDA context.
  *
- * device           From 0.
+ * device           Number of the GPU, from 0.
  * config           Settings; NULL: as from ucxpool_config_read(). Used for
  *                  CUDA_BACKING.
  * attr_p [in,out]  Unchanged after an error.
@@ -138,11 +142,12 @@ ucxpool_status_t ucxpool_device_query(int                     device,
 /*
  * Allocate memory for arrays that are passed to a pool on a GPU: addresses of
  * pieces (ucxpool_data_pieces()), segments, and offsets in windows
- * (ucxpool_places_even()). It is pinned host memory, so that the GPU reads long
- * arrays itself. Pinned memory from CUDA (cuMemHostAlloc(), cudaMallocHost())
- * works equally well. Allocating takes 100 us or more, so reuse the memory.
+ * (ucxpool_places_even()). The memory is pinned host memory, so that the GPU
+ * can read long arrays itself. Pinned memory from CUDA (cuMemHostAlloc(),
+ * cudaMallocHost()) works equally well. Allocating takes 100 us or more, so
+ * reuse the memory.
  *
- * device      From 0; other GPUs can read the memory, too.
+ * device      Number of a GPU, from 0. Other GPUs can also read the memory.
  * size        Bytes, 1 or more.
  * list_p      [out] Aligned to 64 bytes. Free it with
  *             ucxpool_device_list_free(), which may be called after the last
@@ -156,7 +161,8 @@ ucxpool_status_t ucxpool_device_query(int                     device,
 ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
                                            void **list_p);
 
-/* Free such memory. NULL is allowed. May wait for work of the GPUs. */
+/* Free memory from ucxpool_device_list_alloc(). NULL is allowed. May wait for
+ * work on the GPUs. */
 void ucxpool_device_list_free(void *list);
 
 #pragma GCC visibility pop

@@ -1,21 +1,21 @@
 /*
- * Events: which channels and listeners need attention, so that a program need
- * not query each of a thousand.
+ * Events report which channels and listeners need attention, so that a program
+ * with a thousand channels need not query each one.
  *
- * The pool keeps a queue of channels and listeners with events. Each is in it
- * at most once:
+ * The pool keeps a queue of channels and listeners with events. Each of them is
+ * in the queue at most once. The events are:
  *
- *   MESSAGE  a message has arrived that no receive has taken: call
+ *   MESSAGE  a message has arrived that matches no posted receive: call
  *            ucxpool_probe(), or post a receive
- *   STATE    the channel has opened or ended: ucxpool_channel_query()
- *   CALLER   a peer that has proved the secret is queued:
+ *   STATE    the channel has opened or ended: call ucxpool_channel_query()
+ *   CALLER   a peer that has proved that it knows the secret is queued: call
  *            ucxpool_listener_accept()
  *
- * MESSAGE and CALLER are level-triggered, as epoll's default: if two messages
- * have arrived and one is received, the event is reported again. A reported
- * channel or listener moves to the end of the queue, so that each gets its
- * turn. STATE is reported once. Consecutive changes are reported together, and
- * the query returns the current state.
+ * MESSAGE and CALLER are level-triggered, as is epoll by default: if two
+ * messages have arrived and one is received, the event is reported again. A
+ * reported channel or listener moves to the end of the queue, so that the
+ * others are reported first the next time. STATE is reported once. Consecutive
+ * changes are reported together, and the query returns the current state.
  *
  *     for (;;) {
  *         ucxpool_event_get(pool, events, 64, &num);
@@ -28,11 +28,11 @@
  * After the first ucxpool_event_get(), ucxpool_wait() does not sleep while an
  * event is pending, and ucxpool_arm() makes the event descriptor readable. The
  * program therefore never sleeps while an event is unhandled. To postpone a
- * message, take it with ucxpool_probe() and keep it: the program then owns it,
- * and it is not reported again.
+ * message, take it with ucxpool_probe() and keep its handle. The program then
+ * owns the message, and the library does not report it again.
  *
- * Events need no memory, and none is lost. Requests have no events: they have
- * callbacks, and ucxpool_completion_get().
+ * Reporting an event needs no memory, so no event is lost. Events do not report
+ * the end of requests: callbacks and ucxpool_completion_get() do.
  */
 #ifndef UCXPOOL_EVENT_H
 #define UCXPOOL_EVENT_H
@@ -57,26 +57,26 @@ typedef struct ucxpool_event {
     unsigned            kinds;    /* ucxpool_event_kind_t, one or more */
     ucxpool_channel_t  *channel;  /* NULL for a listener */
     ucxpool_listener_t *listener; /* NULL for a channel */
-    void               *user_ptr; /* the channel's; NULL for a listener */
+    void               *user_ptr; /* of the channel; NULL for a listener */
     uint64_t            reserved[2];
 } ucxpool_event_t;
 
 /*
- * Get events, starting with the channel or listener that has waited longest.
- * Does not progress, and does not wait.
+ * Get events, starting with the channel or listener that has been in the queue
+ * longest. Does not progress, and does not wait.
  *
  * events  [out]  Array of max.
  * num_p   [out]  Number written; fewer than max if no more are pending. Each
  *                channel and each listener is in the array at most once.
  *
- * Closed channels and destroyed listeners are not reported. The array itself
- * does not change: if the program closes a channel other than that of the
- * current event, it must not use later events of that channel in the array.
- * Events do not report messages of a closed channel; ucxpool_recv() and
- * ucxpool_probe() find them if the channel is NULL.
+ * Closed channels and destroyed listeners are not reported. However, an array
+ * that has been returned does not change. If the program closes a channel whose
+ * event comes later in the array, it must skip that event. Messages of a closed
+ * channel have no events; ucxpool_recv() and ucxpool_probe() find such messages
+ * if their channel argument is NULL.
  *
- * Several threads may call this. MESSAGE and CALLER are reported to
- * every caller, and a change of state to one.
+ * Several threads may call this function. MESSAGE and CALLER are reported to
+ * every calling thread, but a change of state to only one of them.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
  */

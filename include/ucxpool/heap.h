@@ -1,5 +1,5 @@
 /*
- * The heap: memory of any size for purposes other than communication.
+ * The heap allocates memory of any size for purposes other than communication.
  *
  *     chunks are adjacent in one reserved range of addresses, the home:
  *
@@ -7,34 +7,37 @@
  *                   live      free      live      free      live
  *
  *     if no free range is long enough, scattered free chunks are mapped a
- *     second time, one after the other: the range is stitched:
+ *     second time, one after the other, as a stitched range:
  *
  *       stitched  | chunk 1 | chunk 3 |
  *
- * Fragmentation therefore seldom makes an allocation fail: all chunks that are
- * wholly free can serve it. Chunks are large (HEAP_CHUNK) for long allocations
- * and 2 MiB otherwise. Free space smaller than a chunk serves shorter
- * allocations. An allocation never moves, and its addresses are contiguous.
+ * Fragmentation therefore seldom makes an allocation fail: the heap can combine
+ * any chunks that are wholly free. Chunks are large (HEAP_CHUNK) for long
+ * allocations and 2 MiB otherwise. Free space smaller than a chunk serves
+ * shorter allocations. An allocation never moves, and its addresses are
+ * contiguous.
  *
  * The heap of a pool is host memory, or memory of the pool's GPU. The heap and
  * the blocks do not share memory, but both count against MEMORY_LIMIT.
- * Exception: pinned-memory blocks next to a heap on a GPU do not count. With
- * COMM_SIZE=0 the pool has no blocks and the heap can use the whole limit; such
- * a pool cannot have channels and listeners (UCXPOOL_ERR_UNSUPPORTED). The heap
- * starts empty and grows on demand.
+ * There is one exception: if the heap is on a GPU and the blocks are in pinned
+ * host memory, the blocks do not count. With COMM_SIZE=0 the pool has no blocks
+ * and the heap can use the whole limit; such a pool cannot have channels and
+ * listeners (UCXPOOL_ERR_UNSUPPORTED). The heap starts empty and grows on
+ * demand.
  *
- * Streams. Every call names a stream: a CUstream (or cudaStream_t); NULL is the
- * legacy default stream. Work in the stream of an allocation may use the memory
- * at once, even if work of an earlier owner in the same stream is still
- * running. Work in other streams must first be made to wait for that stream.
- * Memory freed in a stream may still be in use by work that is in the stream at
- * that moment. The heap gives such memory to another stream only after that
- * work has ended, or makes the other stream wait for the work. On the host a
- * stream is only a name: freed memory is free at once.
+ * Streams. Allocating and freeing take a stream: a CUstream (or cudaStream_t);
+ * NULL is the legacy default stream. Work in the stream of an allocation may
+ * use the memory at once, even if earlier work in that stream still uses it for
+ * a previous allocation. Before work in another stream may use the memory, the
+ * caller must make that other stream wait for the first one. Memory freed in a
+ * stream may still be in use by work that is in the stream at that moment. The
+ * heap gives such memory to another stream only after that work has ended, or
+ * makes the other stream wait for the work. In a heap of host memory a stream
+ * is only a label, and freed memory can be reused at once.
  *
  * CUDA graphs. Allocate the memory that a graph uses before its capture begins,
- * and free it after its last launch. The heap records events in streams and
- * does not know about replays.
+ * and free it after its last launch. The heap tracks work by events that it
+ * records in streams, so it does not detect the launches of a graph.
  *
  * CU_STREAM_PER_THREAD names a different stream in each thread and is rejected.
  * Call ucxpool_heap_stream_end() before destroying a stream, because a new
@@ -71,8 +74,8 @@ extern "C" {
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is 0; or stream is CU_STREAM_PER_THREAD
  * UCXPOOL_ERR_NO_MEMORY      too little memory; the detail has the sizes of the
- *                            live and the free memory, and its fragmentation.
- *                            The heap is unchanged
+ *                            live and the free memory, and the fragmentation of
+ *                            the free memory. The heap is unchanged
  * UCXPOOL_ERR_UNSUPPORTED    the GPU has no virtual memory management
  * UCXPOOL_ERR_IO             another failure of the driver or the system
  */
@@ -80,13 +83,15 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
                                     void **address_p);
 
 /*
- * Free memory after the work that is now in the stream.
+ * Free memory. Other streams can reuse it only after the work that is now in
+ * this stream.
  *
  * address  From ucxpool_heap_alloc(); NULL is allowed.
  *
- * UCXPOOL_ERR_INVALID_PARAM  not the first byte of a live allocation: freed
- *                            twice, inside an allocation, or not from this
- *                            heap. The heap is unchanged
+ * UCXPOOL_ERR_INVALID_PARAM  the address is not the first byte of a live
+ *                            allocation: it was freed before, is inside an
+ *                            allocation, or is not from this heap. The heap is
+ *                            unchanged
  */
 ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address,
                                    void *stream);
@@ -101,10 +106,11 @@ ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
                                           size_t *size_p);
 
 /*
- * Forget a stream that the caller is about to destroy. Waits for its work, so
- * that memory freed in it becomes free. The heap does not use the stream
- * afterwards. Memory allocated for it may live on and is then freed in another
- * stream. If the handle is used again later, it means a new stream.
+ * Forget a stream that the caller is about to destroy. Waits for the work in
+ * the stream, so that memory freed in it can be reused. The heap does not use
+ * the stream afterwards. Memory that was allocated for the stream remains
+ * valid; free it in another stream. If the caller passes the same handle later,
+ * the heap treats it as a new stream.
  *
  * UCXPOOL_ERR_IO  the driver failed; the stream is not forgotten
  */
@@ -121,11 +127,11 @@ typedef struct ucxpool_heap_segment {
 
 /*
  * Get the physically contiguous pieces of a range, in the order of addresses.
- * Together they are as long as the range. Use it to pass memory to an interface
- * that cannot cross the end of a physical allocation: pass the pieces one by
- * one.
+ * Together they are as long as the range. Use this function for an interface
+ * that does not accept memory across the end of a physical allocation: pass it
+ * the pieces one by one.
  *
- * address           In a live allocation.
+ * address           An address in a live allocation.
  * length            Bytes; the range must not leave the allocation.
  * segments [out]    Array of max_segments; as many as fit are written. May be
  *                   NULL if max_segments is 0.
@@ -141,12 +147,12 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                        size_t                 *num_segments_p);
 
 /*
- * Grow the heap to `size` bytes now, so that later allocations need not. A
- * program that knows its needs calls this at startup. Later allocations then
- * rarely wait for the driver (1 ms when a chunk is split for small
- * allocations).
+ * Grow the heap to `size` bytes now, so that later allocations need not grow
+ * it. A program that knows how much memory it needs calls this at startup.
+ * Later allocations then rarely wait for the driver (1 ms when a chunk is split
+ * for small allocations).
  *
- * UCXPOOL_ERR_INVALID_PARAM  more than MEMORY_LIMIT leaves for the heap
+ * UCXPOOL_ERR_INVALID_PARAM  size is more than MEMORY_LIMIT leaves for the heap
  * UCXPOOL_ERR_NO_MEMORY      too little memory; the heap keeps what it got
  * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_IO  as for ucxpool_heap_alloc()
  */
@@ -157,24 +163,27 @@ ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
  * keep_size bytes, or no chunk is wholly free. Waits for work in streams in
  * which memory was freed.
  *
- * released_p [out]  Bytes; may be NULL.
+ * released_p [out]  Bytes that were returned. May be NULL.
  *
- * UCXPOOL_ERR_IO  the driver failed; *released_p has the bytes released before
+ * UCXPOOL_ERR_IO  the driver failed; *released_p has the bytes that were
+ *                 released before the failure
  */
 ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
                                    size_t *released_p);
 
 /*
  * Called with no lock held when an allocation of `size` bytes is about to fail.
- * It may free memory of this heap or of others, but must not allocate from this
- * heap. If it does not return 0, the allocation is retried, and if that fails,
- * it is called again. It must therefore return 0 eventually.
+ * The handler may free memory of this heap or of others, but must not allocate
+ * from this heap. If the handler returns a value other than 0, the allocation
+ * is retried, and if that also fails, the handler is called again. The handler
+ * must therefore return 0 eventually.
  */
 typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
                                               size_t size, void *stream);
 
 /*
- * Set the handler of failing allocations; NULL removes it. Default: none.
+ * Set the handler of failing allocations. NULL removes the handler. A new heap
+ * has no handler.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_UNSUPPORTED  there is no heap, and none
  *                                                 can be created

@@ -1,7 +1,7 @@
 /*
- * The log: diagnostic messages of the library. Messages up to the level of the
- * setting LOG_LEVEL (default: warn) are written to stderr, one per line, unless
- * the program sets a handler.
+ * The log contains the diagnostic messages of the library. Messages up to the
+ * level of the setting LOG_LEVEL (default: warn) are written to stderr, one per
+ * line, unless the program sets a handler.
  */
 #ifndef UCXPOOL_LOG_H
 #define UCXPOOL_LOG_H
@@ -14,7 +14,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef enum ucxpool_log_level {
-    UCXPOOL_LOG_NONE  = 0, /* no message has it; as a limit: log nothing */
+    UCXPOOL_LOG_NONE  = 0, /* as a limit: log nothing; no message has it */
     UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
     UCXPOOL_LOG_WARN  = 2, /* a failure that no call returns */
     UCXPOOL_LOG_INFO  = 3, /* errors that calls return; decisions */
@@ -24,13 +24,14 @@ typedef enum ucxpool_log_level {
 
 /*
  * Called for each message that the level allows, in the thread that logs it.
- * Several threads may call it at the same time. A forked child also calls it.
+ * Several threads may call it at the same time. The handler is also called in a
+ * forked child.
  *
  * The thread may hold locks of a pool, so the handler must not call the
- * library. It must not wait for a thread that may be in the library or wait for
- * it, and must not take a lock that such a thread may hold (for example
- * Python's GIL).
- * A safe handler stores the message for another thread and returns.
+ * library. The handler must not wait for a thread that may be in the library or
+ * may wait for the library. It must not take a lock that such a thread may hold
+ * (for example Python's GIL). A safe handler stores the message for another
+ * thread and returns.
  *
  * level    Never UCXPOOL_LOG_NONE.
  * message  One line without its newline, of less than 1024 bytes, without
@@ -44,10 +45,11 @@ typedef void (*ucxpool_log_handler_t)(ucxpool_log_level_t level,
  * Send the messages of this process to a handler instead of stderr. May be
  * called from any thread, at any time.
  *
- * handler  NULL: stderr again.
+ * handler  NULL: write to stderr again.
  * arg      Passed to the handler; the library does not read it. When this
- *          returns, other threads may still be in the previous handler, or
- *          about to call it. Do not free the data of the previous arg.
+ *          function returns, other threads may still be in the previous
+ *          handler, or about to call it. Do not free the data of the previous
+ *          arg.
  *
  * UCXPOOL_ERR_NO_MEMORY  out of memory; the previous handler stays
  */
@@ -55,9 +57,10 @@ ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
                                          void                 *arg);
 
 /*
- * Set the level of the log for all pools of this process. A pool that is
- * created later sets the level of its settings. Before either, the level is the
- * one that ucxpool_config_read() finds in the environment.
+ * Set the level of the log for all pools of this process. Creating a pool later
+ * sets the level again, to LOG_LEVEL of that pool's settings. Before the first
+ * of these calls, the level is the one that ucxpool_config_read() finds in the
+ * environment.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such level; the level is unchanged
  */

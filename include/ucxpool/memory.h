@@ -1,5 +1,5 @@
 /*
- * Registered memory for direct use.
+ * Registered memory that the caller can use directly.
  *
  * A block is a piece of BLOCK_SIZE bytes of one region. A region is one
  * physical allocation, mapped once and registered once for the life of the
@@ -9,7 +9,7 @@
  *     +-------+-------+-------+      +-------+-------+-------+
  *     | block | block | block | .... | block | block | block |
  *     +-------+-------+-------+      +-------+-------+-------+
- *     one memfd, one ucp_mem_h       another, another
+ *     one memfd, one ucp_mem_h       one memfd, one ucp_mem_h
  *
  * ucxpool_create() divides the blocks once: SEND_SHARE percent for packing
  * messages to send, RECV_SHARE percent for arriving data, and the rest for the
@@ -44,7 +44,8 @@ typedef struct ucxpool_block {
 } ucxpool_block_t;
 
 /*
- * Take one block. No system call, no allocation, no lock.
+ * Take one block from the caller's share. Makes no system call, allocates
+ * nothing and takes no lock.
  *
  * UCXPOOL_ERR_NO_BLOCKS  all blocks of the caller's share are taken; *block_p
  *                        is unchanged
@@ -52,7 +53,7 @@ typedef struct ucxpool_block {
 ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
 
 /*
- * Take num_blocks blocks (1 or more), or none.
+ * Take num_blocks blocks (1 or more), or none if too few are free.
  *
  * blocks [out]  Array of num_blocks.
  *
@@ -61,15 +62,15 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
                                      ucxpool_block_t *blocks);
 
-/* Put a block back into its pool. The caller must first complete all operations
+/* Return a block to its pool. The caller must first complete all operations
  * that read or write it. A block of another pool, or a block that is already in
  * the pool, is ignored; the log and ucxpool_error_detail() report it. */
 void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
 
 /*
- * Allocate a buffer of registered blocks. Its addresses are contiguous. It is
- * sent and received in place, without a copy into blocks. Its blocks may be
- * scattered; each physically contiguous piece is sent as one operation.
+ * Allocate a buffer that consists of registered blocks and has contiguous
+ * addresses. Data in the buffer is sent and received in place. The blocks may
+ * be scattered; each physically contiguous piece is sent as one operation.
  *
  * length         Bytes, 1 or more; rounded up to whole blocks.
  * address_p [out] First byte, page-aligned.
@@ -77,17 +78,18 @@ void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
  * UCXPOOL_ERR_NO_BLOCKS      too few blocks of the caller's share are free. On
  *                            a GPU with CUDA_BACKING=alloc blocks cannot be
- *                            mapped a second time: the free blocks have no
- *                            contiguous run of this length
+ *                            mapped a second time, so the free blocks must also
+ *                            be contiguous
  * UCXPOOL_ERR_NO_MEMORY      no address range could be reserved
  */
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
                                     void **address_p);
 
 /*
- * Free such a buffer. NULL is allowed. The address becomes invalid at once. If
- * a request has ended but a peer may still read its blocks, these blocks first
- * go to quarantine.
+ * Free a buffer from ucxpool_comm_alloc(). NULL is allowed. The address becomes
+ * invalid at once. If a request has ended but a peer may still read its blocks,
+ * these blocks are quarantined: they stay unavailable until the peer can no
+ * longer read them.
  */
 void ucxpool_comm_free(ucxpool_t *pool, void *address);
 

@@ -3,11 +3,11 @@
  * and the transfers that use them.
  *
  * Threads. Every function of this library may be called from any thread at any
- * time, with these exceptions: ucxpool_destroy() must be the last call on its
- * pool, a handle must not be used while another thread releases it, and a pool
- * over a borrowed worker (see worker below) has the threading rules of that
- * worker. Calls on one pool are serialized by the pool's lock. Data is copied
- * by the threads that call ucxpool_progress(), ucxpool_wait() or
+ * time, with three exceptions. ucxpool_destroy() must be the last call on its
+ * pool. A handle must not be used while another thread releases it. The calls
+ * on a pool with a borrowed worker (see worker below) must follow the threading
+ * rules of that worker. Calls on one pool are serialized by the pool's lock.
+ * Data is copied by the threads that call ucxpool_progress(), ucxpool_wait() or
  * ucxpool_request_wait(). For parallel copies, use one pool per thread. Getting
  * and putting blocks is lock-free.
  *
@@ -15,10 +15,10 @@
  * ucxpool_progress() and the functions that wait.
  *
  * Fork. A pool belongs to the process that created it. A child must not use it;
- * ucxpool_destroy() does nothing in a child. fork() closes the pool's
- * connections in the child, including those of UCX. Peers therefore detect the
- * end of the parent even if the child is still running. A program started by
- * exec() does not inherit the connections.
+ * ucxpool_destroy() does nothing in a child. The library closes the pool's
+ * connections, including those of UCX, in a forked child. Peers therefore
+ * detect that the parent has ended even if the child is still running. A
+ * program started by exec() does not inherit the connections.
  */
 #ifndef UCXPOOL_POOL_H
 #define UCXPOOL_POOL_H
@@ -35,14 +35,15 @@ extern "C" {
 
 typedef struct ucxpool ucxpool_t;
 
-/* UCX's handles, declared here so that this header needs no UCX header. */
+/* Handles of UCX. They are declared here so that this header need not include a
+ * UCX header. */
 struct ucp_context;
 struct ucp_worker;
 struct ucp_ep;
 
 /* The memory that the blocks are allocated from. */
 typedef enum ucxpool_memory_kind {
-    UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine */
+    UCXPOOL_MEMORY_HOST = 0, /* host memory, in memfd files */
     UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING */
 } ucxpool_memory_kind_t;
 
@@ -63,62 +64,67 @@ typedef struct ucxpool_params {
     /*
      * A UCX context of the caller, created with UCP_FEATURE_AM and
      * UCP_FEATURE_RMA. ucxpool_event_fd(), and sleeping in ucxpool_wait(), also
-     * need UCP_FEATURE_WAKEUP. Borrowed until destroy.
+     * need UCP_FEATURE_WAKEUP. The pool uses the context until
+     * ucxpool_destroy().
      *
      * UCX cannot report the features of a context. A context without AM is
      * always rejected. A context without RMA is rejected if the library can
-     * detect it: with a UCX that checks parameters, as distributions build it,
-     * or with a release build if the context has the transport `self`.
-     * Otherwise only RDMA transfers fail, after they have started.
+     * detect that RMA is missing. This is possible if UCX checks parameters, as
+     * in the builds of distributions, or if the context has the transport
+     * `self`. Otherwise the pool is created, and RDMA transfers fail after they
+     * have started.
      * Default: the pool creates its own.
      */
     struct ucp_context *context;
     /*
-     * A UCX worker of that context. Borrowed until destroy. The pool installs
-     * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting).
-     * Pools that share a worker need different values of AM_ID, at least two
-     * apart. The caller may progress the worker, but not while another thread
-     * is inside a call on this pool.
+     * A UCX worker of that context. The pool uses the worker until
+     * ucxpool_destroy(). The pool installs handlers for the active-message ids
+     * AM_ID and AM_ID + 1 (a setting). Pools that share a worker need different
+     * values of AM_ID, at least two apart. The caller may progress the worker,
+     * but not while another thread is inside a call on this pool.
      * Default: the pool creates its own.
      */
     struct ucp_worker    *worker;
     ucxpool_memory_kind_t memory_kind;
-    /* Name for logs and statistics; at most 31 bytes are kept. */
+    /* Name in the log and in statistics; at most 31 bytes are kept. */
     const char *name;
     /*
-     * UCXPOOL_MEMORY_CUDA: the GPU, as the CUDA driver numbers them in this
-     * process. Default: the GPU of the calling thread's current context, or 0
-     * if there is no current context. The pool uses the GPU's primary context
-     * and leaves the thread's current context unchanged.
+     * For UCXPOOL_MEMORY_CUDA: the number of the GPU in this process, as
+     * assigned by the CUDA driver. Default: the GPU of the calling thread's
+     * current context, or GPU 0 if there is no current context. The pool uses
+     * the GPU's primary context and leaves the thread's current context
+     * unchanged.
      */
     int device;
 } ucxpool_params_t;
 
 /*
- * Create a pool: allocate the memory, map it, register it, verify it.
+ * Create a pool: allocate the memory, map it, register it and verify the
+ * registration.
  *
  * params      NULL for all defaults.
  * pool_p [out] The pool, owned by the caller; unchanged after an error.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a setting contradicts another setting or does not
- *                            suit this machine, or another pool uses these ids
- *                            of the borrowed worker
+ *                            suit this machine, or another pool uses the same
+ *                            message ids (AM_ID) on the borrowed worker
  * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail has
- *                            the requested size and the key to lower), or there
- *                            is no memory for UCX's thread
+ *                            the requested size and the setting to lower), or
+ *                            the memory limits leave no room for the thread
+ *                            that UCX starts
  * UCXPOOL_ERR_LIMIT          too few file descriptors are left (ulimit -n)
  * UCXPOOL_ERR_UNSUPPORTED    the memory kind is not built in, or the borrowed
  *                            context lacks a feature
  * UCXPOOL_ERR_IO             UCX or the system failed
  *
  * After an error all resources have been released. On success the pool has
- * allocated all memory of COMM_SIZE; pages that are not used are not resident
- * (/proc/PID/smaps_rollup).
+ * allocated all memory of COMM_SIZE. Pages that have not been used yet do not
+ * count as resident memory of the process (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p);
 
-/* How a pool was reduced when its full request could not be met. */
+/* How the library reduced a pool that could not get all requested memory. */
 typedef enum ucxpool_degraded {
     UCXPOOL_DEGRADED_NONE   = 0,
     UCXPOOL_DEGRADED_FEWER  = 1, /* fewer blocks */
@@ -134,7 +140,7 @@ typedef struct ucxpool_attr {
     size_t                region_size;
     size_t                num_regions;
     ucxpool_degraded_t    degraded_to;
-    const char           *degraded_why; /* the first failure; else "" */
+    const char           *degraded_why; /* the first failure, or "" */
 } ucxpool_attr_t;
 
 /* Query a pool. attr_size is sizeof(*attr_p), see ucxpool.h. */
@@ -143,25 +149,25 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
 
 /*
  * Destroy a pool with all its channels and listeners. Peers are notified.
- * Requests in progress end with UCXPOOL_ERR_CANCELED; their callbacks are
- * called from here. Memory that a peer has mapped stays valid for that peer.
- * Waits at most CLOSE_TIMEOUT for peers, and up to 2 s more for UCX to close
- * endpoints by force. NULL is allowed.
+ * Requests in progress end with UCXPOOL_ERR_CANCELED, and their callbacks are
+ * called by this function. Memory that a peer has mapped stays valid for that
+ * peer. Waits at most CLOSE_TIMEOUT for peers, and then at most 2 s for UCX to
+ * close the remaining endpoints by force. NULL is allowed.
  *
- * Windows are revoked as by ucxpool_window_destroy(), within the same
+ * Revokes windows as ucxpool_window_destroy() does, within the same
  * CLOSE_TIMEOUT. window.h describes what a peer may still do to their memory
  * afterwards.
  *
- * Releases the requests, messages and remote windows (window.h) of the pool
- * that the caller did not release, and deregisters the pool from protection
- * domains (verbs.h).
+ * Releases the pool's requests, messages and remote windows (window.h) that the
+ * caller did not release. Deregisters the pool from protection domains
+ * (verbs.h).
  */
 void ucxpool_destroy(ucxpool_t *pool);
 
 /*
- * Advance all transfers as far as possible without waiting. Completion
- * callbacks are called from here, with no lock held: they may post, cancel and
- * release.
+ * Advance all transfers as far as possible without waiting. Calls completion
+ * callbacks, with no lock held, so that a callback may post, cancel and release
+ * requests.
  *
  * Returns the number of events and steps processed; 0 if there was nothing to
  * do.
@@ -172,26 +178,26 @@ unsigned ucxpool_progress(ucxpool_t *pool);
 #define UCXPOOL_FOREVER UINT64_MAX
 
 /*
- * Progress until something advanced, or the timeout expires. Sleeps in between.
- * If the program uses events (event.h), returns at once while an event is
- * pending.
+ * Progress until a transfer or a channel has advanced, or the timeout expires.
+ * Sleeps while there is nothing to do. If the program uses events (event.h),
+ * the function returns at once while an event is pending.
  *
- * Progress made by another thread ends the wait if it ended a request, received
- * a message or changed the state of a channel. A request that ended before the
- * call does not end the wait. If several threads wait for requests, each should
- * call ucxpool_request_wait().
+ * The wait also ends if another thread progresses the pool and thereby ends a
+ * request, receives a message or changes the state of a channel. A request that
+ * ended before the call does not end the wait. If several threads wait for
+ * requests, each should call ucxpool_request_wait().
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *
- * UCXPOOL_OK          something advanced, or an event is pending
+ * UCXPOOL_OK          a transfer or a channel advanced, or an event is pending
  * UCXPOOL_INPROGRESS  the timeout expired
  */
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
 
 /*
- * A descriptor for poll(), select() or epoll that becomes readable when
- * ucxpool_progress() has something to do. Owned by the pool. Call ucxpool_arm()
- * before each sleep:
+ * Get a file descriptor for poll(), select() or epoll that becomes readable
+ * when ucxpool_progress() has something to do. The descriptor belongs to the
+ * pool. Call ucxpool_arm() before each sleep:
  *
  *     while (!done) {
  *         handle finished requests and ucxpool_event_get() (event.h)
@@ -209,27 +215,27 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * Several threads. The descriptor is for one event loop: one thread at a time
  * arms, polls and progresses, and the same thread must handle the results.
  * Other threads may post, cancel, query and release, and may call
- * ucxpool_progress(): each of these makes the descriptor readable, so that the
- * loop runs again. Other threads must not arm, and must not wait in
- * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(): arming
- * clears notifications that another thread has not seen yet, and the loop may
- * then sleep although its request has ended. If several threads wait for
- * different things, all should call the waiting functions, which wake every
- * such thread, or use one pool per thread.
+ * ucxpool_progress(). Each of these calls makes the descriptor readable, so
+ * that the loop runs again. Other threads must not call ucxpool_arm(),
+ * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(). Arming
+ * clears notifications that another thread has not seen yet, so the loop might
+ * sleep although its request has ended. If several threads must wait, let all
+ * of them call the waiting functions, which wake every waiting thread, or use
+ * one pool per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */
 ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
 
 /*
- * Make the event descriptor become readable at the next event. Call it only in
- * the thread of the event loop; see ucxpool_event_fd().
+ * Make the event descriptor become readable at the next event. Call this
+ * function only in the thread of the event loop; see ucxpool_event_fd().
  *
  * UCXPOOL_OK               the caller may sleep. The descriptor is readable
  *                          already if something has arrived since the first
  *                          ucxpool_progress() after the last sleep, or if
  *                          ucxpool_event_get() would return an event
- * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
+ * UCXPOOL_ERR_BUSY         the pool has work to do: progress, then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()
  */
 ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
@@ -251,7 +257,8 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool);
  *
  * UCXPOOL_OK            every byte arrived
  * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail has their position
- * others                as for the transfers that it makes
+ * others                an error of the transfers, as for ucxpool_send() and
+ *                       ucxpool_recv()
  */
 ucxpool_status_t ucxpool_self_test(ucxpool_t *pool);
 

@@ -1,8 +1,8 @@
 /*
- * Functions that ucxpool_info and libucxpool-framework need beyond the API. Not
- * installed, and exported under the version UCXPOOL_PRIVATE, so that they may
- * change with every release. Both users are always from the same build as the
- * library.
+ * Functions that ucxpool_info and libucxpool-framework need beyond the API.
+ * This header is not installed, and the functions are exported under the
+ * version UCXPOOL_PRIVATE, so they may change with every release. ucxpool_info
+ * and libucxpool-framework are always from the same build as the library.
  */
 #ifndef UCXPOOL_PRIVATE_H
 #define UCXPOOL_PRIVATE_H
@@ -35,19 +35,20 @@ typedef enum ucxpool_error_level {
     UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the error is an expected answer */
 } ucxpool_error_level_t;
 
-/* Returns the previous level, to be restored. */
+/* Set the level for the calling thread. Returns the previous level, which the
+ * caller restores afterwards. */
 ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level);
 
 /* --- streams ----------------------------------------------------------------
  */
 
 /*
- * Make a stream of the library on a GPU wait for all work that is now in a
- * stream and in an array of further streams. Memory freed in the returned
- * stream becomes free after all of that work; none of the caller's streams
- * waits.
+ * Make one of the library's streams on a GPU wait for all work that is now in
+ * `stream` and in the streams of an array. Memory that is freed in the returned
+ * stream can be reused after all of that work. The streams of the caller do not
+ * wait.
  *
- * stream_p [out]  The library's stream. It lives until the process ends.
+ * stream_p [out]  The library's stream, which exists until the process ends.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such GPU
  * others                     the driver failed; the stream may then wait for a
@@ -72,16 +73,16 @@ bool ucxpool_is_foreign(const ucxpool_t *pool);
 
 /* Properties of a memory domain of UCX. */
 typedef enum ucxpool_domain_flags {
-    /* UCX has reported the flags below; otherwise this is the only flag that is
-     * certain to be clear */
+    /* UCX has reported the properties below; if this flag is clear, the flags
+     * below mean nothing */
     UCXPOOL_DOMAIN_KNOWN = 1u << 0,
-    /* carries bytes between hosts */
+    /* can transfer data between hosts */
     UCXPOOL_DOMAIN_NETWORK = 1u << 1,
     /* can register memory of the kind that this pool passes to UCX */
     UCXPOOL_DOMAIN_REGISTERS = 1u << 2,
     /* can only transfer memory that it has registered */
     UCXPOOL_DOMAIN_NEEDS_KEYS = 1u << 3,
-    /* must have registered every region, or the pool cannot be created */
+    /* must register every region, or ucxpool_create() fails */
     UCXPOOL_DOMAIN_NEEDED = 1u << 4
 } ucxpool_domain_flags_t;
 
@@ -110,8 +111,9 @@ typedef struct ucxpool_domain {
  * domains [out]  Array of max_domains; as many as fit are written. May be NULL
  *                if max_domains is 0.
  *
- * Returns the number of domains. 0 if the keys of this UCX or the names of its
- * domains cannot be read; then only the existence of the keys was verified.
+ * Returns the number of domains, or 0 if the library cannot read the keys of
+ * this UCX or the names of its domains. In that case ucxpool_create() has
+ * verified only that the keys exist.
  */
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains);
@@ -120,12 +122,12 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  */
 
 /*
- * How soon UCX detects the loss of a peer, for one transport. A process that
- * ends closes its TCP connections, which its peers detect at once, and on one
- * host the `map` wire detects its end at once. These times apply to failures
- * without such a signal: of a host, of a link, and of any process whose
- * transport runs on a network card. They apply while a thread progresses the
- * pool. UINT64_MAX: unknown, or never.
+ * How soon UCX detects the loss of a peer, for one transport. When a process
+ * ends, its TCP connections close, and its peers detect this at once. On one
+ * host the `map` wire also detects the end of a process at once. The times
+ * below apply to failures without such a signal: of a host, of a link, and of
+ * any process whose transport runs on a network card. They apply while a thread
+ * progresses the pool. UINT64_MAX: unknown, or never.
  *
  *   idle  no data is in flight to the peer
  *   busy  data is in flight
@@ -134,13 +136,13 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  */
 typedef struct ucxpool_peer_timeout {
     char transport[16]; /* "tcp", "rc_verbs" */
-    /* In a context created by the pool: PEER_TIMEOUT, if the transport and the
-     * environment allow it. */
+    /* In a context created by the pool. The time is PEER_TIMEOUT if the
+     * transport and the environment allow it. */
     uint64_t idle_ns;
     uint64_t busy_ns;
-    /* In a context of the caller that uses UCX's settings unchanged (defaults,
-     * environment, ucx.conf); the context itself does not report them. Over TCP
-     * it must have UCP_FEATURE_WAKEUP. */
+    /* In a context of the caller, which does not report its settings. The times
+     * assume that the context uses UCX's settings unchanged (defaults,
+     * environment, ucx.conf) and, for TCP, that it has UCP_FEATURE_WAKEUP. */
     uint64_t borrowed_idle_ns;
     uint64_t borrowed_busy_ns;
     /* The settings that cause the difference, as environment variables
@@ -197,11 +199,11 @@ typedef struct ucxpool_device_budget {
     char                  bar1_reason[224]; /* why NVML has no value; or "" */
     int                   num_nvlinks;      /* active; -1: unknown */
 
-    /* The part that registrations can use: a preset, or a rule. */
+    /* Bytes of BAR1 that registrations can use, from a preset or a rule. */
     uint64_t usable;           /* UCXPOOL_BUDGET_NONE: unlimited */
     char     usable_from[192]; /* the preset or rule, in words */
-    /* In use now, above the few MiB that a driver holds on an idle GPU. The
-     * users are unknown. */
+    /* Bytes in use now, beyond the few MiB that the driver holds on an idle
+     * GPU. The users are unknown. */
     uint64_t others;
     uint64_t reserve;         /* COMM_RESERVE */
     int      reserve_is_auto; /* 0 or 1 */
@@ -225,14 +227,15 @@ typedef struct ucxpool_device_budget {
                                   of this size; 0: UCX uses none */
     int has_gdr_copy;          /* the kernel module for UCX's gdr_copy is
                                   loaded */
-    int has_rdma_device;       /* a device that memory is registered with */
+    int has_rdma_device;       /* there is an RDMA device, with which memory is
+                                  registered */
 } ucxpool_device_budget_t;
 
 /*
  * Calculate the budget of one GPU. Allocates and registers nothing, but
  * temporarily loads NVIDIA's management library and starts UCX.
  *
- * device        From 0.
+ * device        Number of the GPU, from 0.
  * config        Settings; NULL: as from ucxpool_config_read().
  * budget_p      Undefined after an error.
  *

@@ -16,10 +16,10 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /*
- * Statistics are identified by name, so that a program, a binding or an
- * exporter needs no struct of them. Names never change between versions of the
- * library; new ones may be added. Indices may differ between versions, but not
- * within a process.
+ * Statistics are identified by name, so that programs, language bindings and
+ * exporters need no struct with a field per statistic. Names never change
+ * between versions of the library; new ones may be added. Indices may differ
+ * between versions, but not within a process.
  *
  *     num = ucxpool_stats_count();
  *     ucxpool_stats_read(pool, values, num, &num);
@@ -28,8 +28,8 @@ extern "C" {
  *         printf("%s %" PRIu64 " %s\n", attr.name, values[i], attr.unit);
  *     }
  *
- * Blocks are counted by share. The shares send and recv are for transfers, user
- * is for the caller (memory.h). For each share
+ * Blocks are counted separately for each share. The shares send and recv are
+ * for transfers; the share user is for the caller (memory.h). For each share
  * blocks_SHARE_total == _free + _held + _quarantined, at any moment.
  *
  * Bytes and fragments (operations of a wire), sent and received, are counted by
@@ -38,11 +38,11 @@ extern "C" {
  * final place), map_pushed (through a block of the receiver, see
  * UCXPOOL_MAP_WAY).
  *
- * The names of the heap's statistics (heap.h) begin with heap_. They are 0
- * before the first allocation. heap_reserved == heap_live + heap_free; memory
- * that waits for a stream counts as free. The fragmentation of the free memory
- * is 1 - heap_largest_contiguous / heap_free, and with stitching
- * 1 - heap_largest_stitchable / heap_free.
+ * The names of the heap's statistics (heap.h) begin with heap_. These
+ * statistics are 0 before the first allocation. heap_reserved == heap_live +
+ * heap_free; memory that waits for a stream counts as free. The fragmentation
+ * of the free memory is 1 - heap_largest_contiguous / heap_free, and with
+ * stitching 1 - heap_largest_stitchable / heap_free.
  */
 
 typedef enum ucxpool_stat_kind {
@@ -57,7 +57,7 @@ typedef struct ucxpool_stat_attr {
     ucxpool_stat_kind_t kind;
 } ucxpool_stat_attr_t;
 
-/* The number of statistics. */
+/* Returns the number of statistics. */
 size_t ucxpool_stats_count(void);
 
 /*

@@ -1,16 +1,17 @@
 /*
  * Status codes and error details.
  *
- * Every function that can fail returns a ucxpool_status_t: 0 is success,
- * UCXPOOL_INPROGRESS (1) means "not yet", a negative value is an error.
+ * Every function that can fail returns a ucxpool_status_t: 0 means success,
+ * UCXPOOL_INPROGRESS (1) means "not yet", and a negative value means an error.
  * ucxpool_status_string() names the value. ucxpool_error_detail() says what
  * failed, on which object, and what to change.
  *
  * A handle or an output pointer must not be NULL unless the documentation of
- * the function allows it. Otherwise the function returns
- * UCXPOOL_ERR_INVALID_PARAM. A function without a status then returns 0 if it
- * returns a count; a query clears its struct and sets the status in it, if it
- * has one; other functions do nothing. The detail names the parameter.
+ * the function allows it. If one is NULL nevertheless, the error detail names
+ * the parameter, and the function returns UCXPOOL_ERR_INVALID_PARAM. Of the
+ * functions that do not return a status, those that return a count return 0. A
+ * query clears its struct and sets the struct's status field, if it has one.
+ * Other functions do nothing.
  */
 #ifndef UCXPOOL_STATUS_H
 #define UCXPOOL_STATUS_H
@@ -33,7 +34,7 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_PEER_LOST     = -8,  /* the peer died or cannot be reached */
     UCXPOOL_ERR_REFUSED       = -9,  /* the peer refused; see the detail */
     UCXPOOL_ERR_TRUNCATED     = -10, /* the message is longer than the buffer */
-    UCXPOOL_ERR_NO_MESSAGE    = -11, /* nothing that matches has arrived */
+    UCXPOOL_ERR_NO_MESSAGE    = -11, /* no matching message has arrived */
     UCXPOOL_ERR_BUSY          = -12, /* events are pending: progress first */
     UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
     UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another version, or sent
@@ -41,24 +42,25 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_CHECKSUM       = -15, /* the data was corrupted in transit */
     UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */
     UCXPOOL_ERR_CLOSED         = -17, /* the channel or pool is closed */
-    UCXPOOL_ERR_LIMIT          = -18  /* over a limit here or of the peer */
+    UCXPOOL_ERR_LIMIT          = -18  /* exceeds a limit here or at the peer */
 } ucxpool_status_t;
 
 /*
- * The name of a status in plain words, for example "peer lost".
- * Never NULL. The string is static.
+ * Returns the name of a status in plain words, for example "peer lost". Never
+ * returns NULL. The string is static.
  */
 const char *ucxpool_status_string(ucxpool_status_t status);
 
 /*
- * The last error of the calling thread in one sentence: what failed, on which
- * object, and what to change. Never NULL; "" if no call has failed yet.
+ * Returns the last error of the calling thread in one sentence: what failed, on
+ * which object, and what to change. Never returns NULL; returns "" if no call
+ * has failed yet.
  *
  * The string belongs to the library and is valid until the next call into the
- * library from the same thread. A failed request has its own detail, see
- * ucxpool_request_query(); ucxpool_request_wait() copies it here. Errors that a
- * call returns are logged at level info. Errors that no caller can see are
- * logged as warnings.
+ * library from the same thread. A failed request has a detail of its own, which
+ * ucxpool_request_query() returns. ucxpool_request_wait() also makes it the
+ * calling thread's last error. Errors that a call returns are logged at level
+ * info. Errors that no caller can see are logged as warnings.
  */
 const char *ucxpool_error_detail(void);
 

@@ -2,7 +2,7 @@
  * Sending and receiving.
  *
  * A message consists of data, a 64-bit tag, and up to MAX_METADATA bytes of
- * metadata from the caller. It arrives whole or not at all.
+ * metadata from the caller. A message arrives whole or not at all.
  * ucxpool_send_buffer() and ucxpool_recv_buffer() transfer one buffer.
  * ucxpool_send(), ucxpool_recv() and ucxpool_message_recv() transfer data of
  * any layout, described by a ucxpool_data_t. The layouts of the sender and the
@@ -34,8 +34,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* --- data -------------------------------------------------------------------
- * Where the bytes of a message are, or where to put them. Seven functions make
- * a description:
+ * A ucxpool_data_t describes where the bytes of a message are, or where to put
+ * them. Seven functions create one:
  *
  *                 to send or receive into   to send only (const)
  *     one buffer  ucxpool_data_buffer()     ucxpool_source_buffer()
@@ -43,37 +43,38 @@ extern "C" {
  *     pieces      ucxpool_data_pieces()     ucxpool_source_pieces()
  *     ranges      -                         ucxpool_source_ranges()
  *
- * The ucxpool_data_t itself need not outlive the call that it is passed to. The
- * arrays, memory and names that it points to must stay unchanged until the
+ * The ucxpool_data_t itself need not outlive the call to which it is passed.
+ * The arrays, memory and names to which it points must stay unchanged until the
  * request ends. An array of one element is copied.
  *
- * Pieces are segments of one common length. They are faster than segments if
- * there are many short ones: the array is half as long, and the lengths need
- * not be added up. In a pool on a GPU, if the params say UCXPOOL_SEGMENTS_CUDA,
- * the array is read while the pieces are moved. The GPU itself reads it if it
- * lies in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and has at least
- * 4,096 addresses.
+ * Pieces are segments of one common length. If there are many short ones,
+ * pieces are faster than segments: the array is half as long, and the library
+ * need not add up the lengths. In a pool on a GPU, if the params say
+ * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are moved. The GPU
+ * itself reads the array if it is in pinned memory (cuMemHostAlloc(),
+ * cudaMallocHost()) and has at least 4,096 addresses.
  *
  * Segments are treated like pieces if there are at least 4,096 of them in a
  * pinned array, all of one length under 512 bytes and all in one allocation.
- * The library checks this once, when they are posted, unless the params say
- * UCXPOOL_SEGMENTS_EVEN.
+ * The library checks these conditions once, when the request is posted, unless
+ * the params say UCXPOOL_SEGMENTS_EVEN.
  *
  * Ranges are parts of memory and of files, in any order. Each range is one
- * segment to the receiver. A file is read while its bytes are sent. It is not
- * mapped, and the descriptor's own position does not change. The caller keeps
- * the descriptors open until the request ends. They must belong to regular
- * files or block devices, and must not need aligned memory (O_DIRECT).
+ * segment to the receiver. A file is read while its bytes are sent. The file is
+ * not mapped, and the position of its descriptor does not change. The caller
+ * must keep the descriptors open until the request ends. They must belong to
+ * regular files or block devices, and must not need aligned memory (O_DIRECT).
  * Consecutive ranges of one file are read together.
  *
- * Reading a file may block on its device: in ucxpool_progress() and the
- * functions that wait, and for messages of up to EAGER_SIZE bytes also in
- * ucxpool_send(). Apart from such messages, one round of progress reads at most
- * one block.
+ * Calls that read a file may block on the file's device. These are
+ * ucxpool_progress() and the functions that wait, and for messages of up to
+ * EAGER_SIZE bytes also ucxpool_send(). One round of progress reads at most one
+ * block, not counting messages of up to EAGER_SIZE bytes.
  */
 
 /* `length` bytes from `address`, which may be NULL if length is 0. The layout
- * is that of struct iovec, so that an array of these can be passed with a cast.
+ * is the same as that of struct iovec, so an array of struct iovec can be
+ * passed with a cast.
  */
 typedef struct ucxpool_segment {
     void  *address;
@@ -120,7 +121,7 @@ typedef struct ucxpool_data {
         const void *const             *pieces;
         const ucxpool_range_t         *ranges;
     } at;
-    size_t   count;       /* of segments, pieces or ranges; 1 buffer */
+    size_t   count;       /* of segments, pieces or ranges; buffer: 1 */
     size_t   length;      /* bytes of the buffer, or of each piece */
     uint64_t reserved[4]; /* 0 */
 } ucxpool_data_t;
@@ -166,23 +167,23 @@ ucxpool_range_t ucxpool_range_file(int fd, int64_t offset, size_t length,
 /* A send, receive, read or write in progress. */
 typedef struct ucxpool_request ucxpool_request_t;
 
-/* A message that has arrived, or at least its descriptor, and has not been
- * received yet. */
+/* A message that has not been received yet. At least its descriptor has
+ * arrived. */
 typedef struct ucxpool_message ucxpool_message_t;
 
 /*
- * Called once when a request ends, from ucxpool_progress() and the functions
- * that wait or destroy, with no lock held. Never called from the function that
- * posts the request, even if the request ends there. May call any function
- * except ucxpool_destroy(), and may release the request.
+ * Called once when a request ends, by ucxpool_progress() or a function that
+ * waits or destroys, with no lock held. The function that posts the request
+ * never calls it, even if the request ends there. The callback may call any
+ * function except ucxpool_destroy(), and may release the request.
  *
  * Other functions report the end only after the callback has returned:
  * ucxpool_request_test(), ucxpool_request_wait(), ucxpool_request_query() and
  * ucxpool_completion_get(). The caller may therefore free the callback's data
- * as soon as any of them has reported the end. Inside the callback, in its
- * thread, test, wait and query report the end already. Do not wait for a
- * request while holding a lock that its callback takes: another thread may be
- * in the callback.
+ * as soon as any of them has reported the end. If the callback itself calls
+ * ucxpool_request_test(), ucxpool_request_wait() or ucxpool_request_query(),
+ * the function reports the end. Do not wait for a request while holding a lock
+ * that its callback takes: another thread may be in the callback.
  */
 typedef void (*ucxpool_request_cb_t)(ucxpool_request_t *request,
                                      ucxpool_status_t status, void *arg);
@@ -203,16 +204,17 @@ typedef enum ucxpool_segments_kind {
     UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver, once for
                                   each allocation in the list */
     UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all of them: device,
-                                  managed or pinned memory. Not checked: if it
-                                  is wrong, the GPU's context becomes
-                                  unusable */
+                                  managed or pinned memory. The library does not
+                                  check this. If it is wrong, the GPU's context
+                                  becomes unusable */
     UCXPOOL_SEGMENTS_HOST = 2, /* all are host memory, pinned or not, and the
-                                  CPU copies them. Not checked: if it is wrong,
-                                  the process crashes. For pageable memory, any
-                                  other kind needs one query per segment */
-    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all have the length of the first
-                                  one. Many short segments in a pinned array are
-                                  then read by the GPU only. If the lengths
+                                  CPU copies them. The library does not check
+                                  this. If it is wrong, the process crashes. For
+                                  pageable memory, any other kind needs one
+                                  query per segment */
+    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all have the same length as the
+                                  first. If many short segments are in a pinned
+                                  array, only the GPU reads it. If the lengths
                                   differ, the request may end with
                                   UCXPOOL_ERR_INVALID_PARAM, and the detail
                                   names the segment */
@@ -226,7 +228,8 @@ typedef struct ucxpool_request_params {
     uint64_t             field_mask;
     ucxpool_request_cb_t callback;
     void                *callback_arg; /* given with callback */
-    /* Send only: bytes that travel with the descriptor. Copied. */
+    /* Send only: bytes that are sent with the descriptor. The library copies
+     * them. */
     const void *metadata;
     size_t      metadata_length; /* at most MAX_METADATA */
     /*
@@ -251,19 +254,19 @@ typedef struct ucxpool_request_params {
     void                   *stream;
     ucxpool_segments_kind_t segments_kind;
     /*
-     * Report the request's end by ucxpool_completion_get(), with this pointer,
-     * which may be NULL. A callback may be set, too.
+     * If set, ucxpool_completion_get() reports the request's end with this
+     * pointer, which may be NULL. A callback may also be set.
      */
     void *completion_ptr;
-    /* For reads and writes of remote windows: the tag of a message to the
-     * window's owner after all bytes have been moved. */
+    /* For reads and writes of remote windows: the tag of a message that the
+     * window's owner receives after all bytes have been moved. */
     uint64_t notify_tag;
 } ucxpool_request_params_t;
 
 /*
  * Send data as one message.
  *
- * data         See above.
+ * data         What to send; see ucxpool_data_t.
  * params       NULL for none.
  * request_p    [out] The request, to be released by ucxpool_request_release().
  *              NULL: the library releases it when it ends.
@@ -291,25 +294,24 @@ typedef struct ucxpool_request_params {
  *                            UCXPOOL_ERR_CANCELED and the same detail; for a
  *                            message of up to EAGER_SIZE bytes see below
  *
- * After any end the library does not use the caller's memory and descriptors
- * any more.
+ * Once the request has ended, with any status, the library no longer uses the
+ * caller's memory and descriptors.
  *
- * A send can end before the message has been announced to the receiver: if a
- * file range of a message of up to EAGER_SIZE bytes cannot be read, or if the
- * send is canceled or times out while it is queued. The receiver then never
- * sees the message, over either wire. A receive posted for it stays in progress
- * and takes the next matching message.
+ * A send can end before its message has been announced to the receiver. This
+ * happens if a file range of a message of up to EAGER_SIZE bytes cannot be
+ * read, or if the send is canceled or times out while it is queued. The
+ * receiver then never sees the message, over either wire. A receive posted for
+ * it stays in progress and takes the next matching message.
  *
- * Long messages to several GPUs are sent in turn, as for
- * ucxpool_remote_window_write(). The order in which they are posted matters in
- * the same way.
+ * Long messages to several GPUs are sent one at a time, in the order that is
+ * described for ucxpool_remote_window_write().
  *
  * Returned at once, without a request:
- * UCXPOOL_ERR_INVALID_PARAM  lengths overflow; an address is NULL, but its
- *                            length is not 0; in a pool on a GPU: an address is
- *                            not mapped; the descriptor of a range is not open,
- *                            or its offset is negative or exceeds the limit of
- *                            a file
+ * UCXPOOL_ERR_INVALID_PARAM  the sum of the lengths overflows; an address is
+ *                            NULL, but its length is not 0; in a pool on a GPU:
+ *                            an address is not mapped; the descriptor of a
+ *                            range is not open, or its offset is negative or
+ *                            exceeds the limit of a file
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or this library is too old to
@@ -335,7 +337,7 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
 /*
  * Receive a message.
  *
- * channel      A channel of this pool: receive from this peer only. NULL:
+ * channel      A channel of this pool, to receive from this peer only. NULL:
  *              receive from any channel of the pool.
  * data         Where to put the bytes. It must be at least as long as the
  *              message, and must not be a source.
@@ -345,8 +347,9 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * The request ends with
  * UCXPOOL_OK             all bytes have arrived; ucxpool_request_query() has
  *                        their number
- * UCXPOOL_ERR_TRUNCATED  the message is longer than the data. It is discarded,
- *                        and its sender is notified (probe first to avoid this)
+ * UCXPOOL_ERR_TRUNCATED  the message is longer than the data. The message is
+ *                        discarded, and its sender is notified (probe first to
+ *                        avoid this)
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL and was read only during the
  *                        transfer, as for sends. The sender's request ends with
  *                        UCXPOOL_ERR_REFUSED
@@ -356,13 +359,13 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CHECKSUM,
  * UCXPOOL_ERR_PROTOCOL
  *
- * After an error the memory may hold a part of the message. The library does
- * not write to it any more.
+ * After an error the memory may hold a part of the message. The library no
+ * longer writes to the memory.
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
- *                            source; lengths overflow; or an address is NULL,
- *                            but its length is not 0
+ *                            source; the sum of the lengths overflows; or an
+ *                            address is NULL, but its length is not 0
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -380,9 +383,10 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      ucxpool_request_t             **request_p);
 
 /*
- * Take the oldest matching message that no receive has taken, to inspect it
- * before receiving it. The caller then owns it and must end it with
- * ucxpool_message_recv() or ucxpool_message_refuse(). Does not progress.
+ * Take the oldest matching message that no receive has taken, so that the
+ * caller can inspect it before receiving it. The caller then owns the message
+ * and must release it with ucxpool_message_recv() or ucxpool_message_refuse().
+ * Does not progress.
  *
  * UCXPOOL_ERR_NO_MESSAGE     no such message has arrived
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool
@@ -397,7 +401,7 @@ typedef struct ucxpool_message_attr {
     size_t             num_segments; /* the sender's */
     const void        *metadata;     /* NULL when metadata_length is 0 */
     size_t             metadata_length;
-    ucxpool_channel_t *channel; /* NULL if it has been closed */
+    ucxpool_channel_t *channel; /* NULL if closed */
 } ucxpool_message_attr_t;
 
 /* Query a message before receiving it. The metadata stays valid until the
@@ -411,7 +415,8 @@ void ucxpool_message_query(const ucxpool_message_t *message,
  *
  * lengths [out]  Array of num_lengths.
  *
- * Returns the number of lengths written: fewer than num_lengths at the end.
+ * Returns the number of lengths written, which is less than num_lengths if the
+ * message has no more segments.
  */
 size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
                                size_t num_lengths, size_t *lengths);
@@ -438,10 +443,10 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
 
 /*
  * Post a request that ends with UCXPOOL_OK after all sends that were posted to
- * the channel before it have ended, successfully or not. Only the callback and
- * the timeout of the params are used. If no send is in progress, the request
- * has ended when this returns; with a callback, it ends when progress has
- * called the callback.
+ * the channel before it have ended, successfully or not. The function uses only
+ * the callback and the timeout of the params. If no send is in progress, the
+ * request has already ended when this function returns. If the request has a
+ * callback, it ends when progress has called the callback.
  *
  * It can also end with UCXPOOL_ERR_CANCELED, with UCXPOOL_ERR_TIMED_OUT, or
  * with the channel's error if the channel ends.
@@ -453,16 +458,17 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
                                        const ucxpool_request_params_t *params,
                                        ucxpool_request_t **request_p);
 
-/* The state of a request: UCXPOOL_INPROGRESS, or its result. A request with a
- * callback has ended once the callback has returned. Does not progress. */
+/* Returns the state of a request: UCXPOOL_INPROGRESS, or its result. A request
+ * with a callback has ended once the callback has returned. Does not progress.
+ */
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
  * Progress until the request has ended, or the timeout expires. A request with
  * a callback has ended once the callback has returned. If the request failed,
- * ucxpool_error_detail() then returns its error detail.
+ * ucxpool_error_detail() then returns the request's error detail.
  *
- * UCXPOOL_INPROGRESS  it has not ended yet
+ * UCXPOOL_INPROGRESS  the request has not ended yet
  * others              the result of the request
  */
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
@@ -487,21 +493,22 @@ void ucxpool_request_query(const ucxpool_request_t *request,
                            ucxpool_request_attr_t *attr_p, size_t attr_size);
 
 /*
- * Cancel a request. It ends with UCXPOOL_ERR_CANCELED, unless it has ended
- * already. Blocks that the peer may still read are quarantined.
+ * Cancel a request. The request ends with UCXPOOL_ERR_CANCELED, unless it has
+ * already ended. Blocks that the peer may still read are quarantined: they are
+ * not reused before the peer can no longer read them.
  *
  * Over the `ucx` wire, an in-place send or receive that is moving bytes ends
  * only after UCX has released the caller's memory, and stays in progress until
  * then. If UCX still uses the memory after 250 ms, because the peer does not
- * progress, the channel fails, which ends the request. A passed deadline has
- * the same effect.
+ * progress, the channel fails, which ends the request. If the deadline of such
+ * a request passes, the same happens.
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 
 /* The end of a request. */
 typedef struct ucxpool_completion {
-    ucxpool_request_t *request; /* to be released; NULL: posted without
-                                   request_p */
+    ucxpool_request_t *request; /* to be released; NULL if posted
+                                   without request_p */
     void            *completion_ptr;
     ucxpool_status_t status;
     uint64_t         tag;    /* as ucxpool_request_query() reports it */
@@ -510,11 +517,11 @@ typedef struct ucxpool_completion {
 } ucxpool_completion_t;
 
 /*
- * Get the requests that have ended, among those that were posted with
- * UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION. They are reported in the order in
- * which they ended, each once. Requests that were released before they were
- * reported are left out. One call collects the results of many requests without
- * a callback. Does not progress, and does not wait.
+ * Get requests that have ended and that were posted with
+ * UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION. Each is reported once, in the order
+ * in which they ended. A request that is released before it is reported is not
+ * reported. With this function, one call collects the results of many requests,
+ * and no callbacks are needed. Does not progress, and does not wait.
  *
  * completions [out]  Array of max.
  * num_p       [out]  Number written; fewer than max if no more have ended.

@@ -1,14 +1,16 @@
 /*
- * libucxpool: a fixed pool of registered blocks, and messages through it.
+ * libucxpool: a fixed pool of registered memory blocks, and messages that are
+ * sent through them.
  *
  * Terms:
  *
  *   region    one physical allocation, mapped once, registered once
- *   block     a fixed-size piece of a region: the unit of packing and quotas
- *   pool      all blocks within a byte budget, and the transfers through them
+ *   block     a fixed-size piece of a region; messages are packed into blocks
+ *   pool      a fixed set of blocks, and the transfers that use them
  *   channel   the connection to one peer
  *   segment   {address, length}: a piece of a caller's buffer
- *   message   one send: a descriptor, then the bytes of its segments
+ *   message   the data of one send: a descriptor, then the bytes of its
+ *             segments
  *   request   one send, receive, read or write in progress
  *   wire      the transport of a channel: `map` (same host) or `ucx` (any peer)
  *
@@ -27,13 +29,14 @@
  *   ucxpool_request_release(request);
  *   ucxpool_destroy(pool);
  *
- * Names. A function is named after the object that it acts on or makes:
+ * Names. A function is named after the object that it creates or acts on:
  * ucxpool_request_wait(), ucxpool_window_create(),
- * ucxpool_remote_window_read(). The functions of a pool have no further prefix:
- * ucxpool_create(), ucxpool_progress(). ucxpool_send(), ucxpool_recv() and
- * ucxpool_probe() exchange messages.
+ * ucxpool_remote_window_read(). The functions of a pool have no prefix other
+ * than ucxpool_: ucxpool_create(), ucxpool_progress(). ucxpool_send(),
+ * ucxpool_recv() and ucxpool_probe() exchange messages.
  *
- * Endings. The last part of a function's name says what it ends:
+ * Releasing objects. The last part of a function's name tells what the function
+ * releases:
  *
  *   _destroy     an object that was created: pool, listener, window
  *   _close       a channel; _abort closes it at once
@@ -41,24 +44,23 @@
  *                address, settings
  *   _free        memory of ucxpool_comm_alloc(), ucxpool_heap_alloc(),
  *                ucxpool_device_list_alloc() and the allocators of framework.h
- *   _put         a block, which returns to its pool
+ *   _put         a block: returns it to its pool
  *   _deregister  the registration of a pool in a protection domain (verbs.h)
  *
- * All of these functions accept NULL for what they end, and then do nothing. A
- * probed message is ended by ucxpool_message_recv() or
- * ucxpool_message_refuse(). ucxpool_destroy() also ends all objects of the
- * pool, and frees its memory.
+ * If the object or the address is NULL, these functions do nothing. A probed
+ * message is released by ucxpool_message_recv() or ucxpool_message_refuse().
+ * ucxpool_destroy() also releases all objects of the pool and frees its memory.
  *
- * Timeouts. Every function that waits takes a timeout in nanoseconds. If the
- * timeout expires first, the function returns UCXPOOL_INPROGRESS.
+ * Timeouts. All timeouts are in nanoseconds. If the timeout of a function
+ * expires before the awaited result, the function returns UCXPOOL_INPROGRESS.
  * UCXPOOL_ERR_TIMED_OUT has another meaning: the deadline of a request has
  * passed.
  *
- * Structs. The caller passes the size of a struct that the library fills. A
- * newer library leaves out the fields that the program does not know, and an
- * older library sets the fields that it does not know to 0. A struct that the
- * caller fills has a mask of the fields that are set, or `reserved` fields,
- * which must be 0.
+ * Structs. The caller passes the size of a struct that the library fills. If
+ * the library is newer than the program, it fills only the fields that fit in
+ * this size. If it is older, it sets the fields that it does not know to 0. A
+ * struct that the caller fills has a mask of the fields that are set, or
+ * `reserved` fields, which must be 0.
  *
  * docs/reference/api.md lists the few calls that most programs need, the calls
  * that may block, the calls that are allowed in callbacks, and how long

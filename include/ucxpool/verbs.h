@@ -1,8 +1,9 @@
 /*
- * The pool's memory for programs that use verbs directly: RDMA writes and reads
- * from and to blocks, next to the pool's own messages.
+ * These functions register the pool's memory for programs that use verbs
+ * directly. Such a program can read and write blocks by RDMA, next to the
+ * pool's own messages.
  *
- * A pool is registered in a protection domain once, region by region. Its
+ * A pool is registered in a protection domain once, region by region. The
  * blocks then need no registration of their own:
  *
  *     protection domain a    | mr 0     | mr 1     | ...    lkey, rkey each
@@ -32,14 +33,14 @@
  * the kernel module nvidia-peermem. Memory of the pool other than its blocks is
  * not registered, for example the pinned memory for a UCX without GPU support.
  *
- * libibverbs is the one that the process has loaded as libibverbs.so.1, with
- * which it created the protection domain. A libucxpool built with verbs also
- * runs on a machine without libibverbs. If it is built without verbs, these
- * functions return UCXPOOL_ERR_UNSUPPORTED.
+ * The library uses the libibverbs.so.1 that the process has loaded, because the
+ * process created the protection domain with it. A libucxpool built with verbs
+ * also runs on a machine without libibverbs. If it is built without verbs,
+ * these functions return UCXPOOL_ERR_UNSUPPORTED.
  *
  * The pool does not track the application's own RDMA operations and does not
- * quarantine blocks for them. They must complete before the application puts
- * the block, frees the buffer, or deregisters the pool.
+ * quarantine blocks for them. These operations must complete before the
+ * application puts the block, frees the buffer, or deregisters the pool.
  */
 #ifndef UCXPOOL_VERBS_H
 #define UCXPOOL_VERBS_H
@@ -54,7 +55,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* From <infiniband/verbs.h>, which this header does not need. */
+/* Declared in <infiniband/verbs.h>, which this header does not include. */
 struct ibv_pd;
 
 /* A pool's registration in one protection domain. */
@@ -63,12 +64,12 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
 /*
  * Register every region of the pool in a protection domain. If the pool is
  * registered in this domain already, nothing is registered again: the call
- * returns the same handle, and needs one more ucxpool_verbs_deregister(). A
- * pool may be registered in several domains at a time, of one device or of
- * several.
+ * returns the same handle, which then needs one more
+ * ucxpool_verbs_deregister(). A pool may be registered in several domains at a
+ * time, of one device or of several.
  *
- * pd      Owned by the caller. It and its device must stay open until the pool
- *         is deregistered or destroyed.
+ * pd      The domain belongs to the caller. The domain and its device must stay
+ *         open until the pool is deregistered or destroyed.
  * access  Set of IBV_ACCESS_LOCAL_WRITE and so on, as for ibv_reg_mr(). Flags
  *         that a device may ignore, such as IBV_ACCESS_RELAXED_ORDERING, are
  *         left out if libibverbs is too old to know them.
@@ -88,8 +89,8 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
  * UCXPOOL_ERR_LIMIT          over the number of regions that the device or the
  *                            control group (rdma.max) allows
  * UCXPOOL_ERR_UNSUPPORTED    built without verbs; libibverbs.so.1 is not loaded
- *                            in the process; or GPU memory and neither dmabuf
- *                            nor nvidia-peermem is available
+ *                            in the process; or the pool is on a GPU and
+ *                            neither dmabuf nor nvidia-peermem is available
  * UCXPOOL_ERR_PERMISSION     the system does not allow it
  * UCXPOOL_ERR_IO             another error of the device
  *
@@ -103,14 +104,14 @@ ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
  * Undo one ucxpool_verbs_register(). The last call deregisters the pool. NULL
  * is allowed.
  *
- * UCXPOOL_OK      the pool is deregistered and the handle released, or there
- *                 are other users
+ * UCXPOOL_OK      the pool is deregistered and the handle is released, or other
+ *                 ucxpool_verbs_register() calls are still to be undone
  * UCXPOOL_ERR_IO  the device keeps regions to which memory windows are bound.
  *                 All others are deregistered. The handle can only be used to
  *                 call this function again, after freeing the windows
  *
- * ucxpool_destroy() deregisters all that is still registered, however many
- * users there are, and releases the handles.
+ * ucxpool_destroy() deregisters everything that is still registered, regardless
+ * of the number of calls, and releases the handles.
  */
 ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs);
 
@@ -127,8 +128,8 @@ typedef struct ucxpool_verbs_piece {
 
 /*
  * Get the keys for an address in a block or buffer, and the number of bytes to
- * which they apply, counted from the address. In a block, they apply up to its
- * end. No system call, no allocation, no lock.
+ * which they apply, counted from the address. In a block, the keys apply up to
+ * the block's end. Makes no system call, allocates nothing and takes no lock.
  *
  * address  In a block from ucxpool_block_get(), or in a buffer from
  *          ucxpool_comm_alloc().
@@ -136,7 +137,8 @@ typedef struct ucxpool_verbs_piece {
  *          rest.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0, or the address is not in the pool
- * UCXPOOL_ERR_CLOSED         deregistered, see ucxpool_verbs_deregister()
+ * UCXPOOL_ERR_CLOSED         the pool has been deregistered, see
+ *                            ucxpool_verbs_deregister()
  */
 ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
                                     const void *address, size_t length,

@@ -1,5 +1,5 @@
 /*
- * Windows: memory of the caller that peers read and write directly.
+ * A window is memory of the caller that peers read and write directly.
  *
  *     owner                                   peer
  *     ucxpool_window_create()
@@ -9,20 +9,20 @@
  *     ucxpool_window_destroy()                ucxpool_remote_window_release()
  *
  * Windows are for long-lived memory: pages of a cache, columns of a store. A
- * window is announced once and used until it is destroyed. The owner takes no
- * part in a read or a write, except in UCXPOOL_WAY_MESSAGES, for which its pool
- * must progress.
+ * window is announced once and used until it is destroyed. Reads and writes
+ * need no action by the owner, except in UCXPOOL_WAY_MESSAGES, for which the
+ * owner's pool must progress.
  *
- * When a window is imported, the library selects the way in which its bytes are
- * moved; ucxpool_remote_window_query() returns it:
+ * When a window is imported, the library selects the way in which the window's
+ * bytes are moved. ucxpool_remote_window_query() returns this way:
  *
  *     UCXPOOL_WAY_MAPPED    Same host, same user, and memory of a file that
  *                           both processes map: the pool's own memory
  *                           (ucxpool_heap_alloc(), and for reading
  *                           ucxpool_comm_alloc()), or a file that the owner
  *                           passes (UCXPOOL_WINDOW_PARAM_FIELD_FD). The peer's
- *                           CPU copies, without a system call per piece. The
- *                           owner does nothing
+ *                           CPU copies the bytes, without a system call per
+ *                           piece. The owner does nothing
  *     UCXPOOL_WAY_PROCESS   Same host, same user: the peer's CPU copies from or
  *                           to any host memory of the owner by system calls,
  *                           which take several times as long as the copy
@@ -39,8 +39,8 @@
  *     UCXPOOL_WAY_RMA       Any peer on the `ucx` wire, if UCX's transports
  *                           implement get and put in hardware (RDMA, NVLink).
  *                           The owner does nothing. An operation with short
- *                           pieces, under 32 KiB on average, uses messages;
- *                           with WINDOW_WAY=direct it does not. The window is
+ *                           pieces, under 32 KiB on average, uses messages
+ *                           unless WINDOW_WAY=direct is set. The window is
  *                           registered with UCX once, when the first such peer
  *                           imports it, up to WINDOW_BUDGET. Over other
  *                           transports (TCP) the library uses messages: UCX
@@ -51,13 +51,14 @@
  *                           read, or stores the bytes that are written, as for
  *                           ucxpool_send() and ucxpool_recv()
  *
- * The library uses the first one available. Memory of the pool must live as
- * long as the window: if it is freed while the window exists, peers may read
- * and write whatever reuses it.
+ * The library uses the first way in this list that is available. Memory of the
+ * pool must live as long as the window. If such memory is freed while the
+ * window exists, peers may read and write whatever reuses it.
  *
  * The blob is a capability: any process that has it, and a channel to the
  * owner's pool, has the access that the blob grants. Keep it secret. The
- * library enforces these limits, but the system does not:
+ * library enforces the access that a blob grants. The system does not, and
+ * allows more:
  *
  *   - a process of the same user can access all memory of another one, as far
  *     as the rules for debuggers (ptrace) allow
@@ -95,9 +96,9 @@ typedef struct ucxpool_window_params {
      * mapping of it, at any offset. Peers of the same host and user map it. The
      * file must be sealed against shrinking (F_SEAL_SHRINK), because truncating
      * it would kill the processes that read it. A file that is not sealed, or
-     * is too short for the window, is not mapped; way_reason of the remote
-     * window has the reason. The caller keeps the descriptor and may close it.
-     * Ignored in a pool on a GPU.
+     * is too short for the window, is not mapped. The peer finds the reason in
+     * way_reason of its remote window. The descriptor belongs to the caller,
+     * who may close it after the call. Ignored in a pool on a GPU.
      */
     int fd;
 } ucxpool_window_params_t;
@@ -105,12 +106,13 @@ typedef struct ucxpool_window_params {
 /*
  * Create a window over memory.
  *
- * address      Any memory that the pool could send from. The caller keeps it,
- *              and must not free it until the window is destroyed, or until
- *              ucxpool_window_revoke() has returned UCXPOOL_OK.
+ * address      Any memory that the pool could send from. The memory belongs to
+ *              the caller, who must not free it until the window is destroyed,
+ *              or until ucxpool_window_revoke() has returned UCXPOOL_OK.
  * length       Bytes, 1 or more.
  * params       NULL for none.
- * window_p [out]  Destroyed by ucxpool_window_destroy() or ucxpool_destroy().
+ * window_p [out]  Destroy it with ucxpool_window_destroy(); otherwise
+ *                 ucxpool_destroy() destroys it.
  *
  * UCXPOOL_ERR_INVALID_PARAM  address is NULL, length is 0, or the range exceeds
  *                            the address space; the memory is not a shared
@@ -139,9 +141,9 @@ typedef enum ucxpool_window_access {
  * Get a blob with which peers import the window.
  *
  * access      ucxpool_window_access_t, one or both.
- * blob [out]  UCXPOOL_WINDOW_BLOB_SIZE bytes, to be passed to peers by any
- *             means, for example in a message. All blobs of a window with the
- *             same access are equal.
+ * blob [out]  UCXPOOL_WINDOW_BLOB_SIZE bytes. The caller passes them to peers
+ *             by any means, for example in a message. All blobs of a window
+ *             with the same access are equal.
  *
  * UCXPOOL_ERR_INVALID_PARAM  access is 0 or has other bits
  * UCXPOOL_ERR_CANCELED       the window has been revoked
@@ -176,9 +178,9 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  * Revoke a window as ucxpool_window_revoke() does, waiting for at most
  * CLOSE_TIMEOUT, and destroy it. NULL is allowed.
  *
- * The library does not wait longer for a peer that still accesses the memory
- * after CLOSE_TIMEOUT. It logs a warning with the peer's channel and the
- * window. How the peer accesses the window decides what it may still do:
+ * If a peer still accesses the memory after CLOSE_TIMEOUT, the library stops
+ * waiting for it and logs a warning with the peer's channel and the window. How
+ * the peer accesses the window decides what it may still do:
  *
  *     mapped, process  finish one step of a copy, of at most 1 MiB. This
  *                      happens only if the process was stopped (SIGSTOP, a
@@ -189,10 +191,10 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *                      which closes its endpoint. That takes at most 1 s more.
  *                      A borrowed endpoint must be closed by the caller
  *
- * To be certain, call ucxpool_window_revoke() until it returns UCXPOOL_OK, and
- * keep the memory until then. Over `ucx`, continue to progress afterwards as
- * long as peers may have been reading or writing by messages: a channel whose
- * bytes do not advance for 250 ms fails.
+ * To be certain that no peer accesses the memory, call ucxpool_window_revoke()
+ * until it returns UCXPOOL_OK, and keep the memory until then. Over `ucx`,
+ * continue to progress afterwards as long as peers may have been reading or
+ * writing by messages: a channel whose bytes do not advance for 250 ms fails.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
 
@@ -200,7 +202,7 @@ typedef struct ucxpool_window_attr {
     char     name[UCXPOOL_NAME_SIZE]; /* "" if unnamed */
     void    *address;
     size_t   length;
-    unsigned num_peers; /* channels over which it is imported */
+    unsigned num_peers; /* channels that have imported it */
     int      is_revoked;
     size_t   registered; /* bytes registered with UCX: length, or 0 */
     /* Why the last peer that asked for a registration did not get it, or "". */
@@ -218,19 +220,19 @@ void ucxpool_window_query(const ucxpool_window_t *window,
 typedef struct ucxpool_remote_window ucxpool_remote_window_t;
 
 /*
- * Import a window of the channel's peer. Returns at once, and the library asks
+ * Import a window of the channel's peer. Returns at once; the library then asks
  * the owner for access. Reads and writes that are posted before the owner
- * answers wait for the answer. If the owner refuses, they end with
- * UCXPOOL_ERR_REFUSED and its reason.
+ * answers wait for the answer. If the owner refuses access, they end with
+ * UCXPOOL_ERR_REFUSED and the owner's reason.
  *
  * blob          From the owner's ucxpool_window_export().
- * remote_p [out]  Released by ucxpool_remote_window_release() or
- *                 ucxpool_destroy().
+ * remote_p [out]  Release it with ucxpool_remote_window_release(); otherwise
+ *                 ucxpool_destroy() releases it.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (it has a checksum), or its
  *                            window belongs to a pool other than the channel's
  *                            peer
- * UCXPOOL_ERR_PROTOCOL       the blob has another version of libucxpool
+ * UCXPOOL_ERR_PROTOCOL       the blob was made by another version of libucxpool
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -239,8 +241,8 @@ ucxpool_remote_window_import(ucxpool_channel_t *channel, const void *blob,
                              size_t                    blob_size,
                              ucxpool_remote_window_t **remote_p);
 
-/* Release a remote window. Reads and writes in progress continue; then the
- * owner is notified. NULL is allowed. */
+/* Release a remote window. Reads and writes in progress continue. When they
+ * have ended, the owner is notified. NULL is allowed. */
 void ucxpool_remote_window_release(ucxpool_remote_window_t *remote);
 
 typedef enum ucxpool_way {
@@ -254,13 +256,14 @@ typedef enum ucxpool_way {
 
 typedef struct ucxpool_remote_window_attr {
     /* UCXPOOL_INPROGRESS: the owner has not answered yet. UCXPOOL_OK: usable.
-     * Otherwise why it cannot be used, and reason has the same in words. */
+     * Any other status says why the window cannot be used; reason says it in
+     * words. */
     ucxpool_status_t status;
     char             reason[UCXPOOL_REASON_SIZE];
     size_t           length; /* bytes of the window */
     unsigned         access; /* ucxpool_window_access_t */
-    ucxpool_way_t    way;    /* of reads; of writes if the blob grants only
-                                these */
+    ucxpool_way_t    way;    /* of reads, or of writes if the blob grants only
+                                writing */
     char way_reason[UCXPOOL_REASON_SIZE]; /* why this way was
                                              selected */
     ucxpool_channel_t *channel;           /* NULL if it has been closed */
@@ -295,9 +298,9 @@ typedef struct ucxpool_places {
 ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
- * Describe places of one length at these offsets. This is faster for many short
- * places, above all if a GPU reads the lists itself. It does so if there are at
- * least 4,096 places, and the offsets and the local addresses
+ * Describe places of one length at these offsets. This form is faster for many
+ * short places, above all if a GPU reads the lists itself. The GPU does so if
+ * there are at least 4,096 places, and the offsets and the local addresses
  * (ucxpool_data_pieces()) are arrays in pinned memory
  * (ucxpool_device_list_alloc(), or CUDA's own). The GPU then also checks the
  * offsets: it skips a place beyond the window's end, may or may not move the
@@ -311,10 +314,11 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
  * one after the other, fill the data, which may have another layout and may be
  * longer.
  *
- * data       To receive into; see ucxpool_data_buffer() and others.
+ * data       Where to put the bytes; see ucxpool_data_buffer() and the other
+ *            functions in transfer.h.
  * params     NULL for none. With UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY the owner
- *            gets an empty message after all bytes have been read. It has
- *            notify_tag and the metadata; the owner receives it by
+ *            gets an empty message after all bytes have been read. The message
+ *            has notify_tag and the metadata; the owner receives the message by
  *            ucxpool_recv().
  * request_p  [out] As for ucxpool_send(); NULL for none.
  *
@@ -327,13 +331,13 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CLOSED,
  * UCXPOOL_ERR_CHECKSUM
  *
- * After an error the data may hold some of the bytes. The library does not
- * write to it any more.
+ * After an error the local memory may hold some of the bytes. The library no
+ * longer writes to this memory.
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  a place exceeds the window's end; the data is
- *                            shorter than all places together; lengths
- *                            overflow; an argument is NULL
+ *                            shorter than all places together; the sum of the
+ *                            lengths overflows; an argument is NULL
  * UCXPOOL_ERR_PERMISSION     the blob does not grant reading
  * UCXPOOL_ERR_LIMIT          more places than a list may have (1 Mi); more
  *                            metadata than MAX_METADATA
@@ -351,15 +355,16 @@ ucxpool_status_t ucxpool_remote_window_read(
  * data  As for ucxpool_send(), except ranges; as long as all places together.
  *
  * The request ends with UCXPOOL_OK when the bytes are in their places, and
- * otherwise as that of ucxpool_remote_window_read(). After an error some of the
- * places may have been written. Errors that are returned at once are also those
- * of ucxpool_remote_window_read(), with UCXPOOL_ERR_PERMISSION if the blob does
- * not grant writing. A notification is delivered after the bytes.
+ * otherwise with the same errors as ucxpool_remote_window_read(). After an
+ * error some of the places may have been written. The errors that are returned
+ * at once are also the same, except that UCXPOOL_ERR_PERMISSION means that the
+ * blob does not grant writing. A notification is delivered after the bytes.
  *
- * Long reads and long writes of windows on GPUs are executed one after the
- * other, in the order in which they are posted, but the channels share the
- * bandwidth evenly. If several pools write to all others, let pool i begin with
- * pool i + 1, so that each starts with a different target.
+ * Long reads and long writes of windows on GPUs are executed one at a time.
+ * Those of one channel keep the order in which they were posted. The channels
+ * take turns, so that they share the bandwidth evenly; the channel with the
+ * first operation begins. If several pools write to all others, let pool i
+ * begin with pool i + 1, so that each pool begins with a different target.
  */
 ucxpool_status_t ucxpool_remote_window_write(
     ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
