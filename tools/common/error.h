@@ -1,26 +1,26 @@
-/* The standard error of a tool: one line for an error, printed by the first
- * function that knows the cause, and one line of progress.
+/* The output of a tool to standard error: one line for an error, printed by the
+ * first function that knows the cause, and one line of progress.
  */
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H
 
 #include <stddef.h>
 
-/* Begins each error. options_read() sets it. */
+/* The tool's name, with which each error begins. options_read() sets it. */
 extern const char *tool_name;
 
 /* Print "NAME: ..." and return -1. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* As calloc() and reallocarray(). If memory is exhausted, they end the program
- * with exit code 1. */
+/* Same as calloc() and reallocarray(), but end the program with exit code 1 if
+ * memory is exhausted. */
 void *tool_calloc(size_t num, size_t size);
 void *tool_realloc(void *memory, size_t num, size_t size);
 
 /*
- * Keep an error instead of printing it, and return -1: the caller adds to it,
- * or passes it to the process that prints. Only the last error is kept. Its
- * arguments may contain the previous one.
+ * Keep an error instead of printing it, and return -1. The caller adds to the
+ * error, or passes it to the process that prints. Only the last error is kept.
+ * The arguments may contain the previous error.
  */
 #define KEPT_ERROR_SIZE 1024
 int keep_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -22,7 +22,7 @@ int gnuplot_check(const char *option)
 
 FILE *gnuplot_begin(void)
 {
-    /* gnuplot inherits it. */
+    /* gnuplot inherits this descriptor. */
     int   fd     = memfd_create("gnuplot", 0);
     FILE *script = fd >= 0 ? fdopen(fd, "w") : NULL;
 
@@ -35,7 +35,7 @@ FILE *gnuplot_begin(void)
     return script;
 }
 
-/* Returns the number of bytes. */
+/* Copy the picture to a stream. Returns the number of bytes. */
 static size_t gnuplot_copy(FILE *picture, FILE *stream)
 {
     char   data[4096];
@@ -59,7 +59,7 @@ static int gnuplot_run(FILE *script, const char *path, FILE *stream)
         return tool_error("gnuplot's script cannot be written: %s",
                           strerror(errno));
     }
-    /* In other locales it warns that it cannot write a degree sign. */
+    /* In other locales gnuplot warns that it cannot write a degree sign. */
     snprintf(command, sizeof(command),
              "LC_ALL=C.UTF-8 exec gnuplot </dev/fd/%d", fileno(script));
     picture = popen(command, "re");

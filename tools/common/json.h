@@ -1,6 +1,6 @@
 /*
- * Writes JSON. The members of a container are on separate lines, or all on one
- * line. The key is NULL in arrays and outside of all containers.
+ * Functions that write JSON. The members of a container are on separate lines,
+ * or all on one line. The key is NULL in arrays and outside all containers.
  */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
@@ -21,19 +21,21 @@ typedef struct json {
 
 void json_init(json_t *json, FILE *stream);
 
-/* bracket: '{' or '['. */
+/* Open a container. bracket: '{' or '['. */
 void json_open(json_t *json, const char *key, char bracket);
 void json_open_inline(json_t *json, const char *key, char bracket);
 
-/* Closes the innermost container; the outermost one ends the line. */
+/* Close the innermost container. Closing the outermost container ends the line.
+ */
 void json_close(json_t *json);
 
-/* Escapes the text. Bytes that are not UTF-8 are written as they are. */
+/* Write a text, with escapes. Bytes that are not UTF-8 are written unchanged.
+ */
 void json_text(json_t *json, const char *key, const char *text);
 void json_bool(json_t *json, const char *key, bool value);
 void json_number(json_t *json, const char *key, uint64_t number);
 
-/* Any other number, or null. */
+/* Write any other number, or null. */
 void json_bare(json_t *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -231,7 +231,7 @@ int options_read(const program_t *program, void *options, int argc, char **argv,
         int                 code;
 
         if (row == NULL) {
-            /* getopt_long() has printed why. */
+            /* getopt_long() has already printed the reason. */
             return point_to_help();
         }
         if (row->letter == 'h') {

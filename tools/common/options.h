@@ -1,7 +1,7 @@
 /*
- * The command line of a tool as a table: the name of each option, its value,
- * where the value is stored, and its --help text. --help and --version are in
- * no table, because they are the same for all tools.
+ * The command line of a tool as a table. A row has an option's name and value,
+ * the place where the value is stored, and the --help text. --help and
+ * --version are in no table, because they are the same for all tools.
  */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
@@ -21,20 +21,20 @@ typedef enum option_type {
 
 typedef struct option_row {
     const char   *name;   /* --name */
-    char          letter; /* as in -n; 0: none */
-    const char   *value;  /* as "SIZE"; "[=FILE]" is optional; NULL: none */
+    char          letter; /* 'n' for -n; 0: none */
+    const char   *value;  /* "SIZE"; "[=FILE]" if optional; NULL: none */
     const char   *help;   /* will be wrapped */
     option_type_t type;
     size_t        offset; /* of the value in the tool's options */
     uint64_t      max;
 
-    /* Returns 0; -1 if the value is wrong, and `right` is printed; or the exit
-     * code after it printed an error. */
+    /* Returns 0; -1 if the value is wrong, after which `right` is printed; or
+     * the exit code after printing an error. */
     int (*read)(void *options, const char *value);
-    const char *right; /* advice, as "give 1/N"; NULL: the type's */
+    const char *right; /* advice: "give 1/N"; NULL: that of the type */
 } option_row_t;
 
-/* Last members of a row. */
+/* Macros for the last members of a row. */
 #define OPTION_FLAG(struct_t, member) /* bool */ \
     .type = OPTION_TYPE_FLAG, .offset = offsetof(struct_t, member)
 #define OPTION_TEXT(struct_t, member) /* const char * */ \
@@ -54,11 +54,11 @@ typedef struct option_row {
 
 typedef struct program {
     const char         *name;
-    const char         *usage; /* its arguments; a line for each way to call */
+    const char         *usage; /* the arguments; a line for each form of call */
     const char         *purpose;
     const option_row_t *rows;          /* the last one has no name */
     const char         *notes;         /* below the options */
-    unsigned            max_arguments; /* that are no options */
+    unsigned            max_arguments; /* that are not options */
 
     /* Version of another library that --version also prints; NULL: none. */
     const char *(*ucx_version)(void);

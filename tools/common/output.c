@@ -21,7 +21,7 @@ int output_take(FILE **stream_p)
         }
         return -1;
     }
-    /* Without a standard error no log is printed. */
+    /* If there is no standard error, no log is printed. */
     if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
         close(STDOUT_FILENO);
     }
@@ -37,7 +37,7 @@ int output_end(FILE *stream, int code)
     if (((fclose(stream) == 0) && !is_bad) || (code != 0)) {
         return code;
     }
-    /* The earlier failure left no errno. */
+    /* An earlier write failed, and its errno is no longer known. */
     tool_error("standard output cannot be written: %s",
                strerror(errno != 0 ? errno : EIO));
     return 1;

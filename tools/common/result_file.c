@@ -47,7 +47,7 @@ static int result_check_suffix(const result_file_t *file)
     return 0;
 }
 
-/* Returns the exit code. */
+/* Print the error of a result file. Returns the exit code. */
 static int result_say_error(const result_file_t *file)
 {
     tool_error("%s %s: %s%s", file->option, file->path, strerror(errno),
@@ -66,7 +66,7 @@ static void result_remove(const result_file_t *file)
         (named.st_dev != file->device) || (named.st_ino != file->inode)) {
         return;
     }
-    /* The file itself, not a link to it. */
+    /* Remove the file itself, not a link to it. */
     path = realpath(file->path, NULL);
     if (path != NULL) {
         unlink(path);
@@ -82,8 +82,8 @@ static void result_note(result_file_t *file, const struct stat *status)
     }
 }
 
-/* An existing file is not changed. A pipe is not closed, because its reader
- * would take that for the end. */
+/* Check that a file can be written. An existing file is not changed. A pipe is
+ * not closed, because its reader would see an end of file. */
 static int result_try(result_file_t *file)
 {
     struct stat status;
@@ -106,7 +106,7 @@ static int result_try(result_file_t *file)
     return 0;
 }
 
-/* Devices and pipes may be named twice. */
+/* Check a file against another one. Devices and pipes may be named twice. */
 static int result_check_other(const result_file_t *file, const char *what,
                               const struct stat *other)
 {
@@ -156,7 +156,7 @@ int result_files_try(result_file_t *files, unsigned num,
 {
     int code = 0;
 
-    /* Exceeding the file size limit becomes an error of write(). */
+    /* With SIGXFSZ ignored, write() fails at the file size limit. */
     signal(SIGXFSZ, SIG_IGN);
     for (unsigned i = 0; (i < num) && (code == 0); i++) {
         if (files[i].path == NULL) {
@@ -191,10 +191,10 @@ static FILE *result_begin(result_file_t *file)
     return stream;
 }
 
-/* If !is_good, the error has been printed already. */
+/* Close the stream. If is_good is false, the error has already been printed. */
 static int result_end(result_file_t *file, FILE *stream, bool is_good)
 {
-    /* errno is left by the last failing write. */
+    /* The last write that failed has set errno. */
     bool is_written = !ferror(stream) && (fflush(stream) == 0);
 
     if (is_good && !is_written) {

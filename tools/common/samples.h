@@ -14,12 +14,14 @@ typedef struct samples {
     bool    is_sorted;
 } samples_t;
 
-/* Zeroed memory is an empty list. Ends the program if memory is exhausted. */
+/* Add a number. Zeroed memory is an empty list. Ends the program if memory is
+ * exhausted. */
 void samples_add(samples_t *samples, double value);
 void samples_cleanup(samples_t *samples);
 
-/* The value below which `fraction` (0 to 1) of the numbers are, interpolated
- * between two neighbours. Sorts the list. 0 for an empty list. */
+/* Returns the value below which a `fraction` (0 to 1) of the numbers are,
+ * interpolated between two neighbours. Sorts the list. Returns 0 for an empty
+ * list. */
 double samples_quantile(samples_t *samples, double fraction);
 
 #endif

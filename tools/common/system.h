@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some time in the past. */
+/* Returns the nanoseconds since a fixed time in the past. */
 static inline uint64_t clock_now(void)
 {
     struct timespec now;
@@ -14,7 +14,8 @@ static inline uint64_t clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Bytes available to programs. Returns -1 if the system does not report it. */
+/* Get the bytes of host memory that are available to programs. Returns -1 if
+ * the system does not report them. */
 int memory_left(uint64_t *bytes_p);
 
 #endif

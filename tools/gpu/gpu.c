@@ -116,7 +116,8 @@ int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
         return -1;
     }
     code = fill_pools(pools, library, text, text_size);
-    /* gpu_driver_load() keeps the driver loaded. */
+    /* This only drops a reference: gpu_driver_load() keeps the driver loaded.
+     */
     dlclose(library);
     return code;
 }

@@ -1,23 +1,24 @@
 /*
- * One GPU, as a tool uses it: the driver, the GPU's primary context, which the
- * pool uses too, memory, and copies that are waited for.
+ * One GPU that a tool uses: the driver, the GPU's primary context, which the
+ * pool also uses, memory, and synchronous copies.
  *
- * The driver is the part of CUDA's interface that the tools use, as one table
- * of functions. It is filled by dlopen(), so that a tool needs no GPU to be
- * built or started. Names and values are those of CUDA's public documentation.
- * The tools know the library by its public headers only, and so have a table of
- * their own.
+ * The part of CUDA's driver interface that the tools use is one table of
+ * functions. The table is filled by dlopen(), so that a tool can be built and
+ * started without a GPU. Names and values are those of CUDA's public
+ * documentation. The tools use only the public headers of libucxpool, so they
+ * have their own table.
  *
  * Functions that can fail return 0, or -1 with a sentence in gpu->error or
- * text. Only the thread that opened the GPU may call them: the context is
- * current in it until close.
+ * text. Only the thread that opened the GPU may call them, because the context
+ * is current in that thread until the GPU is closed.
  */
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
 
 #include <stddef.h>
 
-/* Names another library to load, as it does for the pool itself. */
+/* Environment variable that names another library to load. The pool also uses
+ * this variable. */
 #define GPU_DRIVER_VARIABLE "UCXPOOL_CUDA_DRIVER"
 
 typedef int                 CUresult;
@@ -43,7 +44,7 @@ typedef struct CUipcMemHandle_st {
     char reserved[64];
 } CUipcMemHandle;
 
-/* Every function: its name, the symbol of the version that is meant, and its
+/* Every function: its name, the symbol of the required version, and its
  * parameters. */
 /* clang-format off */
 #define GPU_DRIVER_CALLS(_call) \
@@ -93,19 +94,20 @@ typedef struct gpu_driver {
     GPU_DRIVER_CALLS(GPU_DRIVER_MEMBER)
 } gpu_driver_t;
 
-/* Load the driver and initialize it. It stays loaded forever. A process that
- * was forked from one that had called this cannot use it. */
+/* Load the driver and initialize it. The driver stays loaded until the process
+ * ends. A process that is forked after this call cannot use the driver. */
 int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
 
-/* For tables of further functions: returns the library, and writes a function
- * of it to the pointer at function_p. Returns NULL or -1, with a message in
- * text, if it does not exist. */
+/* For tables of further functions. The first function returns the library; the
+ * second one finds a function in it and writes it to the pointer at function_p.
+ * They return NULL or -1, with a message in text, if the library or the
+ * function does not exist. */
 void *gpu_driver_open(char *text, size_t text_size);
 int   gpu_driver_find(void *library, const char *symbol, void *function_p,
                       char *text, size_t text_size);
 
-/* The driver's name and description of a result: "CUDA_ERROR_OUT_OF_MEMORY, out
- * of memory". */
+/* Get the driver's name and description of a result: "CUDA_ERROR_OUT_OF_MEMORY,
+ * out of memory". */
 void gpu_driver_words(const gpu_driver_t *driver, CUresult result, char *text,
                       size_t text_size);
 
@@ -124,18 +126,18 @@ typedef struct gpu {
 #define GPU_MAX 1023
 int gpu_parse(const char *text, int *ordinal_p);
 
-/* After an error, nothing needs to be closed. */
+/* Open a GPU. After an error, nothing needs to be closed. */
 int gpu_open(gpu_t *gpu, int ordinal);
-/* May be called for a zeroed struct. */
+/* Close a GPU. The struct may also be zeroed. */
 void gpu_close(gpu_t *gpu);
 
-/* GPU memory in whole pages of 2 MiB. It shares no page with other allocations,
- * so its handle exports only this memory. */
+/* Allocate GPU memory in whole pages of 2 MiB. The memory shares no page with
+ * other allocations, so its handle exports only this memory. */
 int gpu_alloc(gpu_t *gpu, size_t size, void **address_p);
-/* NULL is allowed. */
+/* Free memory of gpu_alloc(). NULL is allowed. */
 void gpu_free(gpu_t *gpu, void *address);
 
-/* Pinned host memory. */
+/* Allocate and free pinned host memory. */
 int  gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p);
 void gpu_host_free(gpu_t *gpu, void *address);
 
@@ -149,8 +151,8 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size);
 /* Wait for the copies that were started in a stream. */
 int gpu_wait(gpu_t *gpu, CUstream stream);
 
-/* Export memory of gpu_alloc() to another process; map another process's
- * memory. Unmap it before that process frees it. */
+/* Export memory of gpu_alloc() to another process, or map memory of another
+ * process. Unmap such memory before its owner frees it. */
 int  gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p);
 int  gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p);
 void gpu_unmap(gpu_t *gpu, void *address);
@@ -210,8 +212,8 @@ typedef struct gpu_pools {
     GPU_POOLS_CALLS(GPU_DRIVER_MEMBER)
 } gpu_pools_t;
 
-/* Find them in the driver, which gpu_driver_load() has loaded. Returns 0; or
- * -1, with a sentence in text. */
+/* Find these functions in the driver, which gpu_driver_load() has loaded.
+ * Returns 0, or -1 with a sentence in text. */
 int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size);
 
 #endif

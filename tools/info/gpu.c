@@ -1,4 +1,5 @@
-/* The GPUs, and how much of each a pool may take. */
+/* Sections of the report on GPUs, and on how much memory of each a pool may
+ * use. */
 #include <config.h>
 
 #include "common/error.h"
@@ -20,7 +21,7 @@ static const char *const backing_names[] = {
     [UCXPOOL_CUDA_BACKING_HOST]  = "host",
 };
 
-/* An ability, and how people call it. */
+/* An ability of a GPU, and its readable name. */
 typedef struct ability {
     uint32_t    ability;
     const char *name;
@@ -98,8 +99,8 @@ static bool report_backing(report_t *report, int device,
     return is_good;
 }
 
-/* A GPU may be too full to create a context on it. Then everything that is not
- * free counts as held. */
+/* Query a GPU. Its memory may be too full for a context. In that case the free
+ * memory counts as 0. */
 static ucxpool_status_t query(int device, const ucxpool_config_t *config,
                               ucxpool_device_attr_t *attr)
 {
@@ -198,7 +199,7 @@ static void report_limit(report_t                      *report,
     report_size(report, "limit_for_blocks", budget->limit);
 }
 
-/* Other users of the window; for the reserve. */
+/* Report other users of BAR1, for which the reserve is kept. */
 static void report_others(report_t                      *report,
                           const ucxpool_device_budget_t *budget)
 {
@@ -290,7 +291,7 @@ static bool report_budget(report_t *report, int device,
 
 /* --- sections ------------------------------------------------------------ */
 
-/* One section for each GPU. */
+/* Report one section for each GPU. */
 static bool report_all(report_t *report, const char *number_key,
                        bool (*report_one)(report_t *report, int device,
                                           const ucxpool_config_t *config),

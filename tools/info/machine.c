@@ -1,4 +1,4 @@
-/* The library, this machine, and the settings. */
+/* Sections of the report on the library, this machine, and the settings. */
 #include <config.h>
 
 #include "info/report.h"
@@ -34,7 +34,7 @@ void info_build_report(report_t *report)
     report_section_end(report);
 }
 
-/* One line of /proc/meminfo, in bytes. */
+/* Report one line of /proc/meminfo, in bytes. */
 static void report_meminfo(report_t *report, const char *name, uint64_t value)
 {
     static const struct {
@@ -77,7 +77,8 @@ static void report_memory(report_t *report)
     fclose(meminfo);
 }
 
-/* Registration with a network card locks memory. */
+/* Report the limit of locked memory. Registering memory with a network card
+ * locks it. */
 static void report_locked(report_t *report)
 {
     struct rlimit limit;

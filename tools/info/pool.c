@@ -1,5 +1,6 @@
-/* Pools with the current settings: their properties, how two of them are
- * connected, and how soon a peer's failure is detected. */
+/* Sections of the report on pools with the current settings: their properties,
+ * how two of them are connected, and how soon the failure of a peer is
+ * detected. */
 #include <config.h>
 
 #include "common/error.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The reason of the next value: a setting, and where it was set. */
+/* Set the reason of the next value to a setting and the place where it was set.
+ */
 static void because_setting(report_t *report, const ucxpool_config_t *config,
                             const char *name)
 {
@@ -51,7 +53,7 @@ static void report_sizes(report_t *report, const ucxpool_config_t *config,
                 (double)pool_stats_value(stats, "registration_ns") / 1e6);
 }
 
-/* Differences from the requested pool, if any. */
+/* Report how the pool differs from the requested one, if it does. */
 static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
                             const pool_stats_t *stats)
 {
@@ -85,7 +87,8 @@ static void report_shares(report_t *report, const ucxpool_config_t *config,
                   pool_stats_value(stats, "blocks_user_total"));
 }
 
-/* Bytes of the pages of an address, from /proc/self/smaps; 0: unknown. */
+/* Returns the page size in bytes at an address, from /proc/self/smaps, or 0 if
+ * it is unknown. */
 static uint64_t page_size(const void *address)
 {
     FILE     *maps      = fopen("/proc/self/smaps", "re");
@@ -97,7 +100,7 @@ static uint64_t page_size(const void *address)
     if (maps == NULL) {
         return 0;
     }
-    /* Lines of a mapping follow its line of addresses. */
+    /* The properties of a mapping follow the line with its addresses. */
     while ((size == 0) && (fgets(line, sizeof(line), maps) != NULL)) {
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2) {
             is_inside =
@@ -110,7 +113,8 @@ static uint64_t page_size(const void *address)
     return size * 1024;
 }
 
-/* The kernel's page tables are queried for the memory after the first block. */
+/* Report the size of the kernel's pages for the memory after the first block.
+ */
 static void report_pages(report_t *report, const ucxpool_config_t *config,
                          ucxpool_t *pool)
 {
@@ -133,7 +137,8 @@ static void report_pages(report_t *report, const ucxpool_config_t *config,
     }
 }
 
-/* Which parts of UCX have registered how much of it, as their keys show. */
+/* Report how many regions each memory domain of UCX has registered, according
+ * to the keys. */
 static void report_domains(report_t *report, ucxpool_t *pool,
                            const pool_stats_t *stats)
 {
@@ -174,7 +179,8 @@ static void report_transfer(report_t *report, const ucxpool_config_t *config)
     }
 }
 
-/* UCX's TCP listens, too, and knows no secret. */
+/* Report the ports on which UCX's TCP transport listens, because it does not
+ * check the secret. */
 static void report_ucx_ports(report_t *report)
 {
     const char *devices = getenv("UCX_NET_DEVICES");
@@ -192,7 +198,8 @@ static void report_ucx_ports(report_t *report)
     }
 }
 
-/* Creating a listener on loopback shows whether the secret file can be used. */
+/* Report whether the secret file can be used, by creating a listener on
+ * loopback. */
 static bool report_secret(report_t *report, const ucxpool_config_t *config,
                           ucxpool_t *pool)
 {
@@ -248,8 +255,8 @@ static bool report_blocks(report_t *report, const ucxpool_config_t *config,
     return report_secret(report, config, pool);
 }
 
-/* COMM_SIZE=0 creates a pool only for its heap. It has no blocks, which is not
- * an error. */
+/* Report a pool without blocks. COMM_SIZE=0 creates a pool only for its heap,
+ * which is not an error. */
 static bool report_no_blocks(report_t *report)
 {
     static const char *const names[] = {"registered_with", "page",
@@ -314,16 +321,17 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
 /* The longest time that the two pools may take to connect. */
 #define CONNECT_SECONDS 30
 
-/* Two pools of this process act as two processes. */
+/* Two pools of this process, which stand for two processes. */
 typedef struct pair {
     ucxpool_t          *pools[2];
     ucxpool_listener_t *listener; /* of pools[1] */
     ucxpool_channel_t  *channels[2];
 } pair_t;
 
-/* Settings for a small pool: those of the environment, except for sizes and for
- * huge pages, which it is too small to fill. Neither pool waits for the other's
- * goodbye, which cannot arrive while it waits. */
+/* Read the settings of a small pool. They are those of the environment, except
+ * for sizes and for huge pages, which the pool is too small to fill. Neither
+ * pool waits for the other when it is destroyed, because the other cannot
+ * progress during the wait. */
 static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
 {
     static const setting_change_t changes[] = {
@@ -353,7 +361,7 @@ static ucxpool_status_t create_pools(pair_t *pair)
     return status;
 }
 
-/* Over loopback, so that UCX listens on no other device. */
+/* Connect the pools over loopback, so that UCX listens on no other device. */
 static ucxpool_status_t connect_pools(pair_t *pair)
 {
     char             where[32];
@@ -369,7 +377,8 @@ static ucxpool_status_t connect_pools(pair_t *pair)
                                    &pair->channels[0]);
 }
 
-/* The pools make progress only in our calls, so we call both in turn. */
+/* Progress both pools in turn, because each makes progress only in its own
+ * calls. */
 static void progress(pair_t *pair, ucxpool_channel_attr_t *attr)
 {
     time_t deadline = time(NULL) + CONNECT_SECONDS;
@@ -440,8 +449,8 @@ static bool report_wire(report_t *report)
     return is_good;
 }
 
-/* Without blocks the user's pools have no channels, even though these small
- * ones would. */
+/* With COMM_SIZE=0 the pools of the user have no blocks and no channels, so no
+ * pair is created. */
 bool info_wire_report(report_t *report, const ucxpool_config_t *config)
 {
     bool is_good = true;

@@ -44,7 +44,7 @@ static void write_label(report_t *report, const char *key)
             (column < VALUE_COLUMN) ? VALUE_COLUMN - column : 1, "");
 }
 
-/* Returns the key of the value in JSON. */
+/* Begin a value. Returns its key in JSON. */
 static const char *value_begin(report_t *report, const char *key)
 {
     if (!report->json) {
@@ -74,7 +74,7 @@ static void value_end(report_t *report)
     report->why[0] = '\0';
 }
 
-/* A value without quotes in JSON. The text report shows `plain`. */
+/* Write a value that has no quotes in JSON. The text report shows `plain`. */
 static void write_bare(report_t *report, const char *key, const char *json,
                        const char *plain)
 {

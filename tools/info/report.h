@@ -1,8 +1,8 @@
 /*
- * The report of ucxpool_info: named values in named sections, for people as
- * lines and for programs as one JSON object. Keys are lower case with _ between
- * words, for which people see a blank; a key in capitals is a name and stays as
- * it is.
+ * The report of ucxpool_info consists of named values in named sections. It is
+ * written as lines of text or as one JSON object. Keys are lower case with _
+ * between words, which the text shows as a blank. A key in capitals is a name
+ * and is not changed.
  *
  *     text     title                      JSON   {"key": {
  *                key    value                       "key": value
@@ -31,79 +31,80 @@ typedef struct report {
 void report_begin(report_t *report, FILE *stream, bool json);
 void report_end(report_t *report);
 
-/* Sections nest. The title is shown in text. */
+/* Begin a section. Sections may be nested. The text shows the title. */
 void report_section_begin(report_t *report, const char *key, const char *title);
 void report_section_end(report_t *report);
 
 /*
- * The reason for the next value. In text it is shown in brackets. In JSON the
+ * Set the reason for the next value. The text shows it in brackets. In JSON the
  * value becomes {"value": ..., "why": "..."}.
  */
 void report_because(report_t *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A value of text. */
+/* Report a value that is text. */
 void report_text(report_t *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 void report_bool(report_t *report, const char *key, bool value);
 void report_number(report_t *report, const char *key, uint64_t value);
 
-/* Bytes: a number in JSON, 4m or 1.9g in text. */
+/* Report a number of bytes: as a number in JSON, as 4m or 1.9g in text. */
 void report_size(report_t *report, const char *key, uint64_t bytes);
 
-/* A growing list of texts without duplicates; it begins with zeros. */
+/* A growing list of texts without duplicates. A new list is all zeros. */
 typedef struct words {
     char **texts;
     size_t num_texts;
 } words_t;
 
-/* Add `length` bytes of text, unless the list contains them. If memory is
- * exhausted, they are ignored. */
+/* Add `length` bytes of text, unless the list already contains this text. The
+ * text is left out if memory is exhausted. */
 void words_add(words_t *words, const char *text, size_t length);
 
-/* Report them as one value, and free them. In text, an empty list is shown as
- * "none". */
+/* Report the texts as one value, and free them. In text, an empty list is shown
+ * as "none". */
 void report_words(report_t *report, const char *key, words_t *words);
 
 /* --- the sections --------------------------------------------------------
  *
- * Those that can fail return false after an error was printed and reported.
+ * Functions that can fail return false after printing and reporting an error.
  */
 
-/* The version of the library and how this tool was built. */
+/* Report the version of the library and how this tool was built. */
 void info_build_report(report_t *report);
 
-/* UCX: its version, devices and lanes. */
+/* Report UCX's version, devices and lanes. */
 bool info_ucx_report(report_t *report);
 
-/* This machine: memory, huge pages, limits. */
+/* Report this machine's memory, huge pages and limits. */
 void info_machine_report(report_t *report);
 
-/* The GPUs, and the blocks that a pool on each would have. No GPU is not a
- * failure. */
+/* Report the GPUs, and the blocks that a pool on each would have. It is not a
+ * failure if there is no GPU. */
 bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
 
-/* How much of its BAR1 a pool on each GPU may take, line by line. */
+/* Report how the limit of a pool's memory on each GPU is calculated from its
+ * BAR1, line by line. */
 bool info_budget_report(report_t *report, const ucxpool_config_t *config);
 
 /*
- * A pool with these settings, and the reasons for its properties. The pool is
- * created and destroyed.
+ * Report a pool with these settings, and the reasons for its properties.
+ * Creates and destroys the pool.
  *
  * self_test  Send a message through every region.
  */
 bool info_pool_report(report_t *report, const ucxpool_config_t *config,
                       bool self_test);
 
-/* The wire between two pools of this host: two small ones are connected, unless
- * the settings leave no blocks. */
+/* Report the wire between two pools of this host. Connects two small pools,
+ * unless the settings leave no blocks. */
 bool info_wire_report(report_t *report, const ucxpool_config_t *config);
 
-/* How soon the failure of a peer is detected, with each transport. */
+/* Report how soon the failure of a peer is detected, for each transport. */
 bool info_peers_report(report_t *report, const ucxpool_config_t *config);
 
-/* Settings: for people those that are not at their defaults, for programs
+/* Report the settings: in text those that differ from their defaults, in JSON
  * all. */
 void info_settings_report(report_t *report, const ucxpool_config_t *config);
 

@@ -1,4 +1,4 @@
-/* UCX: its version, devices and lanes. */
+/* Section of the report on UCX: its version, devices and lanes. */
 #include <config.h>
 
 #include "common/error.h"
@@ -15,8 +15,8 @@ extern char **environ;
 /* The features that the pool requests. */
 #define FEATURES (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
 
-/* Two workers act as two processes of this host: UCX selects the same
- * transports for them, and no message is sent. */
+/* Two workers that stand for two processes of this host. UCX selects the same
+ * transports for them. No message is sent. */
 typedef struct probe {
     ucp_context_h context;
     ucp_worker_h  workers[2];
@@ -54,13 +54,13 @@ err_cleanup_context:
     return status;
 }
 
-/* Time limit for connecting the two; over an RDMA device this takes several
- * round trips. */
+/* Time limit for connecting the two workers. Over an RDMA device this takes
+ * several round trips. */
 #define SETTLE_SECONDS 2
 
-/* Let both complete their pending messages. UCX before 1.14 aborts on an
- * assertion if a worker is destroyed while it still has messages to connect.
- * Returns false if some are left. */
+/* Let both workers complete their pending messages. UCX before 1.14 aborts on
+ * an assertion if a worker is destroyed while messages of its connection setup
+ * are pending. Returns false if some are left. */
 static bool probe_settle(const probe_t *probe)
 {
     time_t until = time(NULL) + SETTLE_SECONDS;
@@ -90,7 +90,7 @@ static bool probe_settle(const probe_t *probe)
 static void probe_cleanup(probe_t *probe)
 {
     if (!probe_settle(probe)) {
-        /* The process exits soon, which releases them. */
+        /* The process exits soon, which releases the workers. */
         return;
     }
     /* Endpoints are destroyed with their worker. */
@@ -114,8 +114,8 @@ static void collect_last(char *text, const char *mark, words_t *words)
     }
 }
 
-/* Lines as "#  lane[0]:  1:tcp/lo.0 md[1] ...": the part between the second
- * colon and the last point of that word. */
+/* Collect the transports from lines such as "# lane[0]: 1:tcp/lo.0 md[1] ...":
+ * the part between the second colon and the last point of that word. */
 static void collect_lanes(char *text, words_t *words)
 {
     char *rest, *line;
@@ -141,8 +141,8 @@ static void collect_lanes(char *text, words_t *words)
     }
 }
 
-/* UCX only prints its devices and lanes: no function returns them in every
- * version that we support. */
+/* Report devices and lanes by parsing what UCX prints, because not every
+ * supported version has a function that returns them. */
 static void report_devices(report_t *report, ucp_context_h context)
 {
     words_t words = {NULL, 0};
