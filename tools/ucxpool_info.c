@@ -69,7 +69,7 @@ static void clear_environment(void)
             (length < sizeof(name))) {
             memcpy(name, *variable, length);
             name[length] = '\0';
-            /* The list moves up. */
+            /* unsetenv() moves the following variables up. */
             unsetenv(name);
         } else {
             variable++;
@@ -78,11 +78,11 @@ static void clear_environment(void)
 }
 
 /*
- * Read the settings; if the environment is wrong, the defaults: the error says
- * "ucxpool_info -c prints all", so this must work then too. NULL when even that
- * fails.
+ * Read the settings. If the environment is wrong, read the defaults: the error
+ * refers to "ucxpool_info -c", so that command must work. Returns NULL if even
+ * this fails.
  *
- * is_good_p [out]  False after an error was printed.
+ * is_good_p [out]  False if an error was printed.
  */
 static ucxpool_config_t *read_config(bool *is_good_p)
 {
@@ -165,7 +165,7 @@ static bool print(const ucxpool_config_t *config, const options_t *options,
     return print_report(config, options, output);
 }
 
-/* Returns the exit code. */
+/* Run the tool. Returns the exit code. */
 static int run(const options_t *options, FILE *output)
 {
     bool              is_good;
@@ -179,7 +179,7 @@ static int run(const options_t *options, FILE *output)
     return is_good ? 0 : 1;
 }
 
-/* Returns -1 to continue, or the exit code. */
+/* Check the options. Returns -1 to continue, or the exit code. */
 static int check_options(const options_t *options)
 {
     if (options->no_pool && options->self_test) {

@@ -1,5 +1,6 @@
 /*
- * ucxpool_perf: the same transfer through the pool and through raw UCX.
+ * ucxpool_perf: compares the same transfer through the pool and through raw
+ * UCX.
  *
  *     options    the command line
  *     jobs       for each test a work, and the sides that do it (perf/job.h,
@@ -44,7 +45,7 @@ typedef struct options {
     uint64_t      count; /* 0: the test's */
     unsigned      outstanding;
     unsigned      rounds;
-    double        seconds; /* of a job */
+    double        seconds; /* time of a job */
     uint32_t      pool_mode;
     unsigned      num_sides; /* 0: the test's */
     side_t        sides[JOB_MAX_SIDES];
@@ -235,7 +236,7 @@ static bool is_on_gpu(const options_t *options)
     return options->devices[0] != WORK_HOST;
 }
 
-/* Is this row in the requested table? */
+/* Returns true if this row is in the requested table. */
 static bool is_asked_for(const options_t *options, const test_row_t *row)
 {
     return strcmp(options->table, "all") == 0
@@ -296,7 +297,8 @@ static int check_tests(const options_t *options)
     return -1;
 }
 
-/* Result files that replace the standard output. */
+/* Returns the number of results that replace the text on the standard output.
+ */
 static unsigned num_on_stdout(const options_t *options)
 {
     unsigned num = 0;
@@ -307,7 +309,7 @@ static unsigned num_on_stdout(const options_t *options)
     return num;
 }
 
-/* The other process selects the work. */
+/* Check the options of a server. Its client selects the work. */
 static int check_listen(const options_t *options)
 {
     for (unsigned i = 0; i < FILE_LAST; i++) {
@@ -363,11 +365,11 @@ typedef struct run {
     bool         is_text; /* content of the output */
     unsigned     num_jobs;
     job_t        jobs[MAX_JOBS];
-    const char  *tables[MAX_JOBS]; /* of each job; NULL: not of a table */
+    const char  *tables[MAX_JOBS]; /* table of each job; NULL: none */
     job_result_t results[MAX_JOBS];
 } run_t;
 
-/* The pool, and each way of raw UCX in both modes. */
+/* Add the pool, and each way of raw UCX in both modes. */
 static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 {
     const uint32_t *ways =
@@ -426,7 +428,8 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     return job_check(job) == 0 ? -1 : 2;
 }
 
-/* Rows of a GPU's table are made smaller if it has little memory. */
+/* Returns the value of a row, or the option's if that is smaller, for a GPU
+ * with little memory. */
 static uint64_t at_most(uint64_t row, uint64_t option)
 {
     return (option != 0) && (option < row) ? option : row;
@@ -498,7 +501,8 @@ static void print_text(const run_t *run, unsigned index)
     fflush(run->output);
 }
 
-/* In two processes here, or with one on another host (remote not NULL). */
+/* Run the jobs in two processes here, or with a process on another host if
+ * remote is not NULL. */
 static int run_jobs(run_t *run, remote_t *remote)
 {
     for (unsigned i = 0; i < run->num_jobs; i++) {
@@ -532,7 +536,8 @@ static int run_remote(run_t *run)
 
 /* --- output --------------------------------------------------------------- */
 
-/* Before the work. Returns -1 to continue, or the exit code. */
+/* Check the result files before the work. Returns -1 to continue, or the exit
+ * code. */
 static int try_files(run_t *run)
 {
     result_file_t *files = run->options.files;
@@ -576,7 +581,7 @@ static int run_and_report(run_t *run)
     return write_files(run);
 }
 
-/* The exit code. */
+/* Run all jobs and write the results. Returns the exit code. */
 static int run_with_output(run_t *run)
 {
     const options_t *options = &run->options;

@@ -21,7 +21,7 @@
 #define MAX_DIVISOR  65536
 #define MAX_KINDS    (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
 
-/* Part of the host's free memory that a trace may use. */
+/* Percentage of the host's free memory that a trace may use. */
 #define MEMORY_PERCENT 75
 
 typedef enum file {
@@ -37,7 +37,7 @@ typedef struct run {
     const char *log;        /* the file; NULL: a workload */
     const char *workload;   /* NULL: a log */
     const char *allocators; /* their names; NULL: all that the
-                               device can have, and plug-ins */
+                               device supports, and plug-ins */
     const allocator_kind_t *kinds[MAX_KINDS];
     unsigned                num_kinds;
     plugin_t                plugins[PLUGIN_MAX];
@@ -206,7 +206,7 @@ static const program_t program = {
     .max_arguments = 1,
 };
 
-/* Returns 0, or -1 where the list is wrong. */
+/* Parse the list of allocators. Returns 0, or -1 if the list is wrong. */
 static int parse_allocators(run_t *run)
 {
     char  list[256];
@@ -232,7 +232,7 @@ static int parse_allocators(run_t *run)
     return 0;
 }
 
-/* All allocators of the device, and plug-ins. */
+/* Select all allocators of the device, and all plug-ins. */
 static void take_all(run_t *run)
 {
     for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
@@ -245,7 +245,8 @@ static void take_all(run_t *run)
     }
 }
 
-/* Once all options are known: -a may come before the plug-ins it names. */
+/* Resolve the names of allocators once all options are known, because -a may
+ * come before the plug-ins that it names. */
 static int set_kinds(run_t *run)
 {
     if (run->allocators == NULL) {
@@ -270,7 +271,7 @@ static int set_kinds(run_t *run)
     return -1;
 }
 
-/* Returns -1 to continue, or the exit code. */
+/* Read the command line. Returns -1 to continue, or the exit code. */
 static int read_options(run_t *run, int argc, char **argv)
 {
     static const result_file_t files[FILE_LAST] = {
@@ -354,7 +355,8 @@ static int load(run_t *run)
 /* --- the work: functions return 0, or -1 after an error was printed --------
  */
 
-/* Host memory for the trace is not available to other programs. */
+/* Check that the host has enough memory, because the memory of a trace is taken
+ * from other programs. */
 static int check_memory(run_t *run)
 {
     char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
@@ -380,8 +382,8 @@ static int check_memory(run_t *run)
     return 0;
 }
 
-/* The heap has a limit even without -c. Simulated allocators, which have none
- * by default, get the same limit. */
+/* Limit simulated allocators. The heap has a limit even without -c. Simulated
+ * allocators have no limit by default, so they get the same one. */
 static int limit_simulated(run_t *run)
 {
     bool has_heap = false, is_simulated = false;
@@ -396,7 +398,8 @@ static int limit_simulated(run_t *run)
     return allocator_heap_limit(&run->device, &run->params.heap_limit);
 }
 
-/* Text is printed unless another result goes to the standard output. */
+/* Returns true if text is printed, which is so unless another result is written
+ * to the standard output. */
 static bool has_text(const run_t *run)
 {
     bool has_text = true;
@@ -471,7 +474,7 @@ static int work(run_t *run)
 
 /* --- the program --------------------------------------------------------- */
 
-/* Returns the exit code. */
+/* Run the tool. Returns the exit code. */
 static int run_with_output(run_t *run)
 {
     int code;

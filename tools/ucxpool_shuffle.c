@@ -1,5 +1,6 @@
 /*
- * ucxpool_shuffle: partition record files by a key, through the pool.
+ * ucxpool_shuffle: partitions files of records by a key and transfers the
+ * records through the pool.
  */
 #include <config.h>
 
@@ -110,7 +111,7 @@ static const program_t program = {
     .max_arguments = INT_MAX,
 };
 
-/* Returns -1 to continue, or the exit code. */
+/* Check the options. Returns -1 to continue, or the exit code. */
 static int check_options(const options_t *options, const launch_t *launch,
                          char *const *files)
 {
@@ -147,7 +148,8 @@ static unsigned count_processors(void)
     return count < 64 ? (unsigned)count : 64;
 }
 
-/* All workers write by one claim on the folder, which names their run. */
+/* Choose the id of the run. All workers use one claim on the folder, which
+ * contains this id. */
 static int init_run(launch_t *launch, uint64_t *run_p)
 {
     if (launch->is_launched) {
@@ -158,7 +160,8 @@ static int init_run(launch_t *launch, uint64_t *run_p)
                : keep_error("cannot get random bytes: %s", strerror(errno));
 }
 
-/* Check everything that can be checked before a process is started. */
+/* Initialize the job, and check everything that can be checked before a process
+ * is started. */
 static int init_job(const options_t *options, char *const *files, uint64_t run,
                     job_t *job)
 {
@@ -198,7 +201,8 @@ static int print_summary(const options_t *options, const job_t *job,
     return 0;
 }
 
-/* Returns 0; -1 with an error; or the signal that ended the run. */
+/* Run the job. Returns 0, -1 with an error, or the signal that ended the run.
+ */
 static int run_job(const options_t *options, const launch_t *launch,
                    char *const *files, uint64_t run, FILE *stream)
 {
@@ -226,8 +230,8 @@ static int run_job(const options_t *options, const launch_t *launch,
     return result;
 }
 
-/* End as if the signal had not been caught: the shell sees how. Rank 0
- * prints the message for all ranks. */
+/* End the process by the signal as if it had not been caught, so that the shell
+ * sees the signal. Rank 0 prints the message for all ranks. */
 static void end_by_signal(int signal_number, const launch_t *launch)
 {
     if (launch->rank == 0) {
@@ -241,7 +245,7 @@ static void end_by_signal(int signal_number, const launch_t *launch)
     raise(signal_number);
 }
 
-/* Returns the exit code. */
+/* Run the job and end the tool. Returns the exit code. */
 static int run_and_end(const options_t *options, launch_t *launch,
                        char *const *files, FILE *stream)
 {
@@ -261,8 +265,8 @@ static int run_and_end(const options_t *options, launch_t *launch,
         ranks_cleanup();
     } else if (launch->is_launched) {
         ranks_abort(EXIT_FAILED, 0);
-        /* UCX and PMIx would try to say goodbye to processes that exit
-         * as well. */
+        /* A normal exit would let UCX and PMIx notify processes that also exit.
+         */
         _exit(EXIT_FAILED);
     }
     return result == 0 ? 0 : EXIT_FAILED;

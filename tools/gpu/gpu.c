@@ -116,8 +116,7 @@ int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
         return -1;
     }
     code = fill_pools(pools, library, text, text_size);
-    /* This only drops a reference: gpu_driver_load() keeps the driver loaded.
-     */
+    /* The driver stays loaded: gpu_driver_load() holds a reference. */
     dlclose(library);
     return code;
 }

@@ -99,8 +99,8 @@ static bool report_backing(report_t *report, int device,
     return is_good;
 }
 
-/* Query a GPU. Its memory may be too full for a context. In that case the free
- * memory counts as 0. */
+/* Query a GPU. If the GPU has too little memory for a context, its free memory
+ * is not queried. */
 static ucxpool_status_t query(int device, const ucxpool_config_t *config,
                               ucxpool_device_attr_t *attr)
 {

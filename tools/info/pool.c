@@ -179,7 +179,7 @@ static void report_transfer(report_t *report, const ucxpool_config_t *config)
     }
 }
 
-/* Report the ports on which UCX's TCP transport listens, because it does not
+/* Report the devices on which UCX's TCP transport listens, because it does not
  * check the secret. */
 static void report_ucx_ports(report_t *report)
 {

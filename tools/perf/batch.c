@@ -24,15 +24,15 @@ typedef struct batch_report {
     char    text[REPORT_SIZE];
 } batch_report_t;
 
-/* Progress calls of the follower between two checks for the leader's message,
- * and between two calls that yield the processor. */
+/* Number of the follower's progress calls between two checks for the leader's
+ * message, and between two calls that yield the processor. */
 #define LOOK  64u
 #define YIELD 256u
 
 /* --- both sides ----------------------------------------------------------- */
 
-/* Fill the sources with new bytes and overwrite the targets. The other
- * direction has another seed. */
+/* Fill the sources with new bytes and overwrite the targets. Each direction has
+ * its own seed. */
 static int prepare(const stage_t *stage, const batch_order_t *order)
 {
     for (unsigned i = 0; order->verify && (i < 2); i++) {
@@ -106,7 +106,7 @@ static int receive_report(control_t *control, const end_t *end)
     return 0;
 }
 
-/* The clock is running. */
+/* Run a batch of messages. The clock is running. */
 static int lead_messages(const stage_t *stage, const batch_order_t *order,
                          samples_t *times, double *seconds_p)
 {
@@ -163,8 +163,8 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 
 /* --- the follower --------------------------------------------------------- */
 
-/* Let the leader read and write until it reports that it is done. In the modes
- * in which this side sleeps, it only waits for that report. */
+/* Let the leader read and write until the leader reports that it is done. In
+ * the modes in which this side sleeps, this side only waits for that report. */
 static int serve(stage_t *stage, end_t *end)
 {
     control_t    *control = stage->control;

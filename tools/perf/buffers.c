@@ -13,7 +13,7 @@
 
 #define PAGE 4096u
 
-/* Fills a target before a message arrives. */
+/* The byte that fills a target before a message arrives. */
 #define POISON 0xa5u
 
 /* --- memory --------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static int poison(memory_t *memory, void *address, size_t size)
                                                               : fail(memory);
 }
 
-/* Pinning memory is slow, so the mirror is kept. */
+/* Make the mirror large enough. Pinning is slow, so the mirror is kept. */
 static int grow_mirror(memory_t *memory, size_t size)
 {
     if (size <= memory->mirror_size) {
@@ -120,8 +120,9 @@ static int grow_mirror(memory_t *memory, size_t size)
     return 0;
 }
 
-/* Map memory as host memory, until the next call. is_read: the caller reads the
- * bytes; otherwise it overwrites them, and calls store(). */
+/* Make memory accessible as host memory, until the next call. is_read: the
+ * caller reads the bytes; otherwise the caller overwrites them and calls
+ * store(). */
 static int look(memory_t *memory, void *address, size_t size, bool is_read,
                 void **host_p)
 {
@@ -160,11 +161,11 @@ static int store(memory_t *memory, void *address, size_t size)
 /* --- pseudo-random bytes
  * --------------------------------------------------- */
 
-/* A stream of bytes; the same seed gives the same stream. */
+/* A stream of pseudo-random bytes. The same seed gives the same stream. */
 typedef struct pattern {
     uint64_t state;
-    uint64_t word;     /* remaining bytes of the last word, low byte first */
-    unsigned num_left; /* its bytes */
+    uint64_t word;     /* unused bytes of the last word, low byte first */
+    unsigned num_left; /* number of these bytes */
 } pattern_t;
 
 static void pattern_init(pattern_t *pattern, uint64_t seed)
@@ -174,7 +175,7 @@ static void pattern_init(pattern_t *pattern, uint64_t seed)
     pattern->num_left = 0;
 }
 
-/* Marsaglia's xorshift64* (2003, 2014). */
+/* Next word of the generator xorshift64* (Marsaglia 2003, Vigna 2014). */
 static uint64_t next_word(pattern_t *pattern)
 {
     pattern->state ^= pattern->state >> 12;
@@ -215,7 +216,8 @@ static void pattern_fill(pattern_t *pattern, void *memory, size_t length)
     }
 }
 
-/* The offset of the first byte that differs from the stream, or `length`. */
+/* Returns the offset of the first byte that differs from the stream, or
+ * `length` if all are equal. */
 static size_t pattern_compare(pattern_t *pattern, const void *memory,
                               size_t length)
 {
@@ -256,8 +258,8 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* Distance from the start of one scattered buffer to the start of the next.
- * Both ends use the same layout, so a misaligned buffer has room at
+/* Returns the distance from the start of one scattered buffer to the start of
+ * the next. Both ends use the same layout, so there is room for misalignment at
  * either end. */
 static size_t segment_stride(const work_t *work, size_t index)
 {
@@ -287,7 +289,8 @@ size_t buffers_arena_size(const work_t *work, bool is_scattered)
            (work->echo ? 2 : 1);
 }
 
-/* Fisher and Yates. The order is the same in every run. */
+/* Shuffle by the algorithm of Fisher and Yates. The order is the same in every
+ * run. */
 static void shuffle(ucxpool_segment_t *segments, size_t num_segments)
 {
     pattern_t pattern;
@@ -400,7 +403,7 @@ int buffers_poison(buffers_t *buffers)
 
 /* --- comparison ----------------------------------------------------------- */
 
-/* An address of a slot, in the host memory of look(). */
+/* Returns the place of a slot's address in the host memory of look(). */
 static char *seen(const buffers_t *buffers, unsigned slot, void *host,
                   const void *address)
 {
@@ -438,7 +441,8 @@ int buffers_fill(buffers_t *buffers, uint64_t seed)
     return 0;
 }
 
-/* Are the bytes between a scattered buffer and the next one unchanged? */
+/* Returns true if the bytes between a scattered buffer and the next one are
+ * unchanged. */
 static bool gap_is_whole(const char *end)
 {
     for (size_t i = 0; i < WORK_LINE; i++) {

@@ -1,6 +1,6 @@
 /*
- * The memory of one end of a side: a list of segments and room for a reply for
- * each message in flight.
+ * The memory of one end of a side. For each message in flight there is a list
+ * of segments and room for a reply.
  *
  *     scattered    count segments of size bytes, in random order in an arena,
  *                  with a gap of a cache line between neighbours
@@ -23,7 +23,7 @@
 
 typedef struct memory {
     int    device;      /* WORK_HOST: host memory */
-    bool   is_pageable; /* in host memory in any case */
+    bool   is_pageable; /* host memory, even if a GPU is used */
     gpu_t  gpu;         /* open where it is not */
     void  *mirror;      /* pinned; grows */
     size_t mirror_size;
@@ -37,16 +37,16 @@ static inline bool memory_is_on_gpu(const memory_t *memory)
     return (memory->gpu.context != NULL) && !memory->is_pageable;
 }
 
-/* New memory, with all of its pages touched. */
+/* Allocate and free memory. All pages of new memory have been touched. */
 int  memory_alloc(memory_t *memory, size_t size, void **address_p);
 void memory_free(memory_t *memory, void *address, size_t size);
 
-/* A list of `num` entries, pinned if the buffers are in GPU memory. NULL after
- * an error. */
+/* Allocate a list of `num` entries, pinned if the buffers are in GPU memory.
+ * Returns NULL after an error. */
 void *memory_list_alloc(memory_t *memory, size_t num, size_t size);
 void  memory_list_free(memory_t *memory, void *list);
 
-/* Copy from host memory, where a few bytes came by another way. */
+/* Copy a few bytes, which arrived in another way, from host memory. */
 int memory_put(memory_t *memory, void *address, const void *source,
                size_t size);
 
@@ -56,7 +56,7 @@ typedef struct buffers {
     size_t             num_segments; /* of one message */
     size_t             size;         /* bytes of one message */
     ucxpool_segment_t *segments;     /* slot by slot */
-    void             **addresses;    /* of these */
+    void             **addresses;    /* of the segments */
     void              *arena;
     size_t             arena_size;
     size_t             slot_size; /* distance between slots */
@@ -72,15 +72,15 @@ typedef struct buffers_params {
     work_t    work;
     bool      is_sender;
     bool      is_scattered;
-    /* Memory of the caller, of buffers_arena_size() bytes, which starts at a
-     * page boundary. NULL: new memory. */
+    /* Memory of the caller with buffers_arena_size() bytes, starting at a page
+     * boundary. NULL: buffers_init() allocates memory. */
     void *arena;
 } buffers_params_t;
 
-/* Size of the arena that buffers_init() needs. */
+/* Returns the size of the arena that buffers_init() needs. */
 size_t buffers_arena_size(const work_t *work, bool is_scattered);
 
-/* Lay out the segments. */
+/* Lay out the segments, and release them. */
 int  buffers_init(buffers_t *buffers, const buffers_params_t *params);
 void buffers_cleanup(buffers_t *buffers);
 
@@ -95,8 +95,8 @@ static inline void **buffers_addresses(const buffers_t *buffers, unsigned slot)
     return buffers->addresses + slot * buffers->num_segments;
 }
 
-/* The offset of an address of this end in the other end's arena, which has the
- * same layout. */
+/* Returns the offset, in the other end's arena, of an address of this end. Both
+ * arenas have the same layout. */
 static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
                                            const void      *address)
 {
@@ -104,20 +104,21 @@ static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
            buffers->shift;
 }
 
-/* The buffer of a reply, and its size. */
+/* Return the buffer of a reply, and its size. */
 void  *buffers_reply(buffers_t *buffers, unsigned slot);
 size_t buffers_reply_size(const buffers_t *buffers);
 
-/* A seed that has not been used before. */
+/* Returns a seed that has not been used before. */
 uint64_t buffers_seed(void);
 
-/* Overwrite everything with bytes that the sender never sends. */
+/* Overwrite all memory with bytes that the sender never sends. */
 int buffers_poison(buffers_t *buffers);
 
 /* Fill the slots with pseudo-random bytes of `seed`, different in each slot. */
 int buffers_fill(buffers_t *buffers, uint64_t seed);
 
-/* Check the slots. Returns -1, with a message in `text`, if a byte differs. */
+/* Check the bytes of the slots. Returns -1, with a message in `text`, if a byte
+ * differs. */
 int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
                    size_t text_size);
 

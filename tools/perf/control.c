@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Number of polls without sleeping. After that the wait sleeps, so that other
+/* Number of polls without sleeping. Further polls sleep, so that other
  * processes can run. */
 #define NUM_LOOKS 1000u
 

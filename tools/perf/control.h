@@ -1,9 +1,9 @@
 /*
- * The control connection between the two processes: commands and results. Never
- * used while the clock is running.
+ * The control connection between the two processes, for commands and results.
+ * It is never used while the clock is running.
  *
- * It is a socket between forked processes, or a channel between two hosts. Both
- * implement the same two functions.
+ * The connection is a socket between forked processes, or a channel between two
+ * hosts. Both implement the same two functions.
  */
 #ifndef PERF_CONTROL_H
 #define PERF_CONTROL_H
@@ -16,19 +16,19 @@
 
 typedef struct control {
     int (*send)(struct control *control, const void *data, size_t length);
-    /* Returns 1 after a message, and copies up to size bytes of it; 0 if none
-     * came in time; -1 after an error was printed. */
+    /* Wait for a message and copy up to `size` bytes of it. Returns 1 after a
+     * message, 0 if none arrived in time, or -1 after printing an error. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
     void *connection; /* argument of the two functions; NULL: not two hosts */
     int   fd;         /* argument of the two functions */
-    /* Called while waiting: operations of the last batch may need our
-     * progress. */
+    /* Called while waiting, because operations of the last batch may need
+     * progress by this process. */
     void (*idle)(void *arg);
     void *idle_arg;
 } control_t;
 
-/* Over one end of a SOCK_SEQPACKET pair. */
+/* Create a control connection over one end of a SOCK_SEQPACKET pair. */
 void control_init_socket(control_t *control, int fd);
 
 int control_send(control_t *control, const void *data, size_t length);
@@ -36,18 +36,19 @@ int control_send(control_t *control, const void *data, size_t length);
 /* Wait for the next message; it must have exactly `length` bytes. */
 int control_recv(control_t *control, void *data, size_t length);
 
-/* The same while idle() is called again and again. */
+/* The same, but call idle() repeatedly while waiting. */
 int control_recv_while(control_t *control, void (*idle)(void *arg), void *arg,
                        void *data, size_t length);
 
-/* Both sides call this: sends mine and receives theirs, of the same length. */
+/* Send `mine` and receive `theirs`, of the same length. Both sides call this
+ * function. */
 int control_swap(control_t *control, const void *mine, void *theirs,
                  size_t length);
 
 /*
- * The same for messages of any length.
+ * The same as control_swap(), for messages of any length.
  *
- * theirs_p [out]  From malloc(); NULL after an error.
+ * theirs_p [out]  The message, from malloc(); NULL after an error.
  */
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p);

@@ -1,7 +1,8 @@
 /*
- * Copies by the GPU's copy engine. The sender copies into the receiver's
- * memory, which it has mapped by a CUDA IPC handle. A reply that repeats the
- * message is copied back in the same way. This measures the limit of the link.
+ * The sides that use the GPU's copy engine. The sender copies into the
+ * receiver's memory, which the sender has mapped by a CUDA IPC handle. A reply
+ * that repeats the message is copied back in the same way. This measures the
+ * limit of the link.
  */
 #include "common/system.h"
 #include "common/error.h"
@@ -16,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The longest time that the other process may take to unmap our memory. */
+/* Time limit for the other process to unmap this process's memory. */
 #define CLOSE_NS UINT64_C(2000000000)
 
 #define NAME_SIZE 32
@@ -27,11 +28,11 @@
  * has one writer. */
 typedef struct words {
     uint32_t sent[WORK_MAX_OUTSTANDING];    /* messages copied, by slot */
-    uint32_t replied[WORK_MAX_OUTSTANDING]; /* answers, by slot */
-    uint32_t closed[2];                     /* by the sender, the receiver */
+    uint32_t replied[WORK_MAX_OUTSTANDING]; /* replies, by slot */
+    uint32_t closed[2];                     /* by sender and receiver */
 } words_t;
 
-/* A reader that sees the new value also sees all earlier writes. */
+/* Write a word. A reader that sees the new value also sees earlier writes. */
 static void words_write(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
@@ -49,8 +50,8 @@ static void words_destroy(words_t *words)
     }
 }
 
-/* Memory of this name does not exist on another host, and another user cannot
- * open it. NULL: not possible. */
+/* Open shared memory by its name. Returns NULL if this is not possible: the
+ * name does not exist on another host, and another user cannot open it. */
 static words_t *words_open(const char *name, int flags)
 {
     int   fd    = shm_open(name, O_RDWR | flags, 0600);
@@ -67,9 +68,9 @@ static words_t *words_open(const char *name, int flags)
     return words != MAP_FAILED ? words : NULL;
 }
 
-/* Both processes call this: the sender creates the words, initialized to 0, and
- * the receiver opens them. Returns NULL if the two are not on the same host
- * with the same user. */
+/* Create the shared words. Both processes call this function: the sender
+ * creates the words, initialized to 0, and the receiver opens them. *words_p is
+ * NULL if the two do not run on the same host as the same user. */
 static int words_create(control_t *control, bool is_sender, words_t **words_p)
 {
     char    name[NAME_SIZE] = "";
@@ -110,7 +111,7 @@ typedef struct copy_end {
     CUstream streams[WORK_MAX_OUTSTANDING];
     bool     copying[WORK_MAX_OUTSTANDING];
     bool     expecting[WORK_MAX_OUTSTANDING];
-    uint32_t seen[WORK_MAX_OUTSTANDING]; /* last values of the other's words */
+    uint32_t seen[WORK_MAX_OUTSTANDING]; /* last values of the peer's words */
 } copy_end_t;
 
 /* Sent from each process to the other. */
@@ -144,7 +145,7 @@ static void started(copy_end_t *copy, unsigned slot)
     copy->end.slots[slot].pending++;
 }
 
-/* The address, at the other end, of a buffer of this end. */
+/* Returns the address, at the other end, of a buffer of this end. */
 static void *at_peer(const copy_end_t *copy, const void *address)
 {
     return (char *)copy->peer +
@@ -191,7 +192,7 @@ static int copy_reply(end_t *end, unsigned slot)
     return 0;
 }
 
-/* Report a copy of ours to the other process if it has completed. */
+/* Report a copy by this process to the other process if it has completed. */
 static void poll_copy(copy_end_t *copy, unsigned slot)
 {
     CUresult  result = copy->gpu->driver.cuStreamQuery(copy->streams[slot]);
@@ -243,8 +244,8 @@ static void copy_progress(end_t *end)
     }
 }
 
-/* Memory that the other process has mapped must not be freed before it is
- * unmapped there. */
+/* Wait until the other process has unmapped this process's memory, which must
+ * not be freed before. */
 static void part(copy_end_t *copy)
 {
     unsigned mine     = copy->end.is_sender ? 0 : 1;
@@ -297,7 +298,7 @@ static int create_streams(copy_end_t *copy)
     return 0;
 }
 
-/* Each process maps the other's memory, and reports whether that succeeded. */
+/* Map the memory of the other process, and exchange whether both succeeded. */
 static int map_each_other(copy_end_t *copy, control_t *control, char *reason)
 {
     offer_t mine = {0}, theirs;

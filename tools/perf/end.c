@@ -50,16 +50,17 @@ int end_no_part(end_t *end, unsigned slot)
 
 /* --- a batch of messages -------------------------------------------------- */
 
-/* Without any progress for so long, one of the two has hung. */
+/* If nothing has advanced for this time, one of the two processes has hung. */
 #define STALL_NS (UINT64_C(30) * 1000000000u)
 
-/* Progress calls between two looks at the clock, and between two calls that
- * yield the processor: if there are fewer processors than processes, the other
- * end may be waiting for it. */
+/* Number of progress calls between two readings of the clock, and between two
+ * calls that yield the processor. If there are fewer processors than processes,
+ * the other end may be waiting for this processor. */
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
 
-/* Enough for a 99th percentile. Times of later messages are discarded. */
+/* Maximum number of times kept: enough for a 99th percentile. Times of later
+ * messages are discarded. */
 #define MAX_TIMES ((size_t)1 << 21)
 
 typedef struct stall {
@@ -98,7 +99,7 @@ void end_progress(end_t *out, end_t *in)
     }
 }
 
-/* in: NULL for none. */
+/* Progress both ends, and check for errors and stalls. in: NULL for none. */
 static int advance(end_t *out, end_t *in, stall_t *stall)
 {
     end_progress(out, in);
@@ -108,7 +109,7 @@ static int advance(end_t *out, end_t *in, stall_t *stall)
     return stall_check(stall, out);
 }
 
-/* Complete operations whose effect the other side has already seen. */
+/* Complete the operations whose effect the other side has already seen. */
 static int drain(end_t *end)
 {
     stall_t stall = {0, 0};
@@ -156,7 +157,7 @@ static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
     return end->ops->send(end, index);
 }
 
-/* Messages of a batch that use one slot. */
+/* Returns the number of a batch's messages that use one slot. */
 static uint64_t slot_share(const end_t *end, unsigned slot,
                            uint64_t num_messages)
 {
@@ -177,7 +178,7 @@ int end_expect(end_t *end, uint64_t num_messages)
 
 /*
  * Reply to messages that have arrived. The next message of a slot cannot be
- * missed: it is expected before the next progress call.
+ * missed, because its receive is posted before the next progress call.
  */
 static int answer(end_t *end, uint64_t *num_answered)
 {

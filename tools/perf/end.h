@@ -1,5 +1,5 @@
 /*
- * One end of a side, in one of the two processes: its memory and its
+ * An end is the part of a side in one of the two processes: its memory and its
  * operations.
  *
  * A slot is a message in flight. The slots cycle independently:
@@ -7,8 +7,9 @@
  *     sender     send -> (replied, and nothing pending) -> send ...
  *     receiver   expect -> (arrived) -> reply, expect the next -> ...
  *
- * If the sender reads or writes the receiver's memory by itself, the receiver
- * does neither. The completion of the operation then counts as the reply.
+ * If the sender reads or writes the receiver's memory directly, the receiver
+ * neither expects messages nor replies. The completion of the operation then
+ * counts as the reply.
  */
 #ifndef PERF_END_H
 #define PERF_END_H
@@ -18,15 +19,16 @@
 
 typedef struct end end_t;
 
-/* They return 0, or -1 after printing an error. None of them waits. */
+/* The operations of an end. They return 0, or -1 after printing an error. None
+ * of them waits. */
 typedef struct end_ops {
     int (*send)(end_t *end, unsigned slot); /* sender: post a message */
     int (*expect)(end_t   *end,
                   unsigned slot); /* receiver: prepare for a message */
-    int (*reply)(end_t *end, unsigned slot); /* receiver: answer */
+    int (*reply)(end_t *end, unsigned slot); /* receiver: post a reply */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
-    /* Adds to the report of the side; NULL: nothing to add. */
+    /* Add to the report of the side. NULL: there is nothing to add. */
     void (*describe)(const end_t *end, job_side_t *side);
 } end_ops_t;
 
@@ -37,7 +39,7 @@ typedef struct end_slot {
     size_t   num_arrived; /* parts of a message */
     size_t   num_bytes;   /* of these parts */
     unsigned pending;     /* incomplete operations */
-    bool     busy;        /* sender: not completed */
+    bool     busy;        /* sender: the message is not completed */
     bool     arrived;     /* receiver: all bytes have arrived, no reply yet */
     bool     replied;     /* sender: the reply has arrived */
 } end_slot_t;
@@ -55,12 +57,12 @@ struct end {
 /* Parameters of an end. */
 typedef struct end_params {
     side_t    side;
-    work_t    work; /* the side's part of it */
+    work_t    work; /* the side's part of the work */
     bool      is_sender;
     memory_t *memory; /* of its buffers; borrowed */
 } end_params_t;
 
-/* Is this end the source of the data? */
+/* Returns true if this end is the source of the data. */
 static inline bool end_is_source(const end_t *end)
 {
     return end->is_sender != side_is(end->side, IS_READ);
@@ -71,10 +73,10 @@ void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
 /* Print an error, unless the end has failed before. Returns -1. */
 int end_fail(end_t *end, const char *what, const char *why);
 
-/* expect() and reply() of a side whose receiver is passive. */
+/* The functions expect() and reply() of a side whose receiver is passive. */
 int end_no_part(end_t *end, unsigned slot);
 
-/* Another part of a message with that many parts has arrived. */
+/* Record that another part of a message with `num_parts` parts has arrived. */
 static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
 {
     if (++slot->num_arrived == num_parts) {
@@ -82,7 +84,8 @@ static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
     }
 }
 
-/* Lay out its buffers as the way needs them. arena: as for buffers_init(). */
+/* Lay out the end's buffers as its way needs them. arena: as for
+ * buffers_init(). */
 int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 
 /* --- a batch of messages: the same loops drive every side ----------------- */
@@ -90,8 +93,10 @@ int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 /*
  * Send a batch, receive one, or both at the same time.
  *
- * out, in    NULL where nothing goes that way.
- * times      Gets the seconds from post to reply of each message; NULL: none.
+ * out, in    The sending and the receiving end; NULL if there are no messages
+ *            in that direction.
+ * times      Receives the seconds from post to reply of each message; may be
+ *            NULL.
  * seconds_p  [out] From the first post to the last reply, or until both batches
  *            are over.
  */

@@ -16,7 +16,7 @@
 #define FEWEST_ROWS UINT64_C(64)
 #define VALUE_SIZE  8u /* of the widest column */
 
-/* Number of different batch sizes. */
+/* Returns the number of different batch sizes. */
 static uint64_t num_batches(const work_t *work)
 {
     uint64_t num = 1;
@@ -27,8 +27,9 @@ static uint64_t num_batches(const work_t *work)
     return num;
 }
 
-/* The smallest and the largest batch are complete. The others are slightly
- * smaller, so that not all lengths are powers of two. */
+/* Returns the number of rows of a batch. The smallest and the largest batch are
+ * complete. The others are slightly smaller, so that not all lengths are powers
+ * of two. */
 static uint64_t num_rows(const work_t *work, uint64_t batch)
 {
     if (work->size / VALUE_SIZE < FEWEST_ROWS) {
@@ -84,7 +85,7 @@ static bool devices_are_sane(const int32_t devices[2])
            ((devices[0] == WORK_HOST) == (devices[1] == WORK_HOST));
 }
 
-/* True if no product overflows and all values are plausible. */
+/* Returns true if no product overflows and all values are plausible. */
 static bool work_is_sane(const work_t *work)
 {
     return (work->size >= 1) && (work->size <= WORK_MAX_BYTES) &&

@@ -33,11 +33,11 @@
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
 #define WORK_MAX_DEVICE  1023
 
-/* Size of a cache line: buffers start at a line boundary, unless they are
+/* Size of a cache line. Buffers start at a line boundary, unless they are
  * misaligned. */
 #define WORK_LINE 64u
 
-/* A device of host memory. */
+/* The device number that stands for host memory. */
 #define WORK_HOST (-1)
 
 enum { WORK_PAGEABLE_SEND = 1u << 0, WORK_PAGEABLE_RECV = 1u << 1 };
@@ -46,30 +46,31 @@ enum { WORK_PAGEABLE_SEND = 1u << 0, WORK_PAGEABLE_RECV = 1u << 1 };
  * A message has `count` buffers of `size` bytes. A batch is a number of
  * messages, at most `outstanding` in flight. The clock runs at the sender, from
  * the first post of a batch until the receiver's reply to the last message has
- * arrived. The receiver replies, by the same means, once all bytes of a message
- * lie in its own buffers. A read or a write of a window has no reply: it is
- * over when it completes at the sender.
+ * arrived. The receiver replies, in the same way, once all bytes of a message
+ * are in its own buffers. A read or a write of a window has no reply: it ends
+ * when it completes at the sender.
  */
 typedef struct work {
     uint64_t size;        /* bytes of a buffer, 1 or more */
     uint64_t count;       /* buffers of a message, 1 or more */
     uint32_t outstanding; /* messages in flight, 1 or more */
     uint32_t echo;        /* the reply is the whole message, not a word */
-    uint32_t mixed;       /* lengths as work_length() has them, up to `size` */
-    uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
-                             of the sender's */
-    uint32_t both;     /* the same number goes the other way at the same time */
-    uint32_t pageable; /* WORK_PAGEABLE_: whose buffers are in host memory that
-                          the GPU cannot access */
-    uint32_t untold;   /* the pool is not told the kind of memory */
-    int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
-                            the receiver lie; both WORK_HOST: host memory */
+    uint32_t mixed;       /* lengths from work_length(), up to `size` */
+    uint32_t misaligned;  /* offset of the sender's scattered buffers from the
+                             start of a cache line */
+    uint32_t both;        /* as many messages go the other way as well */
+    uint32_t pageable;    /* WORK_PAGEABLE_: the processes whose buffers are in
+                             host memory that the GPU cannot access */
+    uint32_t untold;      /* the pool is not told the kind of memory */
+    int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
+                             the receiver lie; both WORK_HOST: host memory */
 } work_t;
 
-/* Bytes of a buffer, from 0. Mixed lengths are those of columns. */
+/* Returns the length in bytes of a buffer; index is counted from 0. Mixed
+ * lengths are those of columns. */
 uint64_t work_length(const work_t *work, uint64_t index);
 
-/* Bytes of a message. */
+/* Returns the length in bytes of a message. */
 uint64_t work_bytes(const work_t *work);
 
 static inline bool work_is_on_gpu(const work_t *work)
@@ -80,9 +81,10 @@ static inline bool work_is_on_gpu(const work_t *work)
 #define DEVICES_TEXT_SIZE 24
 
 /*
- * Devices as text: "cuda" and "cuda:1" for one GPU that both processes use,
- * "cuda:0,1" for one each; "" for host memory. Pageable: "send", "recv" or
- * "both". -1 (nothing said) when the text is none of these.
+ * Convert devices from and to text: "cuda" and "cuda:1" for one GPU that both
+ * processes use, "cuda:0,1" for one GPU each; "" for host memory. Pageable:
+ * "send", "recv" or "both". Parsing returns -1, without printing an error, if
+ * the text is none of these.
  */
 int         work_parse_devices(const char *text, int32_t devices[2]);
 const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE]);
@@ -101,23 +103,23 @@ typedef enum side_way {
     WAY_TAG,      /* one tag message, contiguous memory */
     WAY_TAG_MEMH, /* the same with a memory handle on both sides */
     WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides */
-    WAY_GET_EACH, /* one get per buffer of the receiver's, and a flush */
+    WAY_GET_EACH, /* one get per buffer of the receiver, and a flush */
     WAY_GET,      /* one get, contiguous memory */
-    WAY_PUT_EACH, /* one put per buffer of the receiver's, and a flush */
+    WAY_PUT_EACH, /* one put per buffer of the receiver, and a flush */
     WAY_PUT,      /* one put, contiguous memory */
     /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
     WAY_COPY_EACH, /* once per buffer */
     WAY_COPY,      /* once, contiguous memory: the link's limit */
     /* the pool */
     WAY_POOL,        /* any memory on both sides */
-    WAY_POOL_PIECES, /* the same as ucxpool_data_pieces() */
+    WAY_POOL_PIECES, /* the same, with ucxpool_data_pieces() */
     WAY_POOL_EVEN, /* WAY_POOL with the hint that all buffers have one length */
     WAY_POOL_EACH, /* one message per buffer */
     WAY_POOL_EVENT,       /* both sides sleep on the event descriptor */
-    WAY_POOL_WAIT,        /* the same in ucxpool_wait() */
+    WAY_POOL_WAIT,        /* both sides sleep in ucxpool_wait() */
     WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
-    WAY_POOL_COMM_SEND,   /* at the sender only */
-    WAY_POOL_COMM_RECV,   /* at the receiver only */
+    WAY_POOL_COMM_SEND,   /* such memory at the sender only */
+    WAY_POOL_COMM_RECV,   /* such memory at the receiver only */
     WAY_POOL_READ,        /* the sender reads from the receiver's window */
     WAY_POOL_READ_ASLEEP, /* and the receiver calls no progress */
     WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
@@ -129,7 +131,7 @@ typedef enum side_way {
 typedef enum side_mode {
     MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER) */
     MODE_NONE, /* raw UCX, failure handling off */
-    MODE_COPY, /* copies of the GPU have one mode */
+    MODE_COPY, /* the only mode of copies by the GPU */
     MODE_AUTO, /* the pool, over the wire that it chooses */
     MODE_MAP,  /* the pool, over the map wire */
     MODE_UCX,  /* the pool, over the ucx wire */
@@ -141,32 +143,32 @@ typedef struct side {
     uint32_t mode; /* side_mode_t */
 } side_t;
 
-/* What a way is. */
+/* Properties of a way. */
 enum {
     IS_RAW        = 1u << 0, /* raw UCX */
-    IS_AM         = 1u << 1, /* of active messages */
-    IS_RMA        = 1u << 2, /* of gets and puts */
+    IS_AM         = 1u << 1, /* uses active messages */
+    IS_RMA        = 1u << 2, /* uses gets and puts */
     IS_REGISTERED = 1u << 3, /* with a memory handle */
-    IS_COPY       = 1u << 4, /* of the GPU's copy engine */
+    IS_COPY       = 1u << 4, /* uses the GPU's copy engine */
     IS_POOL       = 1u << 5,
     IS_PIECES     = 1u << 6,
     IS_EVEN       = 1u << 7, /* needs buffers of one length */
     IS_ONE_SIDED  = 1u << 8, /* the sender reads or writes the receiver's
                                 memory by itself */
-    IS_READ      = 1u << 9,  /* the bytes come to the sender */
+    IS_READ      = 1u << 9,  /* the sender receives the bytes */
     IS_ASLEEP    = 1u << 10, /* the receiver calls no progress */
-    IS_COMM_SEND = 1u << 11, /* the sender has memory of the pool's */
+    IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
     IS_COMM_RECV = 1u << 12
 };
 
-/* Is it any of these? */
+/* Returns true if the side has any of these properties. */
 bool side_is(side_t side, unsigned what);
 
 /* The pool is compared with the fastest side of each group and mode. */
 typedef enum side_group {
     GROUP_EACH,      /* one message, get or put per buffer */
-    GROUP_LIST,      /* one message of a list */
-    GROUP_WHOLE,     /* one of contiguous memory */
+    GROUP_LIST,      /* one message with a list of buffers */
+    GROUP_WHOLE,     /* one message of contiguous memory */
     GROUP_COPY_EACH, /* one copy per buffer */
     GROUP_COPY,      /* one copy of contiguous memory */
     GROUP_POOL
@@ -174,13 +176,14 @@ typedef enum side_group {
 
 side_group_t side_group(side_t side);
 
-/* Does it send scattered buffers? */
+/* Returns true if the side sends scattered buffers. */
 bool side_is_scattered(side_t side);
 
 /*
- * The part of a work that a side does. With many small buffers in GPU memory,
- * one call per buffer would take seconds. Such a side transfers the first
- * SIDE_MAX_CALLS buffers of a message, and its times are scaled to all of them.
+ * Returns the part of a work that a side does. With many small buffers in GPU
+ * memory, one call per buffer would take seconds. Such a side transfers the
+ * first SIDE_MAX_CALLS buffers of a message, and its times are scaled to all of
+ * them.
  */
 work_t side_work(side_t side, const work_t *work);
 
@@ -189,12 +192,12 @@ work_t side_work(side_t side, const work_t *work);
 /* Size of the longest name, including the final 0. */
 #define SIDE_NAME_SIZE 32
 
-/* For example "am-each/peer". Returns -1, without printing, if there is no such
- * name. */
+/* Convert a side from and to its name, for example "am-each/peer". Parsing
+ * returns -1, without printing an error, if there is no such name. */
 const char *side_name(side_t side, char name[SIDE_NAME_SIZE]);
 int         side_parse(const char *name, side_t *side_p);
 
-/* The name of a mode, and its description for readers of a table. */
+/* Return the name of a mode, and its description for readers of a table. */
 const char *side_mode_name(uint32_t mode);
 const char *side_mode_title(uint32_t mode);
 
@@ -203,7 +206,7 @@ const char *side_mode_title(uint32_t mode);
 #define JOB_MAX_SIDES    12
 #define JOB_NAME_SIZE    16
 #define JOB_MISSING_SIZE 200 /* why a job cannot be done */
-#define JOB_REASON_SIZE  120 /* why something is as it is */
+#define JOB_REASON_SIZE  120 /* the reason for a property */
 #define JOB_GPU_SIZE     64
 
 typedef struct job {
@@ -218,12 +221,12 @@ typedef struct job {
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
 
-/* Can the job be done? Returns -1 after printing the reason if not. */
+/* Check that the job can be done. If not, prints the reason and returns -1. */
 int job_check(const job_t *job);
 
 /* --- result --------------------------------------------------------------- */
 
-/* All times in seconds and for one message. */
+/* The result of one side. All times are in seconds and for one message. */
 typedef struct job_side {
     side_t   side;
     double   median; /* of the samples */
@@ -243,7 +246,7 @@ typedef struct job_side {
     char     way_reason[JOB_REASON_SIZE];
 } job_side_t;
 
-/* The pool against another side: how many times as fast it is. */
+/* A ratio: how many times as fast the pool is as another side. */
 typedef struct job_ratio {
     uint32_t pool; /* indices of sides */
     uint32_t raw;
@@ -261,14 +264,14 @@ typedef struct job_result {
     uint32_t   num_ratios;
     char       gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or "" */
     job_side_t sides[JOB_MAX_SIDES];
-    /* Of the first side, then of the side with pieces. */
+    /* The ratios of the first side, then those of the side with pieces. */
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
 
-/* GB/s of a message that takes this time. */
+/* Returns the GB/s of a message that takes this time. */
 double job_rate(const job_t *job, double seconds);
 
-/* Million messages per second, counting each buffer as one message. */
+/* Returns million messages per second, counting each buffer as one message. */
 double job_message_rate(const job_t *job, double seconds);
 
 #endif

@@ -27,8 +27,8 @@ void raw_lane_destroy(raw_lane_t *lane);
 int raw_end_create(raw_lane_t *lane, const end_params_t *params,
                    control_t *control, end_t **end_p);
 
-/* Does this UCX support GPU memory? If not, it would treat GPU pointers as host
- * memory. */
+/* Find out whether this UCX supports GPU memory. A UCX that does not would
+ * treat GPU pointers as host memory. */
 int raw_is_for_gpu(bool *is_for_gpu_p);
 
 /* --- the pool ------------------------------------------------------------- */
@@ -47,19 +47,19 @@ typedef struct pool_params {
 int pool_create(const pool_params_t *params, const char *name,
                 ucxpool_t **pool_p);
 
-/* Wait for a channel, and destroy the listener. */
+/* Accept the next channel, waiting for it, and destroy the listener. */
 ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
                              ucxpool_channel_t **channel_p);
 
 typedef struct pool_lane pool_lane_t;
 
-/* missing [out]  If -1 is returned because the two cannot use the wire: the
- *                reason, in JOB_MISSING_SIZE bytes. */
+/* missing [out]  The reason, in JOB_MISSING_SIZE bytes, if -1 is returned
+ *                because the two pools cannot use the wire. */
 int  pool_lane_create(const pool_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
-/* Counters of the pool, of all sides that share the lane. */
+/* Counters of the pool. They include all sides that share the lane. */
 typedef struct pool_count {
     uint64_t num_allocations; /* of the heap */
     uint64_t num_messages;    /* sent */
@@ -67,16 +67,17 @@ typedef struct pool_count {
 
 pool_count_t pool_lane_count(const pool_lane_t *lane);
 
-/* Report the wire, and the counts of the side's own batches. */
+/* Report the wire, and the counts of the side's own batches in the result. */
 void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
                         job_side_t *side);
 
-/* missing [out]  Reason if the side is unavailable, in JOB_REASON_SIZE bytes;
- * then no end is created. Otherwise "". */
+/* missing [out]  "", or the reason why the side is unavailable, in
+ *                JOB_REASON_SIZE bytes. In that case no end is created. */
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     control_t *control, char *missing, end_t **end_p);
 
-/* Size of the ucxpool_comm_alloc() memory that such an end uses. */
+/* Returns the size of the ucxpool_comm_alloc() memory that an end of this side
+ * uses. */
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
 
 /* --- copies of a GPU ------------------------------------------------------ */

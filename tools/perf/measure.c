@@ -1,4 +1,5 @@
-/* The rounds of a job: each side in turn, and the evaluation of its samples. */
+/* Runs the rounds of a job, in which the sides take turns, and evaluates the
+ * samples. */
 #include "perf/pair.h"
 #include "common/system.h"
 #include "common/error.h"
@@ -6,18 +7,18 @@
 
 #include <string.h>
 
-/* Target duration of a batch, so that its start-up time does not matter. It is
- * longer if there is time, because launching some messages with long lists
- * takes half a millisecond of GPU time. */
+/* Target duration of a batch, so that its start-up time does not matter.
+ * Batches are longer if the job has more time, because launching some messages
+ * with long lists takes half a millisecond of GPU time. */
 #define BATCH_NS     20e6
 #define BATCH_MAX_NS 100e6
 #define BATCH_SHARE  0.05
 
-/* Each side must have been measured so often, whatever the time. */
+/* Each side is measured at least this often, even if the time is over. */
 #define MIN_ROUNDS 5u
 
 typedef struct measure {
-    samples_t batches; /* seconds per message, one of each round */
+    samples_t batches; /* seconds per message, one for each round */
     samples_t trips;   /* seconds from post to reply */
     uint64_t  num_messages;
 } measure_t;
@@ -45,7 +46,8 @@ static double batch_ns(const job_t *job)
     return ns > BATCH_NS ? ns : BATCH_NS;
 }
 
-/* The best of some, where one may have lost the processor for a while. */
+/* Time a batch several times and keep the shortest, because a process may lose
+ * its processor during a batch. */
 static int time_batch(stage_t *stage, const job_t *job, unsigned side,
                       uint64_t num_messages, double *best_p)
 {
@@ -62,8 +64,8 @@ static int time_batch(stage_t *stage, const job_t *job, unsigned side,
 }
 
 /*
- * Number of messages in a batch: at least two rounds through the slots, or
- * there is no pipelining.
+ * Find the number of messages in a batch. A batch goes through the slots at
+ * least twice, because there is no pipelining otherwise.
  */
 static int calibrate(stage_t *stage, const job_t *job, unsigned side,
                      uint64_t *num_p)
@@ -98,7 +100,8 @@ static int verify(stage_t *stage, const job_t *job)
     return 0;
 }
 
-/* The bytes of a message by those that the side moves: scales its times. */
+/* Returns the bytes of a message divided by the bytes that the side moves. The
+ * side's times are scaled by this factor. */
 static double whole_of_part(const job_t *job, unsigned side)
 {
     work_t part = side_work(job->sides[side], &job->work);
@@ -175,7 +178,7 @@ static bool is_alike(side_t a, side_t b)
     return (a.mode == b.mode) && (side_group(a) == side_group(b));
 }
 
-/* Of those that are alike the one whose ratio is worst for us counts. */
+/* Mark, among ratios of similar sides, the one that is worst for the pool. */
 static void mark_best(job_result_t *result)
 {
     for (unsigned i = 0; i < result->num_ratios; i++) {
@@ -209,7 +212,8 @@ static void add_ratios_of(job_result_t *result, measure_t *measures,
     }
 }
 
-/* Ratios first: sorting the samples for their median loses the rounds. */
+/* Add all ratios. This must come before any median, because sorting the samples
+ * loses the order of the rounds. */
 static void add_ratios(job_result_t *result, measure_t *measures)
 {
     const job_t *job = &result->job;
@@ -324,7 +328,8 @@ static int measure_block(const job_t *job, job_result_t *result_p)
     return result;
 }
 
-/* stage_init() failed: a feature is missing, or an error was printed. */
+/* Handle a failure of stage_init(): a feature is missing, or an error was
+ * printed. */
 static int miss(const job_t *job, const char *missing)
 {
     if (missing[0] == '\0') {

@@ -38,7 +38,7 @@ static void child(const job_t *job, int fd, int cpu, pid_t parent,
     control_t control;
     int       status;
 
-    /* Both processes end with the program. */
+    /* Kill this process if the program ends. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(1);
@@ -52,7 +52,8 @@ static void child(const job_t *job, int fd, int cpu, pid_t parent,
     exit(status == 0 ? 0 : 1);
 }
 
-/* Wait for both. If one fails, end the other one, which would wait for it. */
+/* Wait for both processes. If one fails, end the other one, which would
+ * otherwise wait for it. */
 static int wait_both(pid_t pids[2])
 {
     int failed = 0;

@@ -19,9 +19,9 @@ int measure_follow(const job_t *job, control_t *control);
 
 /*
  * Run a job in two new processes. The calling process never uses UCX, so it can
- * call this repeatedly.
+ * call this function repeatedly.
  *
- * cpus  Processors of the two; -1: any.
+ * cpus  Processors of the two processes; -1: any.
  */
 int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p);
 
@@ -34,8 +34,8 @@ int pair_check_devices(const int32_t devices[2]);
 
 /* --- on two hosts (remote.c) ---------------------------------------------- */
 
-/* A server follows, and a client leads. The client connects to a listener of
- * the server's pool, and the channel is their control connection. */
+/* The server follows, and the client leads. The client connects to a listener
+ * of the server's pool. The channel is the control connection. */
 typedef struct remote remote_t;
 
 /*
@@ -43,7 +43,7 @@ typedef struct remote remote_t;
  *
  * where   "PORT" or "HOST:PORT".
  *
- * output  Gets a line with the address on which the server listens.
+ * output  Receives a line with the address on which the server listens.
  */
 int remote_serve(const char *where, FILE *output);
 

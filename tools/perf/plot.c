@@ -1,5 +1,5 @@
 /*
- * The picture: a bar for each side, drawn by gnuplot.
+ * Draws the picture by gnuplot, with a bar for each side.
  */
 #include "common/gnuplot.h"
 #include "perf/report.h"
@@ -10,7 +10,7 @@
 /* The length of the axis leaves room for the number above the highest bar. */
 #define HEADROOM 1.12
 
-/* Index in the array of colours, from 0: the pool. */
+/* Returns the index of a mode in the array of colours. Index 0 is the pool. */
 static unsigned color_of(uint32_t mode)
 {
     return mode < MODE_AUTO ? mode - MODE_PEER + 1 : 0;
@@ -41,8 +41,8 @@ static void print_bars(const job_result_t *result, bars_t *bars, FILE *script)
     bars->x++;
 }
 
-/* Above the bars of a job, which begin at x. Returns the start of the
- * next job. */
+/* Print the title above the bars of a job, which start at x. Returns the start
+ * of the next job. */
 static unsigned print_title(const job_result_t *result, unsigned x,
                             FILE *script)
 {
@@ -107,7 +107,7 @@ static bool is_of(const job_result_t *result, test_unit_t unit)
            (test_find(result->job.test)->unit == unit);
 }
 
-/* The unit of the picture: rates, if any job has one. */
+/* Choose the unit of the picture: rates, if any job has one. */
 static test_unit_t choose_unit(const job_result_t *results,
                                unsigned            num_results)
 {

@@ -1,6 +1,7 @@
 /*
- * The pool: one message of scattered buffers, in any memory or in the pool's
- * own; and reads and writes by the sender of the receiver's window.
+ * The sides that use the pool. They send one message of scattered buffers, in
+ * any memory or in the pool's own memory, or the sender reads and writes the
+ * receiver's window.
  */
 #include "common/system.h"
 #include "common/error.h"
@@ -18,8 +19,9 @@
 #define MIB ((size_t)1 << 20)
 
 /* Half of a pool is the caller's share, a quarter the share of sends
- * (SEND_SHARE, RECV_SHARE). A pool on a GPU has GPU_SIZE where that is not
- * small; in any pool the caller has at least SMALL_SIZE. */
+ * (SEND_SHARE, RECV_SHARE). In a pool of the default size the caller has at
+ * least SMALL_SIZE. If the caller needs more, a pool on a GPU has at least
+ * GPU_SIZE. */
 #define GPU_SIZE   (500 * MIB)
 #define SMALL_SIZE (8 * MIB)
 
@@ -27,7 +29,8 @@
 #define TAG_DATA  (UINT64_C(1) << 32)
 #define TAG_REPLY (UINT64_C(2) << 32)
 
-/* Longest sleep: between batches, another descriptor is waited for. */
+/* Maximum time of a sleep, because the process waits for another descriptor
+ * between batches. */
 #define SLEEP_MS 10
 
 struct pool_lane {
@@ -40,10 +43,10 @@ typedef struct pool_end {
     end_t              end; /* first: an end_t * is a pool_end_t * */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    void              *comm; /* NULL: the buffers are not the pool's */
+    void              *comm; /* NULL: the buffers are not in the pool */
     int                event_fd;
-    /* Of reads and writes, else NULL: the receiver's window, the sender's
-     * import of it, and the offsets of each slot's buffers in it. */
+    /* For reads and writes, otherwise NULL: the receiver's window, the sender's
+     * remote window, and the offsets in it of each slot's buffers. */
     ucxpool_window_t        *window;
     ucxpool_remote_window_t *remote;
     uint64_t                *offsets;
@@ -61,7 +64,7 @@ static void progress(void *pool)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* A request has completed; its slot has one pending operation less. */
+/* Record that a request has ended: its slot has one pending operation less. */
 static bool ended(end_slot_t *slot, ucxpool_request_t *request,
                   ucxpool_status_t status)
 {
@@ -81,7 +84,7 @@ static void sent(ucxpool_request_t *request, ucxpool_status_t status, void *arg)
     ended(arg, request, status);
 }
 
-/* The reply has arrived, or a read or a write is done. */
+/* Called when the reply has arrived, or a read or a write has completed. */
 static void replied(ucxpool_request_t *request, ucxpool_status_t status,
                     void *arg)
 {
@@ -115,7 +118,7 @@ static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* The hint about the buffers that a pool on a GPU gets. */
+/* Returns the hint about the buffers for a pool on a GPU. */
 static ucxpool_segments_kind_t segments_kind(const end_t *end)
 {
     if (!memory_is_on_gpu(end->buffers.memory)) {
@@ -125,9 +128,9 @@ static ucxpool_segments_kind_t segments_kind(const end_t *end)
                                             : UCXPOOL_SEGMENTS_CUDA;
 }
 
-/* Params of a request that counts as pending. The GPU is idle when a message is
- * posted. is_data: the segments are buffers, known to be in the GPU's memory;
- * otherwise they may be a word in host memory. */
+/* Set the params of a request that counts as pending. The GPU is idle when a
+ * message is posted. is_data: the segments are buffers, known to be in the
+ * GPU's memory; otherwise they may be a word in host memory. */
 static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
                         ucxpool_request_cb_t callback, bool is_data)
 {
@@ -145,7 +148,7 @@ static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     slot->pending++;
 }
 
-/* Take the status of a post with these params. */
+/* Handle the status of a post with these params. */
 static int posted(end_slot_t *slot, ucxpool_status_t status)
 {
     if (status == UCXPOOL_OK) {
@@ -174,7 +177,7 @@ static ucxpool_data_t describe(const end_t *end, unsigned index)
                                  buffers->num_segments);
 }
 
-/* Post the receive of the reply first, before the reply can arrive. */
+/* Post the receive of the reply, before the reply can arrive. */
 static int expect_reply(end_t *end, unsigned index)
 {
     pool_end_t              *pool = (pool_end_t *)end;
@@ -204,7 +207,7 @@ static int pool_send(end_t *end, unsigned index)
                                      &params, NULL));
 }
 
-/* The reply shows that all sends have completed. */
+/* Send each buffer as a message. The reply shows that all sends have ended. */
 static int each_send(end_t *end, unsigned index)
 {
     const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
@@ -296,7 +299,7 @@ static void pool_wait(end_t *end)
 
 /* --- reads and writes of a window ----------------------------------------- */
 
-/* The sender's reply to the owner of the window. */
+/* The sender's answer to the owner of the window. */
 typedef struct answer {
     uint32_t is_missing;
     char     reason[JOB_REASON_SIZE];
@@ -359,8 +362,8 @@ static void close_window(pool_end_t *pool)
     pool->offsets = NULL;
 }
 
-/* The owner's part. If the sender cannot use the window, it is destroyed before
- * either side continues. */
+/* Export the window to the sender. If the sender cannot use the window, the
+ * window is destroyed before either side continues. */
 static int give(pool_end_t *pool, control_t *control, char *missing)
 {
     unsigned access = side_is(pool->end.side, IS_READ) ? UCXPOOL_WINDOW_READ
@@ -510,7 +513,7 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
                : 0;
 }
 
-/* The objects of the pool that the side needs. */
+/* Create the objects of the pool that the side needs. */
 static int create_parts(pool_end_t *pool, const end_params_t *params)
 {
     size_t comm_size =
@@ -563,7 +566,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
 
 /* --- a pool --------------------------------------------------------------- */
 
-/* COMM_SIZE for a pool; NULL: the default or the environment's value. */
+/* Returns COMM_SIZE for a pool. NULL: the default, or the environment's. */
 static const char *size_setting(const pool_params_t *params, char text[32])
 {
     size_t size = 2 * params->comm_size + 64 * MIB;
@@ -581,9 +584,9 @@ static const char *size_setting(const pool_params_t *params, char text[32])
 }
 
 /*
- * If the map wire were required, the pool would fail a channel that cannot use
- * it. If both wires are allowed, both ends see which one is used, and they use
- * the map wire if possible.
+ * Returns the setting WIRE for a mode. If it required the map wire, a channel
+ * that cannot use this wire would fail. With `auto`, the channel uses the map
+ * wire if possible, and both ends see which wire is used.
  */
 static const char *wire_setting(uint32_t mode)
 {
@@ -650,7 +653,7 @@ ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
 
 /* --- a lane --------------------------------------------------------------- */
 
-/* The channel is open when both sides have seen it; progress until then. */
+/* Progress until both sides have seen that the channel is open. */
 static int wait_both(pool_lane_t *lane, control_t *control)
 {
     ucxpool_channel_attr_t attr;
@@ -687,7 +690,8 @@ static int check_wire(const pool_lane_t *lane, char *missing)
     return 0;
 }
 
-/* The receiver listens on loopback, so that UCX listens on no other device. */
+/* Accept a channel of the same host. The receiver listens on loopback, so that
+ * UCX listens on no other device. */
 static int accept_local(pool_lane_t *lane, control_t *control)
 {
     ucxpool_listener_t *listener;
@@ -721,7 +725,7 @@ static int connect_local(pool_lane_t *lane, control_t *control)
                : fail("no channel to the receiver");
 }
 
-/* To another host, over all devices that UCX may use, as raw UCX. */
+/* Connect to another host over all devices that UCX may use, like raw UCX. */
 static int connect_address(pool_lane_t *lane, control_t *control)
 {
     ucxpool_channel_params_t params = {.field_mask =

@@ -1,5 +1,6 @@
 /*
- * Raw UCX: active messages, tag messages, gets and puts.
+ * The sides that use UCX directly: active messages, tag messages, gets and
+ * puts.
  */
 #include "common/system.h"
 #include "common/error.h"
@@ -13,11 +14,11 @@
 /* Time limit for a clean close. */
 #define CLOSE_NS UINT64_C(2000000000)
 
-/* Maximum number of pending operations of one slot before progress: more would
- * only make UCX's queues longer. */
+/* Maximum number of pending operations of one slot before progress. More
+ * operations would only make UCX's queues longer. */
 #define WINDOW 64u
 
-/* The tag of an answer, next to the slot. */
+/* The bit that marks the tag of a reply. */
 #define TAG_REPLY UINT64_C(0x8000000000000000)
 
 enum { AM_DATA = 1, AM_REPLY = 2 };
@@ -64,8 +65,8 @@ static int fail(end_t *end, ucs_status_t status, const char *what)
     return end_fail(end, what, ucs_status_string(status));
 }
 
-/* From now on, arriving messages are for this end, until another end of this
- * kind is entered. */
+/* Direct arriving messages to this end, until another end of the same kind is
+ * entered. */
 static void enter(raw_end_t *raw)
 {
     if (raw->end.is_sender) {
@@ -86,7 +87,7 @@ static void raw_progress(end_t *end)
     }
 }
 
-/* post: the result of a UCX call with a slot as user data. The call counts as
+/* Handle the result of a UCX call with a slot as user data. The call counts as
  * pending until it completes. */
 static int posted(end_slot_t *slot, ucs_status_ptr_t post)
 {
@@ -185,7 +186,7 @@ static int am_expect(end_t *end, unsigned slot)
     return 0;
 }
 
-/* The reply: only a header, or the whole message. */
+/* Send the reply: only a header, or the whole message. */
 static int am_reply(end_t *end, unsigned index)
 {
     raw_end_t          *raw    = (raw_end_t *)end;
@@ -195,8 +196,8 @@ static int am_reply(end_t *end, unsigned index)
     size_t              length = 0;
     ucp_request_param_t param;
 
-    /* The last reply of this slot has arrived, or there would be no new
-     * message. UCX may not have reported its completion yet. */
+    /* The previous reply of this slot has arrived, because there is a new
+     * message. UCX may not have reported the reply's completion yet. */
     while ((slot->pending != 0) && !end->failed) {
         raw_progress(end);
     }
@@ -234,7 +235,7 @@ static void reply_fetched(void *request, ucs_status_t status, size_t length,
 }
 
 /* Copy an arrived message to its place. With rendezvous, its bytes are still at
- * the other end. Returns whether it is complete. */
+ * the other end. Returns true if the message is complete. */
 static bool take(raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh, void *data,
                  void *target, size_t length, const ucp_am_recv_param_t *attr,
                  ucp_am_recv_data_nbx_callback_t fetched)
@@ -262,7 +263,7 @@ static ucs_status_t taken(const ucp_am_recv_param_t *attr)
                                                         : UCS_OK;
 }
 
-/* UCX does not align headers. */
+/* Called for an arrived message. UCX does not align headers. */
 static ucs_status_t data_arrived(void *arg, const void *header,
                                  size_t header_length, void *data,
                                  size_t length, const ucp_am_recv_param_t *attr)
@@ -329,7 +330,7 @@ static uint64_t tag_of(unsigned slot, size_t part)
     return (uint64_t)slot << 32 | part;
 }
 
-/* Number of tag messages in a message. */
+/* Returns the number of tag messages in a message. */
 static size_t num_parts(const raw_end_t *raw)
 {
     return raw->iov != NULL ? 1 : raw->end.buffers.num_segments;
@@ -344,7 +345,7 @@ static void fill_tag_param(const raw_end_t *raw, end_slot_t *slot,
         raw->iov != NULL ? UCP_DATATYPE_IOV : ucp_dt_make_contig(1);
 }
 
-/* Buffer and count of a part, in the form of its datatype. */
+/* Returns the buffer and the count of a part, in the form of its datatype. */
 static void *part_memory(const raw_end_t *raw, unsigned index, size_t part,
                          size_t *count_p)
 {
@@ -439,7 +440,7 @@ static ucs_status_ptr_t post_tag_recv(const raw_end_t *raw, unsigned index,
                             tag_of(index, part), UINT64_MAX, param);
 }
 
-/* All are posted at once: none completes before the sender sends. */
+/* Post all receives at once. None completes before the sender sends. */
 static int tag_expect(end_t *end, unsigned index)
 {
     raw_end_t          *raw  = (raw_end_t *)end;
@@ -532,7 +533,8 @@ static int rma_send(end_t *end, unsigned index)
                : flush(raw, &end->slots[index]);
 }
 
-/* The address of its memory, followed by the key. NULL after an error. */
+/* Pack the address of the end's memory, followed by the key. Returns NULL after
+ * an error. */
 static char *pack_offer(const raw_end_t *raw, size_t *length_p)
 {
     uint64_t     address = (uintptr_t)raw->end.buffers.arena;
@@ -611,7 +613,7 @@ static void create_iov(raw_end_t *raw)
     }
 }
 
-/* Memory that UCX registers once, before anything is sent. UCX detects the type
+/* Register memory with UCX once, before anything is sent. UCX detects the type
  * of host memory; the type of GPU memory is given. */
 static int register_memory(raw_end_t *raw, const end_params_t *params,
                            void **arena_p)
@@ -728,8 +730,8 @@ static int create_context(raw_lane_t *lane)
     ucp_config_t *config;
     ucp_params_t  params = {
          .field_mask = UCP_PARAM_FIELD_FEATURES,
-         /* RMA: without it, UCX 1.15 and later cannot access remote memory by
-          * its handle. */
+         /* Without RMA, UCX 1.15 and later cannot access remote memory by its
+          * handle. */
          .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
     };
     ucs_status_t status;
@@ -883,7 +885,7 @@ err_free_lane:
     return -1;
 }
 
-/* Without failure handling, UCX can only close with a flush. */
+/* Close an endpoint. Without failure handling, this requires a flush. */
 static void close_ep(raw_lane_t *lane)
 {
     ucp_request_param_t param = {0};

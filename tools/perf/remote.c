@@ -107,7 +107,8 @@ static int remote_create(remote_t **remote_p)
     return 0;
 }
 
-/* Closing the channel sends the goodbye after all messages posted before. */
+/* Close the connection. ucxpool_channel_close() notifies the peer after all
+ * messages that were posted before. */
 static void remote_release(remote_t *remote)
 {
     ucxpool_request_release(remote->receive);
@@ -115,8 +116,8 @@ static void remote_release(remote_t *remote)
     free(remote);
 }
 
-/* A port alone means all addresses if the library may listen there, which
- * requires a secret; otherwise only this host. */
+/* Create the listener. A port without a host means all addresses if the library
+ * may listen there, which requires a secret, and otherwise only this host. */
 static ucxpool_status_t listen_on(remote_t *remote, const char *where,
                                   char *text, size_t size,
                                   ucxpool_listener_t **listener_p)

@@ -37,7 +37,7 @@ const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
     return text;
 }
 
-/* snprintf() at the end of a text of REPORT_COMMAND_SIZE bytes. */
+/* Append to a text of REPORT_COMMAND_SIZE bytes by snprintf(). */
 static void __attribute__((format(printf, 2, 3)))
 append(char *text, const char *format, ...)
 {
@@ -217,8 +217,8 @@ static void print_pool(const job_side_t *side, FILE *stream)
     fprintf(stream, "\n");
 }
 
-/* The memory of the buffers, and the sides that transferred only some of
- * them. */
+/* Print the memory of the buffers, and the sides that transferred only some of
+ * the buffers. */
 static void print_gpus(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
@@ -459,7 +459,7 @@ void report_table_row(const char *table, const job_result_t *result,
     }
 }
 
-/* Has this reason been printed for an earlier side? */
+/* Returns true if this reason has been printed for an earlier side. */
 static bool is_told(const job_result_t *results, unsigned result, unsigned side)
 {
     const char *reason = results[result].sides[side].missing;

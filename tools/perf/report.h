@@ -1,4 +1,4 @@
-/* Reports of results, for people and for programs. */
+/* Reports of results, for readers and for programs. */
 #ifndef PERF_REPORT_H
 #define PERF_REPORT_H
 
@@ -6,12 +6,12 @@
 
 #include <stdio.h>
 
-/* One job in full. */
+/* Print one job in full. */
 void report_text(const job_result_t *result, FILE *stream);
 
-/* A table in Markdown. With buffers in GPU memory it has a line for
- * each job and a column for each group of sides. report_table_end() lists the
- * missing sides. */
+/* Print a table in Markdown. With buffers in GPU memory the table has a line
+ * for each job and a column for each group of sides. report_table_end() lists
+ * the missing sides. */
 void report_table_begin(const char *table, const job_result_t *result,
                         FILE *stream);
 void report_table_row(const char *table, const job_result_t *result,
@@ -25,10 +25,10 @@ typedef struct report {
     const char         *plot_path;
 } report_t;
 
-/* Arguments are a report_t. All jobs as one JSON object, or as lines of CSV.
- * The picture shows the rates of all jobs that have one (otherwise millions of
- * messages, otherwise microseconds), as SVG, or as PNG if the path ends in
- * .png. Return 0, or -1 after an error was printed. */
+/* Write all jobs as one JSON object, as lines of CSV, or as a picture. The
+ * argument is a report_t. The picture shows the rates of all jobs that have one
+ * (otherwise millions of messages, otherwise microseconds). It is SVG, or PNG
+ * if the path ends in .png. Return 0, or -1 after printing an error. */
 int report_json(const void *report, FILE *stream);
 int report_csv(const void *report, FILE *stream);
 int report_plot(const void *report, FILE *stream);
@@ -50,16 +50,16 @@ typedef struct report_ratio {
 report_ratio_t report_ratio(const job_result_t *result,
                             const job_ratio_t  *ratio);
 
-/* The index of the side that uses pieces; 0: none. */
+/* Returns the index of the side that uses pieces, or 0 if there is none. */
 unsigned report_pieces(const job_result_t *result);
 
-/* A time in the job's unit: microseconds per round trip, nanoseconds, millions
- * of messages, or GB/s. */
+/* Returns a time in the job's unit: microseconds per round trip, nanoseconds,
+ * millions of messages, or GB/s. */
 double report_figure(const job_result_t *result, double seconds);
 
 #define REPORT_TEXT_SIZE 64
 
-/* "65,536 x 256 B" */
+/* Print the size of a message, for example "65,536 x 256 B". */
 const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE]);
 
 #endif

@@ -19,7 +19,7 @@ static void json_times(json_t *json, const job_side_t *side)
     json_bare(json, "message_seconds_p99", "%.9g", side->trip_p99);
 }
 
-/* The wire and way that a side of the pool used. */
+/* Write the wire and the way that a side of the pool used. */
 static void json_pool(json_t *json, const job_side_t *side)
 {
     if (side->wire[0] != '\0') {
@@ -64,7 +64,7 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
     json_close(json);
 }
 
-/* The device and its names; nothing for host memory. */
+/* Write the device and its names; nothing for host memory. */
 static void json_gpus(json_t *json, const job_result_t *result)
 {
     const work_t *work = &result->job.work;

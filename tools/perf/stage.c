@@ -6,11 +6,12 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-/* The pool and UCX need the rest of the free memory. */
+/* The part of the free memory that buffers may use. The pool and UCX need the
+ * rest. */
 #define MEMORY_SHARE 0.9
 
-/* The memory that all sides of one mode need from their pool, at the end that
- * needs more: the pools of both ends have the same size. */
+/* Returns the memory that all sides of one mode need from their pool, at the
+ * end that needs more. The pools of both ends have the same size. */
 static size_t comm_size(const job_t *job, uint32_t mode)
 {
     size_t sender   = 0;
@@ -104,7 +105,8 @@ static void destroy_ends(end_t *ends[2])
     }
 }
 
-/* For one direction, or for both. If one is missing, both are. */
+/* Create the end for one direction, or the ends for both. If one of two is
+ * missing, the other is destroyed. */
 static int create_ends(stage_t *stage, const job_t *job, unsigned index,
                        bool is_sender, char *missing)
 {
@@ -121,7 +123,7 @@ static int create_ends(stage_t *stage, const job_t *job, unsigned index,
     return status;
 }
 
-/* Why raw UCX is missing. */
+/* Record why raw UCX is missing, if it is. */
 static void judge_ucx(stage_t *stage, const job_t *job,
                       const introduction_t introductions[2])
 {
@@ -140,7 +142,7 @@ static void judge_ucx(stage_t *stage, const job_t *job,
     }
 }
 
-/* Both processes report their GPUs, and agree on which sides cannot run. */
+/* Exchange the GPUs of both processes, and determine which sides cannot run. */
 static int introduce(stage_t *stage, const job_t *job, bool is_sender)
 {
     introduction_t  introductions[2] = {0};
@@ -232,7 +234,7 @@ end_t *stage_enter(stage_t *stage, unsigned side)
     return stage->ends[side][0];
 }
 
-/* NULL: the side does not use the pool. */
+/* Returns the lane of a side; NULL if the side does not use the pool. */
 static pool_lane_t *pool_lane_of(const stage_t *stage, unsigned side)
 {
     return stage->pool_lanes[stage->ends[side][0]->side.mode];

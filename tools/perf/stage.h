@@ -1,5 +1,5 @@
 /*
- * The stage: lanes and ends of all sides of a job, in one process.
+ * A stage consists of the lanes and ends of all sides of a job in one process.
  *
  * With buffers in GPU memory, a side may be missing in both processes: raw UCX
  * if it does not support GPUs, and copies if the two GPUs have no peer access.
@@ -15,11 +15,12 @@ typedef struct stage {
     unsigned     num_sides;
     raw_lane_t  *raw_lanes[MODE_LAST];
     pool_lane_t *pool_lanes[MODE_LAST];
-    /* The end of this direction and, if both directions run at once, of the
-     * other one. NULL: the side is missing, or goes one way. */
+    /* The end of this direction and, if both directions run at once, the end of
+     * the other one. NULL: the side is missing or uses one direction. */
     end_t   *ends[JOB_MAX_SIDES][2];
     unsigned current; /* side chosen by stage_enter() */
-    /* Of each side's own batches; and before the current batch. */
+    /* Counts of each side's own batches, and the counts before the current
+     * batch. */
     pool_count_t counts[JOB_MAX_SIDES];
     pool_count_t before;
     char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
@@ -28,18 +29,19 @@ typedef struct stage {
 } stage_t;
 
 /*
- * Both processes call this at the same time.
+ * Create the stage. Both processes call this function at the same time.
  *
  * missing [out]  JOB_MISSING_SIZE bytes; "" before the call. If -1 is returned
- *                because a side needs something unavailable, this says what.
- *                If it is still "", an error was printed.
+ *                because a side needs something that is unavailable, `missing`
+ *                says what. If it is still "", an error was printed.
  */
 int  stage_init(stage_t *stage, const job_t *job, control_t *control,
                 bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
-/* Is there enough host memory for the buffers of so many processes? If not, the
- * system would kill one of them. Returns -1 after printing an error. */
+/* Check that there is enough host memory for the buffers of this number of
+ * processes, because the system would otherwise kill one of them. Returns -1
+ * after printing an error. */
 int stage_check_memory(const job_t *job, unsigned num_processes);
 
 static inline bool stage_has(const stage_t *stage, unsigned side)
@@ -68,12 +70,13 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
  *
  * If messages go both ways at once, the leader posts its receives first, and
  * verifies the bytes that it receives. If it reads or writes the follower's
- * memory by itself, it sends OVER when that is done:
+ * memory directly, it then sends OVER:
  *
  *                ==== reads, writes ==>          progresses, or sleeps
  *     leader     OVER ------------->
  *
- * If both do so, the leader first waits for the follower's OVER.
+ * If both read or write directly, the leader first waits for the follower's
+ * OVER.
  */
 
 /* Send one batch of a side. is_verified: fill the memory with new bytes, and
@@ -84,7 +87,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 /* Serve batches until the leader reports the last one. */
 int batch_follow(stage_t *stage);
 
-/* Report that it was the last batch. */
+/* Report to the follower that the batch was the last one. */
 int batch_end(stage_t *stage);
 
 #endif

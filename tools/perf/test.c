@@ -17,8 +17,8 @@
 #define GPU_REGISTERED {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
 #define GPU_COPIES     {WAY_COPY_EACH, WAY_COPY}
 
-/* Name and title; unit; -s and -n; the pool's way, raw ways in host memory and
- * in a GPU's; other members. */
+/* Columns: name and title; unit; -s and -n; the pool's way, raw ways in host
+ * memory and in GPU memory; other members. */
 static const test_t tests[] = {
     {"each", "scattered buffers in one message, against one active message per "
      "buffer",
@@ -83,7 +83,7 @@ static const test_t tests[] = {
      UNIT_BLOCK, 1, 1, WAY_BLOCK, .gpu_ways = {0}},
 };
 
-/* Table, test, -s, -n, --wire. */
+/* Columns: table, test, -s, -n, --wire. */
 static const test_row_t rows[] = {
     {"map", "each", 256, 65536, MODE_MAP},
     {"map", "each", 4096, 16384, MODE_MAP},

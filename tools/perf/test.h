@@ -7,7 +7,7 @@
 typedef enum test_unit {
     UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
     UNIT_TRIP,     /* microseconds per round trip */
-    UNIT_MESSAGES, /* millions a second, of one buffer each */
+    UNIT_MESSAGES, /* millions per second, of one buffer each */
     UNIT_BLOCK     /* nanoseconds of a block's get and put */
 } test_unit_t;
 
@@ -20,18 +20,18 @@ typedef struct test {
     uint64_t    size;  /* default of -s */
     uint64_t    count; /* default of -n */
     uint32_t    pool_way;
-    /* Each in both modes; in host memory and in GPU memory. Terminated by
-     * WAY_NONE. */
+    /* Ways of raw UCX, each in both modes, in host memory and in GPU memory.
+     * Terminated by WAY_NONE. */
     uint32_t raw_ways[TEST_MAX_WAYS];
     uint32_t gpu_ways[TEST_MAX_WAYS];
-    bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
-    bool     is_mixed;   /* lengths, see work_length() */
-    bool     is_both;    /* directions, see work_t */
+    bool     has_pieces; /* the pool also uses WAY_POOL_PIECES */
+    bool     is_mixed;   /* mixed lengths, see work_length() */
+    bool     is_both;    /* both directions, see work_t */
     uint32_t misaligned; /* bytes, see work_t */
     uint64_t send_size;  /* bytes, see job_t */
 } test_t;
 
-/* The test with that name, or NULL. */
+/* Returns the test with this name, or NULL. */
 const test_t *test_find(const char *name);
 
 /* A row of a table: the values of -t, -s, -n and --wire. */
@@ -43,10 +43,10 @@ typedef struct test_row {
     uint32_t    pool_mode;
 } test_row_t;
 
-/* By number, from 0; NULL after the last. */
+/* Returns the row with this number, from 0, or NULL after the last. */
 const test_row_t *test_row_at(unsigned index);
 
-/* Is it a table of buffers in a GPU's memory? */
+/* Returns true if the table is for buffers in GPU memory. */
 bool test_table_is_on_gpu(const char *table);
 
 /* Print tests, sides, and the command of each row. */

@@ -15,7 +15,7 @@
 
 /* --- devices ------------------------------------------------------------- */
 
-/* Of the CUDA runtime: the default stream by its other name. */
+/* The other name of the default stream, from the CUDA runtime. */
 #define LEGACY_STREAM 1
 
 static bool is_host(const device_t *device)
@@ -31,8 +31,8 @@ int device_fail(device_t *device, CUresult result, const char *what)
     return tool_error("GPU %d: %s: %s", device->ordinal, what, words);
 }
 
-/* The default stream is used as is. Each other stream of the log gets a stream
- * here. */
+/* Create streams for the trace. The default stream is used itself. A new stream
+ * is created for each other stream of the log. */
 static int make_streams(device_t *device, const trace_t *trace)
 {
     device->streams = tool_calloc(trace->num_streams, sizeof(void *));
@@ -131,7 +131,7 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
 
 /* --- the heap of a pool, which has next to no blocks ---------------------- */
 
-/* The blocks do not matter here. Those of a GPU are one page each. */
+/* Sizes of the pool's unused blocks. On a GPU a block is one page. */
 #define HOST_COMM_SIZE  (UINT64_C(1) << 20)
 #define HOST_BLOCK_SIZE "64k"
 #define GPU_COMM_SIZE   (UINT64_C(8) << 20)
@@ -144,7 +144,8 @@ static int pool_error(void)
     return tool_error("%s", ucxpool_error_detail());
 }
 
-/* If the capacity is below the smallest limit, blocks use up the difference. */
+/* Returns the size of the blocks. If the capacity is below the smallest limit,
+ * blocks occupy the difference. */
 static uint64_t comm_size(const device_t *device, uint64_t capacity)
 {
     uint64_t size = is_host(device) ? HOST_COMM_SIZE : GPU_COMM_SIZE;
@@ -154,7 +155,7 @@ static uint64_t comm_size(const device_t *device, uint64_t capacity)
                : size;
 }
 
-/* Blocks of the smallest size, whatever the environment says. */
+/* Set the smallest size of blocks, regardless of the environment. */
 static ucxpool_status_t configure(ucxpool_config_t *config,
                                   const device_t *device, uint64_t capacity)
 {
@@ -167,7 +168,8 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
         {"HUGE_PAGES", "try"},
         {"COMM_SIZE", comm_text},
         {"MEMORY_LIMIT", capacity != 0 ? limit_text : NULL},
-        /* A failed allocation is a result, and is reported as one. */
+        /* A failed allocation is a result, which the report shows, so it is not
+         * logged. */
         {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
     };
 
@@ -178,7 +180,7 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
                            sizeof(changes) / sizeof(changes[0]));
 }
 
-/* The setting in the environment; 0: auto. */
+/* Read the setting in the environment; 0: auto. */
 static int read_memory_limit(uint64_t *bytes_p)
 {
     ucxpool_config_t *config;
@@ -321,7 +323,7 @@ static void ballast_drop(allocator_t *allocator)
     }
 }
 
-/* Leave `capacity` bytes free; 0: all. */
+/* Occupy GPU memory so that `capacity` bytes are free; 0: occupy nothing. */
 static int ballast_take(allocator_t *allocator, uint64_t capacity)
 {
     device_t *device = allocator->device;
@@ -352,7 +354,7 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
     return 0;
 }
 
-/* Bytes taken from the GPU since ballast_take(). */
+/* Returns the bytes taken from the GPU since ballast_take(). */
 static uint64_t ballast_used(allocator_t *allocator)
 {
     uint64_t left;
@@ -522,8 +524,9 @@ static const plugin_t *plugin_of(const allocator_t *allocator)
     return (const plugin_t *)allocator->kind;
 }
 
-/* A plug-in with plugin_init() enforces its capacity itself. For other plug-ins
- * all other memory is occupied, as for the driver's allocators. */
+/* Initialize a plug-in. A plug-in with an init function enforces the capacity
+ * itself. For other plug-ins, all memory beyond the capacity is occupied, as
+ * for the driver's allocators. */
 static int plugin_init(allocator_t *allocator, uint64_t capacity)
 {
     const plugin_t *plugin  = plugin_of(allocator);
@@ -583,7 +586,7 @@ int plugin_name(plugin_t *plugin, const char *text)
                                            "0123456789_-.");
 
     memset(plugin, 0, sizeof(*plugin));
-    /* A path may contain this character as well, after a slash. */
+    /* A path may also contain a "=", after a slash. */
     if ((equals == NULL) || (memchr(text, '/', (size_t)(equals - text)))) {
         strcpy(plugin->name, "plugin");
         plugin->path = text;
@@ -607,7 +610,7 @@ int plugin_name(plugin_t *plugin, const char *text)
     return 0;
 }
 
-/* The address of a function, for a pointer to one. */
+/* Find a function, and write its address to the pointer at function_p. */
 static void find(const plugin_t *plugin, const char *symbol, void *function_p)
 {
     void *function = dlsym(plugin->library, symbol);
@@ -619,7 +622,8 @@ int plugin_load(plugin_t *plugin)
 {
     char path[4096];
 
-    /* Without a slash, the loader would search other folders for it. */
+    /* If the path had no slash, the loader would search other folders for the
+     * file. */
     if (snprintf(path, sizeof(path), "%s%s",
                  strchr(plugin->path, '/') == NULL ? "./" : "",
                  plugin->path) >= (int)sizeof(path)) {

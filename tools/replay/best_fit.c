@@ -33,7 +33,7 @@ static bool is_less(const best_fit_block_t *a, const best_fit_block_t *b)
     return a->size != b->size ? a->size < b->size : a->offset < b->offset;
 }
 
-/* Split the tree into the blocks before a block, and the others. */
+/* Split the tree into the blocks that sort before a block, and the others. */
 static void split(best_fit_block_t *tree, const best_fit_block_t *block,
                   best_fit_block_t **less_p, best_fit_block_t **more_p)
 {
@@ -96,7 +96,7 @@ static void tree_remove(best_fit_t *pool, best_fit_block_t *block)
     block->is_free = false;
 }
 
-/* The first block of at least that size. */
+/* Returns the first block in the tree of at least this size. */
 static best_fit_block_t *tree_find(const best_fit_t *pool, uint64_t size)
 {
     best_fit_block_t *found = NULL;
@@ -139,7 +139,7 @@ void best_fit_destroy(best_fit_t *pool)
     }
 }
 
-/* Turn everything after the first `size` bytes of a block into a free block. */
+/* Split off all but the first `size` bytes of a block as a free block. */
 static void cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
 {
     best_fit_block_t *rest;
@@ -181,8 +181,8 @@ int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
     return 0;
 }
 
-/* Merge a block, which is not in the tree, with the next one if that is
- * free. */
+/* Merge a block, which is not in the tree, with the next block if the next
+ * block is free. */
 static void swallow(best_fit_t *pool, best_fit_block_t *block)
 {
     best_fit_block_t *behind = block->behind;
@@ -252,7 +252,7 @@ int best_fit_is_sane(const best_fit_t *pool)
 
 /* --- an allocator -------------------------------------------------------- */
 
-/* More memory than any machine has. */
+/* Size of an unlimited arena: more memory than any machine has. */
 #define NO_LIMIT (UINT64_C(1) << 48)
 
 static int init(allocator_t *allocator, uint64_t capacity)
@@ -268,7 +268,7 @@ static void cleanup(allocator_t *allocator)
     pthread_mutex_destroy(&allocator->mutex);
 }
 
-/* The returned address is the block. */
+/* Allocate. The returned address is a pointer to the block. */
 static allocator_answer_t take(allocator_t *allocator, size_t size,
                                void *stream, void **address_p)
 {

@@ -8,10 +8,10 @@
 
 #define CLOCK_READINGS 10001
 
-/* The largest capacity to try, as a multiple of the peak, */
+/* The largest capacity to try, as a multiple of the peak. */
 #define MAX_RATIO 16
 
-/* and as a part of the free memory. */
+/* The largest capacity to try, in percent of the free memory. */
 #define MEMORY_PERCENT 75
 
 /* --- the smallest capacity ----------------------------------------------- */
@@ -24,7 +24,7 @@ typedef struct attempt {
     search_t               *search;
 } attempt_t;
 
-/* The capacity of a step, in whole pages. */
+/* Returns the capacity of a step, in whole units of ALLOCATOR_UNIT. */
 static uint64_t capacity_of(const attempt_t *attempt, uint64_t step)
 {
     double bytes = (double)attempt->trace->peak_live *
@@ -56,7 +56,7 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
     return code;
 }
 
-/* Steps that may be tried. */
+/* Find the last step that may be tried. */
 static int find_last(const attempt_t *attempt, uint64_t *last_p)
 {
     uint64_t bytes;
@@ -75,7 +75,8 @@ static int find_last(const attempt_t *attempt, uint64_t *last_p)
     return 0;
 }
 
-/* The first step of 0, 1, 2, 4, ... that passes; failed_p: the one before. */
+/* Find the first of the steps 0, 1, 2, 4, ... that passes. failed_p: the step
+ * tried before it. */
 static int gallop(const attempt_t *attempt, uint64_t last, int64_t *failed_p,
                   uint64_t *passed_p)
 {
@@ -135,7 +136,8 @@ static void note_max(uint64_t *max, uint64_t value)
     *max = value > *max ? value : *max;
 }
 
-/* Only some allocators report it. */
+/* Record the peak that the allocator has counted. Only some allocators report a
+ * peak. */
 static void note_counted_peak(measure_t *measure, allocator_t *allocator)
 {
     if (measure->kind->peak_reserved != NULL) {
@@ -155,7 +157,7 @@ static int run_round(const play_t *play, play_mode_t mode, measure_t *measure,
     return 0;
 }
 
-/* Measure its memory use when it starts without memory. */
+/* Measure the memory use of an allocator that starts without memory. */
 static int look(const play_t *play, const measure_params_t *params,
                 measure_t *measure)
 {
@@ -255,7 +257,7 @@ static int reserve(const play_t *play, const measure_params_t *params)
                      : 0;
 }
 
-/* Do a step with a new allocator. */
+/* Run a step of the measurement with a new allocator. */
 static int with_allocator(int (*step)(const play_t           *play,
                                       const measure_params_t *params,
                                       measure_t              *measure),

@@ -1,5 +1,6 @@
 /*
- * Plays a trace against allocators, measures them and reports the results.
+ * Functions that play a trace on allocators, measure the allocators and report
+ * the results.
  */
 #ifndef REPLAY_MEASURE_H
 #define REPLAY_MEASURE_H
@@ -11,7 +12,7 @@
 
 typedef enum play_mode {
     PLAY_PLAIN,   /* the clock is read at the start and at the end */
-    PLAY_TIMED,   /* and around every call */
+    PLAY_TIMED,   /* the clock is also read around every call */
     PLAY_SAMPLED, /* live and held bytes are sampled; one thread */
     PLAY_MARKED,  /* memory is written, and read before it is freed */
     PLAY_STRICT   /* the first failure ends the round */
@@ -21,16 +22,16 @@ typedef struct play {
     const trace_t *trace;
     device_t      *device;
     allocator_t   *allocator;
-    /* false: in one thread, in the order of the trace. true: each thread of the
-     * trace runs in a thread of its own, as fast as it can. A free waits for
-     * its allocation; nothing else is ordered. */
+    /* false: all events run in one thread, in the order of the trace. true:
+     * each thread of the trace runs in its own thread, as fast as possible. A
+     * free waits for its allocation; nothing else is ordered. */
     bool has_threads;
 } play_t;
 
 typedef struct play_result {
     uint64_t ns;           /* from the first timed event on */
     uint64_t num_failures; /* allocations that failed */
-    /* PLAY_TIMED: ns of each call; to be released by the caller. */
+    /* PLAY_TIMED: ns of each call. The caller releases these samples. */
     samples_t allocs;
     samples_t frees;
 } play_result_t;
@@ -49,8 +50,9 @@ typedef struct curve {
 } curve_t;
 
 /*
- * Play one round, then free all live allocations. Returns 0, or -1 if the
- * allocator broke, after an error was printed.
+ * Play one round, then free all live allocations. Returns 0. If the allocator
+ * failed in another way than by a lack of memory, prints an error and returns
+ * -1.
  *
  * curve     Filled in PLAY_SAMPLED; otherwise NULL.
  *
@@ -70,12 +72,13 @@ typedef struct measure_params {
                              pools; 0: */
                           /* none */
     unsigned num_rounds;  /* timed as a whole */
-    bool     has_threads; /* each thread of the trace has one */
+    bool     has_threads; /* one thread for each thread of the trace */
     bool     is_marked;   /* a further round writes and reads memory */
     bool     is_searched; /* find the smallest capacity */
     double   percent;     /* step size in percent of the peak */
 
-    /* Memory that the heap reserves before the first round; both 0: none. */
+    /* Memory that the heap reserves before the first round. If both are 0, it
+     * reserves none. */
     uint64_t reserve_bytes;
     unsigned reserve_percent; /* of the free memory */
 } measure_params_t;
@@ -84,8 +87,8 @@ typedef struct measure_params {
 typedef struct search {
     bool was_made;
     bool has_found;
-    /* The smallest that passed; otherwise the largest that was tried, and
-     * failed. */
+    /* The smallest capacity that passed; if none passed, the largest that was
+     * tried. */
     uint64_t capacity;
     unsigned num_trials;
 } search_t;
@@ -109,7 +112,8 @@ typedef struct measure {
     curve_t                 curve; /* of a separate round on a new allocator */
 } measure_t;
 
-/* Returns 0, or -1 if an allocator broke, after an error was printed. */
+/* Measure an allocator. Returns 0, or -1 after printing an error if the
+ * allocator is broken. */
 int measure_run(const trace_t *trace, device_t *device,
                 const allocator_kind_t *kind, const measure_params_t *params,
                 measure_t *measure_p);
@@ -117,17 +121,17 @@ int measure_run(const trace_t *trace, device_t *device,
 /*
  * Try capacities from the trace's peak of live bytes upwards: first in doubling
  * steps until one passes, then by bisection. Each attempt uses a new allocator.
- * Assumes that any larger capacity passes too.
+ * Assumes that all larger capacities pass, too.
  *
  * percent  The step size in percent of the peak.
  *
- * Returns as measure_run().
+ * Returns the same values as measure_run().
  */
 int search_run(const trace_t *trace, device_t *device,
                const allocator_kind_t *kind, double percent,
                search_t *search_p);
 
-/* Time to read the clock once, in ns. */
+/* Returns the time to read the clock once, in ns. */
 uint64_t measure_clock(void);
 
 /* --- the report (report.c) ------------------------------------------------ */
@@ -142,16 +146,16 @@ typedef struct report {
     const char      *picture_path;
 } report_t;
 
-/* "1.50 GiB". */
+/* Write a size in the form "1.50 GiB". */
 #define REPORT_SIZE_TEXT 32
 void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT]);
 
-/* The trace, and the calls that were left out. */
+/* Print the trace, and the calls that were left out. */
 void report_trace(const report_t *report, FILE *stream);
 
-/* The results; arguments are a report_t. report_picture() needs gnuplot, and
- * draws PNG or SVG depending on the path. Return 0, or -1 after an error was
- * printed. */
+/* Write the results. The argument is a report_t. report_picture() needs
+ * gnuplot, and draws PNG or SVG depending on the path. Return 0, or -1 after
+ * printing an error. */
 int report_table(const void *report, FILE *stream);
 int report_csv(const void *report, FILE *stream);
 int report_json(const void *report, FILE *stream);

@@ -41,13 +41,14 @@ struct round {
 
 #define NOT_CALLED UINT64_MAX
 
-/* The address of an allocation that failed. */
+/* Its address stands for an allocation that failed. */
 static char failed_allocation;
 
 /* --- marks ---------------------------------------------------------------
  *
- * A word of its own is written to each allocation: to its begin, its end, and
- * once in 2 MiB, so that two allocations that share memory are found.
+ * Each allocation has its own mark, a word. The mark is written to the start
+ * and the end of the allocation, and once in 2 MiB. This detects two
+ * allocations that share memory.
  */
 
 #define MARK_STRIDE (UINT64_C(2) << 20)
@@ -62,8 +63,8 @@ static size_t at_most_a_word(uint64_t size)
     return size < sizeof(uint64_t) ? (size_t)size : sizeof(uint64_t);
 }
 
-/* Find the mark after one with `length` bytes; 0: the first. Returns its
- * length, or 0 if there are no more. */
+/* Find the mark after one with `length` bytes; 0: find the first. Returns the
+ * length of the mark, or 0 if there are no more. */
 static size_t next_mark(uint64_t size, uint64_t *offset, size_t length)
 {
     uint64_t end  = *offset + length;
@@ -151,8 +152,8 @@ static int give_up(player_t *player)
     return -1;
 }
 
-/* The address of an allocation that another thread may not have made yet. NULL:
- * the round has ended. */
+/* Wait for the address of an allocation that another thread may not have made
+ * yet. Returns NULL if the round has ended. */
 static void *wait_for(const player_t *player, uint32_t allocation)
 {
     void **address_p = &player->round->addresses[allocation];
@@ -279,8 +280,8 @@ static inline __attribute__((always_inline)) int play_events(player_t   *player,
     return 0;
 }
 
-/* The loop is compiled separately for each mode, so that no mode slows down
- * another. */
+/* Run a player. The loop is compiled separately for each mode, so that no mode
+ * slows down another. */
 static int run_player(player_t *player, play_mode_t mode)
 {
     switch (mode) {
@@ -311,7 +312,7 @@ static player_t *player_of(round_t *round, size_t event)
                                : trace->events[event].thread];
 }
 
-/* Sort the events by player. */
+/* Assign each event to its player. */
 static void deal(round_t *round)
 {
     size_t num_events = round->play->trace->num_events;
@@ -381,7 +382,7 @@ static void *play_in_thread(void *arg)
     return NULL;
 }
 
-/* All threads start at the barrier. */
+/* Run the threads, which start together at a barrier. */
 static void run_threads(round_t *round)
 {
     pthread_t *threads = tool_calloc(round->num_players, sizeof(*threads));
@@ -436,7 +437,7 @@ static void collect_times(const round_t *round, const player_t *player,
     }
 }
 
-/* Returns -1 where a player gave up. */
+/* Collect the results of the players. Returns -1 if a player gave up. */
 static int collect(const round_t *round, play_result_t *result)
 {
     uint64_t start = UINT64_MAX, end = 0;

@@ -131,7 +131,7 @@ static double ratio(const report_t *report, uint64_t bytes)
                : (double)bytes / (double)report->trace->peak_live;
 }
 
-/* ns as "123", "12.3us", "1.23ms" or "1.23s". */
+/* Write ns as "123", "12.3us", "1.23ms" or "1.23s". */
 static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -150,8 +150,8 @@ static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
     return text;
 }
 
-/* The mean time of a call in a whole round; in a later round if there
- * are any. */
+/* Returns the mean time of a call in a whole round. Uses the later rounds, if
+ * there are any. */
 static uint64_t call_ns(const report_t *report, const measure_t *measure)
 {
     size_t num = report->trace->num_events - report->trace->first_timed;
@@ -373,7 +373,7 @@ int report_json(const void *arg, FILE *stream)
 
 /* --- a picture ----------------------------------------------------------- */
 
-/* One data block for each allocator: event, live, held. */
+/* Print one data block for each allocator: event, live, held. */
 static void print_data(const report_t *report, FILE *stream)
 {
     for (unsigned i = 0; i < report->num_measures; i++) {
@@ -395,7 +395,7 @@ static void print_data(const report_t *report, FILE *stream)
     }
 }
 
-/* The unit of the axis, so that numbers are short. */
+/* Choose the unit of the axis so that the numbers are short. */
 static const char *unit_of(const report_t *report, double *unit_p)
 {
     uint64_t peak = report->trace->peak_live;
@@ -412,8 +412,8 @@ static const char *unit_of(const report_t *report, double *unit_p)
     return "KiB";
 }
 
-/* The first line is the widest and is drawn first, so that coinciding lines
- * remain visible. */
+/* Returns the width of a line. The first line is the widest and is drawn first,
+ * so that coinciding lines remain visible. */
 static double line_width(unsigned index, unsigned num)
 {
     double step = num > 4 ? 9.0 / (num - 1) : 3;
@@ -434,7 +434,8 @@ static void print_curve(const report_t *report, unsigned index, double unit,
             "c[%u] title '%s holds (at most %s)'",
             index, unit, line_width(index, report->num_measures), color,
             measure->kind->name, peak);
-    /* The peak was in a round that is not drawn, or between two samples. */
+    /* The peak was reached in a round that is not drawn, or between two
+     * samples. */
     if (measure->peak_reserved > measure->curve.peak) {
         fprintf(stream,
                 ", \\\n  %.17g with lines lw 1 dt 3 lc rgb c[%u] notitle",

@@ -29,8 +29,8 @@ void trace_destroy(trace_t *trace)
     }
 }
 
-/* There are few names, and most calls have the same name as the previous
- * call. */
+/* Find the number of a name. A linear search is enough: there are few names,
+ * and most calls have the same name as the previous call. */
 static int find_name(uint64_t *names, unsigned *num, unsigned max,
                      uint64_t name)
 {
@@ -58,7 +58,7 @@ int trace_stream(trace_t *trace, uint64_t name)
                      name);
 }
 
-/* Room for one more element: doubled whenever it is full. */
+/* Make room for one more element. The room is doubled whenever it is full. */
 static void *grow(void *array, size_t num, size_t element_size)
 {
     if ((num & (num - 1)) != 0) {
@@ -166,7 +166,7 @@ static size_t owners_home(const owners_t *owners, uint64_t address)
            (owners->num_slots - 1);
 }
 
-/* The slot of an address, or the free one where it belongs. */
+/* Returns the slot of an address, or the free slot for it. */
 static size_t owners_find(const owners_t *owners, uint64_t address)
 {
     size_t at = owners_home(owners, address);
@@ -204,7 +204,7 @@ static void owners_add(owners_t *owners, uint64_t address, uint32_t allocation)
     owners->num++;
 }
 
-/* Removes the owner of an address. false: it has no owner. */
+/* Remove the owner of an address. Returns false if the address has no owner. */
 static bool owners_take(owners_t *owners, uint64_t address,
                         uint32_t *allocation_p)
 {
@@ -217,7 +217,8 @@ static bool owners_take(owners_t *owners, uint64_t address,
     }
     *allocation_p = slots[hole].allocation;
     owners->num--;
-    /* A later owner moves into the hole, unless its home comes after it. */
+    /* Move a later owner into the hole, unless the owner's home slot is after
+     * the hole. */
     for (size_t at = (hole + 1) & mask; slots[at].address != 0;
          at        = (at + 1) & mask) {
         size_t home = owners_home(owners, slots[at].address);
@@ -267,7 +268,8 @@ static int line_error(const reader_t *reader, const char *what,
                       (unsigned long long)reader->line, what, text);
 }
 
-/* A number that is the whole text; with base 16 it may begin with 0x. */
+/* Parse a number, which must be the whole text. With base 16 it may begin with
+ * 0x. */
 static bool parse(const char *text, int base, uint64_t *number_p)
 {
     char *end;
@@ -280,7 +282,8 @@ static bool parse(const char *text, int base, uint64_t *number_p)
     return (errno == 0) && (*end == '\0');
 }
 
-/* printf() has several ways to print a pointer; all are hexadecimal. */
+/* Parse a pointer. Implementations of printf() differ in how they print one,
+ * but all use hexadecimal. */
 static bool parse_pointer(const char *text, uint64_t *pointer_p)
 {
     if ((strcmp(text, "(nil)") == 0) || (strcmp(text, "nullptr") == 0)) {
@@ -349,7 +352,8 @@ static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
     return 0;
 }
 
-/* Only threads and streams with played calls are numbered. */
+/* Number the thread and the stream of a call. Only those with played calls have
+ * numbers. */
 static int number(reader_t *reader, call_t *call)
 {
     int thread = trace_thread(reader->trace, call->thread_name);
@@ -506,10 +510,11 @@ trace_t *log_read(const char *path)
 
 /* --- writing a log ------------------------------------------------------- */
 
-/* Of addresses; the first one is not NULL. */
+/* Alignment of the addresses in a log, of which the first is not NULL. */
 #define ALIGNMENT UINT64_C(256)
 
-/* The addresses of allocations are adjacent, and each is used once. */
+/* Write a log. The addresses of allocations are adjacent, and each is used
+ * once. */
 int log_write(const void *arg, FILE *stream)
 {
     const trace_t *trace = arg;
@@ -527,7 +532,7 @@ int log_write(const void *arg, FILE *stream)
         uint64_t             name   = trace->streams[event->stream];
         unsigned long        second = (unsigned long)(i / 1000000);
 
-        /* No times were recorded: each call takes a microsecond. */
+        /* The trace has no times. In the log, each call takes a microsecond. */
         fprintf(stream, "%llu,%02lu:%02lu:%02lu.%06lu,%s,0x%llx,%llu,%s%llx\n",
                 (unsigned long long)trace->threads[event->thread],
                 second / 3600 % 24, second / 60 % 60, second % 60,

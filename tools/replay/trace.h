@@ -1,6 +1,6 @@
 /*
- * A trace: what a program asked of an allocator, call by call. It is read from
- * a log, or made (workload.h).
+ * A trace is the list of calls that a program makes to an allocator. A trace is
+ * read from a log, or generated (workload.h).
  *
  *     allocation   0  1  2  ...  in the order in which they begin
  *     event        allocate 0, allocate 1, free 0, allocate 2, ...
@@ -30,7 +30,7 @@ typedef struct trace_event {
     uint16_t stream;
 } trace_event_t;
 
-/* Calls of a log that cannot be played, and are left out. */
+/* Numbers of calls of a log that cannot be played and are left out. */
 typedef struct trace_remarks {
     uint64_t
         num_failures;     /* allocations that failed when the log was written */
@@ -39,7 +39,7 @@ typedef struct trace_remarks {
                           /* first owner's memory is freed then */
     uint64_t num_other_sizes; /* frees with another size */
     uint64_t num_empty;       /* calls for 0 bytes */
-    /* Line numbers of the first of each. */
+    /* Line number of the first call of each kind. */
     uint64_t unknown_line, twice_line, other_size_line, empty_line;
 } trace_remarks_t;
 
@@ -70,8 +70,8 @@ typedef struct trace {
 trace_t *trace_create(const char *name);
 void     trace_destroy(trace_t *trace);
 
-/* The number of a thread or a stream, which is added if it is new. -1: too
- * many. */
+/* Return the number of a thread or a stream, which is added if it is new.
+ * Return -1 if there are too many. */
 int trace_thread(trace_t *trace, uint64_t name);
 int trace_stream(trace_t *trace, uint64_t name);
 
@@ -96,9 +96,9 @@ void trace_survey(trace_t *trace);
  *     4711,10:15:30.123460,free,0x7f3c40000000,1048576,0x55d0c0
  *     4711,10:15:30.123470,allocate failure,(nil),99999999999,0x55d0c0
  *
- * A header may begin any of several logs in one file. Calls that cannot be
- * played are left out and counted in trace->remarks. Path "-" is the standard
- * input; `name` is for messages.
+ * A file may contain several logs, each with or without a header. Calls that
+ * cannot be played are left out and counted in trace->remarks. Path "-" is the
+ * standard input; `name` is for messages.
  */
 trace_t *log_read(const char *path);
 trace_t *log_read_stream(FILE *stream, const char *name);

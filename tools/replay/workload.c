@@ -36,7 +36,7 @@ double random64_fraction(random64_t *random)
     return (double)(random64_next(random) >> 11) * 0x1p-53;
 }
 
-/* Lehmer's generator: 1 to MODULUS - 1. */
+/* Lehmer's generator, whose numbers are 1 to MODULUS - 1. */
 #define MODULUS    UINT64_C(2147483647)
 #define MULTIPLIER UINT64_C(16807)
 
@@ -49,8 +49,8 @@ static uint64_t minstd_next(minstd_t *minstd)
     return minstd->state - 1;
 }
 
-/* From 0 to span, which is less than NUM_VALUES - 1. Numbers that would make
- * the result uneven are drawn again. */
+/* Draw a number from 0 to span, which is less than NUM_VALUES - 1. Numbers that
+ * would make the distribution uneven are drawn again. */
 static uint64_t draw_few(minstd_t *minstd, uint64_t span)
 {
     uint64_t scale = (NUM_VALUES - 1) / (span + 1);
@@ -63,7 +63,7 @@ static uint64_t draw_few(minstd_t *minstd, uint64_t span)
     return value / scale;
 }
 
-/* From 0 to a larger span: combined from several numbers. */
+/* Draw a number from 0 to a larger span, by combining several numbers. */
 static uint64_t draw_many(minstd_t *minstd, uint64_t span)
 {
     uint64_t high, value;
@@ -118,7 +118,7 @@ static void maker_alloc(maker_t *maker, uint64_t size)
     maker->live_bytes += size;
 }
 
-/* Free the allocation at an index of live[]. The last one moves to its
+/* Free the allocation at an index of live[]. The last allocation moves to this
  * index. */
 static void maker_free(maker_t *maker, size_t index)
 {
@@ -131,7 +131,7 @@ static void maker_free(maker_t *maker, size_t index)
 
 /* --- random sizes in random order ---------------------------------------- */
 
-/* RMM's benchmark random_allocations, as in its source. */
+/* Constants of RMM's benchmark random_allocations, from its source. */
 #define RMM_PERCENT   73
 #define RMM_MAX_USAGE (16000 * MIB)
 
@@ -180,8 +180,8 @@ static uint64_t draw_size(const plan_t *plan, random64_t *random)
            random64_below(random, plan->max_size - plan->min_size + 1);
 }
 
-/* Allocate or free at random. A random live allocation is freed, also if there
- * is no room for more. At the end, all remaining ones are freed. */
+/* Allocate or free at random. If there is no room for more, also free a random
+ * live allocation. At the end, free all remaining allocations. */
 static void make_plan(maker_t *maker, const plan_t *plan)
 {
     random64_t random = {plan->seed};
@@ -245,14 +245,14 @@ static void make_pair(maker_t *maker, const uint64_t *numbers)
     add_pairs(maker, numbers[0], numbers[1]);
 }
 
-/* Allocate pieces, and free every second one; the others stay live. */
+/* Allocate pieces, and free every second piece. The others stay live. */
 static void add_holes(maker_t *maker, uint64_t num_pieces, uint64_t size)
 {
     for (uint64_t i = 0; i < num_pieces; i++) {
         maker_alloc(maker, size);
     }
-    /* From the last to the first: the piece that moves to the freed index has
-     * been visited already. */
+    /* Go from the last to the first, so that the piece that moves to the freed
+     * index has already been visited. */
     for (uint64_t i = num_pieces - num_pieces % 2; i > 0; i -= 2) {
         maker_free(maker, i - 1);
     }
@@ -277,8 +277,8 @@ static void make_checkerboard(maker_t *maker, const uint64_t *numbers)
     maker->trace->capacity = total;
 }
 
-/* A: 1 GiB that stays and 4 GiB that are freed. B: 1 GiB that stays. Then A
- * again. */
+/* Run A, B and A again. A allocates 1 GiB that stays live, and 4 GiB that it
+ * frees. B allocates 1 GiB that stays live. */
 static void make_aba(maker_t *maker, const uint64_t *numbers)
 {
     (void)numbers;
@@ -302,7 +302,7 @@ static void make_threads(maker_t *maker, const uint64_t *numbers)
     random64_t random      = {5};
     maker_t    makers[64];
 
-    /* None has the default stream. */
+    /* No thread uses the default stream. */
     maker->trace->num_streams = 0;
     for (unsigned k = 0; k < num_threads; k++) {
         maker_init(&makers[k], maker->trace, k + 1, (k + UINT64_C(1)) << 8);
@@ -417,7 +417,7 @@ static const workload_t *find(const char *name, size_t length)
     return NULL;
 }
 
-/* The numbers after the colon, or their defaults. */
+/* Parse the numbers after the colon, or use their defaults. */
 static bool parse_numbers(const workload_t *workload, const char *text,
                           uint64_t *numbers)
 {
@@ -446,7 +446,7 @@ static bool parse_numbers(const workload_t *workload, const char *text,
     return rest == NULL;
 }
 
-/* Numbers that are valid alone may be invalid together. */
+/* Check numbers that are valid alone but may be invalid together. */
 static bool fits(const workload_t *workload, const uint64_t *numbers)
 {
     return (strcmp(workload->name, "checkerboard") != 0) ||

@@ -6,38 +6,38 @@
 
 #include <stdio.h>
 
-/* Generate the workload with this name, for example "rmm:10000,64". Returns
- * NULL, after an error was printed, if there is no such workload. */
+/* Generate the workload with this name, for example "rmm:10000,64". If there is
+ * no such workload, prints an error and returns NULL. */
 trace_t *workload_make(const char *text);
 
-/* Print their names and descriptions. */
+/* Print the names and descriptions of all workloads. */
 void workload_list(FILE *stream);
 
 /* --- random numbers that are the same on every machine ------------------- */
 
-/* Any start is a good one. */
+/* The state of a generator. Any initial value is valid. */
 typedef struct random64 {
     uint64_t state;
 } random64_t;
 
 uint64_t random64_next(random64_t *random);
 
-/* From 0 to bound - 1; bound is not 0. */
+/* Returns a number from 0 to bound - 1; bound is not 0. */
 uint64_t random64_below(random64_t *random, uint64_t bound);
 
-/* From 0 to 1, which is not reached. */
+/* Returns a number from 0 to less than 1. */
 double random64_fraction(random64_t *random);
 
 /*
  * The random numbers of std::default_random_engine and
- * std::uniform_int_distribution in libstdc++. RMM's benchmarks use them, so our
- * calls are the same as theirs.
+ * std::uniform_int_distribution in libstdc++. RMM's benchmarks use these, so
+ * the calls here are the same as in RMM.
  */
 typedef struct minstd {
     uint32_t state; /* 1 at the start */
 } minstd_t;
 
-/* From low to high, both included. */
+/* Returns a number from low to high, both included. */
 uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high);
 
 #endif

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Records are seldom shorter; where they are, the columns fill first. */
+/* Expected minimum size of a record. If records are shorter, the columns are
+ * full before the bytes are. */
 #define BATCH_RECORD_SIZE 32u
 #define BATCH_ALIGNMENT   64u
 
@@ -25,8 +26,8 @@ static uint64_t hash_load(const unsigned char *data)
     return le64toh(word);
 }
 
-/* The product's halves and the factors: with a factor of 0, earlier input still
- * counts. */
+/* Combine the halves of the product and the factors. The factors are included
+ * because a factor of 0 would otherwise discard earlier input. */
 static uint64_t hash_fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -48,7 +49,7 @@ uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed)
     uint64_t             one      = seed ^ (length * 0xd6e8feb86659fd93u);
     uint64_t             two      = seed + 0xa0761d6478bd642fu;
 
-    /* Two chains, so that the multiplier is not idle. */
+    /* Compute two independent chains, so that the multiplier is always busy. */
     for (; length >= 32; data += 32, length -= 32) {
         one = hash_step(one, data);
         two = hash_step(two, data + 16);
@@ -104,7 +105,7 @@ size_t batch_memory_size(size_t size)
     return (all + BATCH_ALIGNMENT - 1) / BATCH_ALIGNMENT * BATCH_ALIGNMENT;
 }
 
-/* Columns with room for this number of records. */
+/* Lay out columns with room for this number of records. */
 static void batch_lay_out(batch_t *batch, char *memory, size_t num_records)
 {
     batch->hashes = (uint64_t *)memory;

@@ -1,17 +1,17 @@
 /*
- * Records on their way from the worker that reads them to the one that writes
- * them: their hashes, their tally, and batches of them.
+ * Records that move from the worker that reads them to the worker that writes
+ * them: their hashes, their tally, and batches of records.
  *
- * A batch has three columns, and is sent as one message of three segments:
+ * A batch has three columns and is sent as one message of three segments:
  *
  *     hashes  [ h0 h1 h2 ]    of the keys
  *     ends    [ e0 e1 ]       where records end; the last ends with bytes
  *     bytes   [ record 0 \n record 1 \n record 2 \n ]
  *               0          e0          e1           num_bytes
  *
- * A sender builds a batch in memory with room for whole columns; a message lies
- * in the memory of the receiver without gaps. A batch of one record has no
- * ends, and its record may be of any size.
+ * A sender builds a batch in memory with room for full columns. In the
+ * receiver's memory, the message has no gaps. A batch of one record has no
+ * ends, and the record may have any size.
  */
 #ifndef SHUFFLE_BATCH_H
 #define SHUFFLE_BATCH_H
@@ -22,22 +22,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Different hashes of keys and of whole records. */
+/* Seeds, so that the hashes of keys and of whole records differ. */
 #define HASH_SEED_KEY    0x6a09e667f3bcc909u
 #define HASH_SEED_RECORD 0xbb67ae8584caa73bu
 
-/* The same on every machine and in every run. No protection against keys that
- * are chosen to collide. */
+/* Returns the hash of bytes, which is the same on every machine and in every
+ * run. The hash does not protect against keys that are chosen to collide. */
 uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed);
 
-/* Partition of a key hash: its place in 0 .. num_partitions - 1. */
+/* Returns the partition of a key hash: 0 to num_partitions - 1. */
 static inline uint32_t hash_partition(uint64_t hash, uint32_t num_partitions)
 {
     return (uint32_t)(((unsigned __int128)hash * num_partitions) >> 64);
 }
 
-/* The checksum is the sum of the hashes of records modulo 2^64: it does not
- * depend on their order, and a lost, doubled or changed record changes it. */
+/* Counts of records. The checksum is the sum of the hashes of records modulo
+ * 2^64. It does not depend on the order of the records, and a lost, doubled or
+ * changed record changes it. */
 typedef struct tally {
     uint64_t records;
     uint64_t bytes; /* with newlines */
@@ -64,33 +65,37 @@ typedef struct batch {
     ucxpool_segment_t segments[3]; /* see batch_segments() */
 } batch_t;
 
-/* Bytes of memory for a batch with room for `size` bytes of records; a multiple
- * of 64. */
+/* Returns the bytes of memory for a batch with room for `size` bytes of
+ * records, a multiple of 64. */
 size_t batch_memory_size(size_t size);
 
-/* The memory is borrowed, and aligned to 8. */
+/* Initialize a batch. The memory belongs to the caller and is aligned to 8
+ * bytes. */
 void batch_init(batch_t *batch, char *memory, size_t size);
 
-/* Make it empty again, and release memory that only its last content needed. */
+/* Make a batch empty again, and release memory that only its last content
+ * needed. */
 void batch_reset(batch_t *batch);
 
-/* Append a record with its newline. Returns 1 when it is in; 0 when the batch
- * is full, which an empty one never is; -1 with an error. */
+/* Append a record with its newline. Returns 1 if the record was appended, 0 if
+ * the batch is full, or -1 with an error. An empty batch has room for any
+ * record. */
 int batch_append(batch_t *batch, uint64_t hash, const char *record,
                  size_t length);
 
-/* The batch as a message; the segments belong to the batch. */
+/* Return the length and the segments of a batch as a message. The segments
+ * belong to the batch. */
 size_t batch_length(const batch_t *batch);
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p);
 
-/* Prepare to receive a message to batch_place(). Returns -1 with an error. */
+/* Prepare to receive a message at batch_place(). Returns -1 with an error. */
 int   batch_prepare(batch_t *batch, uint64_t num_records, size_t length);
 char *batch_place(const batch_t *batch);
 
-/* Find the columns of the message, which is at its place, or was copied. */
+/* Find the columns of a message, which is at batch_place() or is a copy. */
 void batch_parse(batch_t *batch, char *message);
 
-/* Records of one partition that follow each other. All 0: none yet. */
+/* A run: consecutive records of one partition. All 0: no run yet. */
 typedef struct batch_run {
     size_t   end; /* index of the record after the run */
     uint32_t partition;
@@ -99,14 +104,14 @@ typedef struct batch_run {
 } batch_run_t;
 
 /*
- * Find the next run. Its records are counted from the bytes themselves, and
- * each must end at its column's value, with a newline. Returns 1, 0 after the
- * last run, -1 with an error.
+ * Find the next run. The function counts the records in the bytes themselves.
+ * Each record must have its newline at the position that its column gives.
+ * Returns 1, 0 after the last run, or -1 with an error.
  */
 int batch_next_run(const batch_t *batch, uint32_t num_partitions,
                    batch_run_t *run, tally_t *tally);
 
-/* A fixed number of batches, side by side in memory. */
+/* A fixed number of batches, which are adjacent in memory. */
 typedef struct batch_list {
     batch_t *all;
     unsigned num;
@@ -114,12 +119,13 @@ typedef struct batch_list {
     batch_t *idle;
 } batch_list_t;
 
-/* memory: num times batch_memory_size(), borrowed. */
+/* Initialize a list. memory: num times batch_memory_size() bytes, which belong
+ * to the caller. */
 void batch_list_init(batch_list_t *list, char *memory, unsigned num,
                      size_t size);
 void batch_list_cleanup(batch_list_t *list);
 
-/* An empty batch that is not in use, or NULL. */
+/* Returns an empty batch that is not in use, or NULL. */
 batch_t *batch_list_get(batch_list_t *list);
 void     batch_list_put(batch_list_t *list, batch_t *batch);
 

@@ -12,9 +12,9 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* One being filled, two under way. */
+/* For each target, one batch is being filled and two are being sent. */
 #define EXCHANGE_BATCHES_PER_PEER 3u
-/* One being written, others on their way in. */
+/* Batches to receive into: one is written while the others are received. */
 #define EXCHANGE_INCOMING_MIN 3u
 #define EXCHANGE_INCOMING_MAX 8u
 
@@ -38,7 +38,7 @@ typedef enum exchange_kind {
 typedef struct exchange_header {
     uint32_t kind;
     uint32_t source;
-    uint64_t count; /* batch: records; end: batches that were sent */
+    uint64_t count; /* of a batch: records; of an end: batches sent */
 } exchange_header_t;
 
 typedef struct exchange_peer {
@@ -48,7 +48,7 @@ typedef struct exchange_peer {
     unsigned           pending; /* sends that have not ended */
     uint64_t           num_sent;
     uint64_t           num_received;
-    uint64_t           num_expected; /* known when it has ended */
+    uint64_t           num_expected; /* valid after has_ended */
     bool               has_ended;
 } exchange_peer_t;
 
@@ -105,19 +105,20 @@ void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
 
 /* --- the pool ----------------------------------------------------------- */
 
-/* Settings that fit this tool, where the user has none. */
+/* Set what suits this tool, unless the user has set it. */
 static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
                            size_t memory_size)
 {
-    /* In whole large pages: every worker maps the pools of all others, and
-     * mapping 4 KiB pages would take longer than the transfer. */
+    /* The size is in whole large pages. Every worker maps the pools of all
+     * others, and mapping 4 KiB pages would take longer than the transfer. */
     size_t size = (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB;
     char   comm_size[32];
     char   variable[64];
-    /* A user's block size has a different best region size. */
+    /* If the user has set a block size, the best region size is a different
+     * one. */
     bool sizes = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
-    /* The library chooses regions of a GPU: they need not be one for each
-     * pool to be mapped fast. */
+    /* On a GPU the library chooses the regions. A pool there is mapped fast
+     * even with several regions. */
     bool region = sizes && !on_gpu && (getenv("UCXPOOL_COMM_SIZE") == NULL);
     setting_change_t settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
@@ -126,8 +127,8 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
         {"LOG_LEVEL", "error"},
         /* After a failure, a worker must not delay the others. */
         {"CLOSE_TIMEOUT", "300ms"},
-        /* For a processor, packing short columns costs less than an operation
-         * for each. */
+        /* On the CPU, packing short columns costs less than one operation per
+         * column. */
         {"INPLACE_MIN", on_gpu ? NULL : "32k"},
         {"REGION_SIZE", region ? comm_size : NULL},
         {"COMM_SIZE", sizes ? comm_size : NULL},
@@ -190,7 +191,8 @@ static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
     return result;
 }
 
-/* Asked first, because a refusal is a warning in the log. */
+/* Returns true if the pool has room. Called first, because a failed allocation
+ * is logged. */
 static bool pool_has_room(ucxpool_t *pool, size_t size)
 {
     uint64_t block_size = 1, num_free = 0;
@@ -304,12 +306,13 @@ void exchange_destroy(exchange_t *exchange)
         return;
     }
     gpu_store = exchange->params.gpu_store;
-    /* Requests that end now are no failures to report. */
+    /* Do not report requests that end from now on as failures. */
     exchange->failed = true;
     ucxpool_address_release(exchange->address);
-    /* Peers may still read registered memory: it is released with the pool. */
+    /* Registered memory is released with the pool, because peers may still read
+     * it. */
     ucxpool_destroy(exchange->pool);
-    /* After a failure a batch may be on its way to its mirror. */
+    /* After a failure, a copy of a batch to its mirror may still be running. */
     if (gpu_store != NULL) {
         gpu_store_wait(gpu_store);
     }
@@ -342,15 +345,15 @@ int exchange_address(exchange_t *exchange, const void **address_p,
 
 /* --- failures ----------------------------------------------------------- */
 
-/* Whether a status means that the peer ended. */
+/* Returns true if a status means that the peer has ended. */
 static bool exchange_is_loss(ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_PEER_LOST) ||
            (status == UCXPOOL_ERR_CLOSED) || (status == UCXPOOL_ERR_CANCELED);
 }
 
-/* Remember a failure and its error. Only the first counts: those that follow
- * are its consequences. */
+/* Keep a failure and its error. Only the first is kept, because later ones are
+ * its consequences. */
 static void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
                           unsigned peer, const char *what, const char *detail)
 {
@@ -427,8 +430,8 @@ static void exchange_batch_sent(ucxpool_request_t *request,
     batch_list_put(&peer->list, batch);
 }
 
-/* For a pool of GPU memory: where the data is, and the stream after whose work
- * it is used. A large batch is in host memory. */
+/* Set the params for a pool of GPU memory: the kind of the data's memory, and
+ * the stream whose work must finish first. A large batch is in host memory. */
 static void exchange_params_on_gpu(const exchange_t *exchange, void *stream,
                                    bool                      is_large,
                                    ucxpool_request_params_t *params)
@@ -588,7 +591,7 @@ static void exchange_take_batch(exchange_t              *exchange,
     }
 }
 
-/* It consists only of metadata. */
+/* Receive the end of a peer's batches, a message that has only metadata. */
 static void exchange_take_end(exchange_t *exchange, ucxpool_message_t *message,
                               const exchange_header_t *header)
 {
@@ -605,8 +608,8 @@ static void exchange_take_end(exchange_t *exchange, ucxpool_message_t *message,
     }
 }
 
-/* Start to receive messages that have arrived. If no batch is idle, messages
- * wait at their senders. */
+/* Start to receive messages that have arrived. If no batch is idle, the
+ * messages stay at their senders. */
 static void exchange_take(exchange_t *exchange)
 {
     ucxpool_message_t     *message;
@@ -654,7 +657,7 @@ void exchange_put(exchange_t *exchange, batch_t *batch)
 
 /* --- progress ----------------------------------------------------------- */
 
-/* Detect the loss of a peer without any request to it. */
+/* Detect the loss of a peer even if there is no request to it. */
 static void exchange_watch(exchange_t *exchange)
 {
     ucxpool_channel_attr_t attr;
@@ -680,7 +683,7 @@ int exchange_progress(exchange_t *exchange)
     unsigned    moved = ucxpool_progress(exchange->pool);
 
     exchange_take(exchange);
-    /* Progress without events counts as waiting. */
+    /* A progress call that does nothing counts as waiting. */
     stopwatch_stop(moved > 0 ? &exchange->report.transfer
                              : &exchange->report.wait,
                    &start);
@@ -693,7 +696,7 @@ void exchange_wait(exchange_t *exchange, int timeout_ms)
     stopwatch_t   start = stopwatch_start();
     struct pollfd event = {-1, POLLIN, 0};
 
-    /* exchange_progress() moves pending data, and times it. */
+    /* exchange_progress() transfers pending data, and measures the time. */
     if ((ucxpool_event_fd(exchange->pool, &event.fd) == UCXPOOL_OK) &&
         (ucxpool_arm(exchange->pool) == UCXPOOL_OK)) {
         poll(&event, 1, timeout_ms);

@@ -1,19 +1,20 @@
 /*
- * The exchange: batches between workers, through a pool.
+ * The exchange transfers batches between workers through a pool.
  *
  *     batch_get(target) -> batch_append() ... -> post(batch)
  *                                                   |  message
  *     put(batch) <- (written) <- received() <-------'
  *
- * Each target has a fixed number of batches, and there is a fixed number to
- * receive into: memory is bounded, and a slow worker stops only those that send
- * to it. A worker that cannot send keeps receiving, so that workers do not wait
- * in a circle.
+ * There is a fixed number of batches for each target, and a fixed number to
+ * receive into. Memory is therefore bounded, and a slow worker delays only the
+ * workers that send to it. A worker that cannot send continues to receive, so
+ * that workers do not deadlock.
  *
  * With a GPU store, batches are built in pinned memory, copied to the GPU and
- * sent from there, and received into places of the store.
+ * sent from there. They are received into places of the store.
  *
- * At the end every worker tells every other how many batches it sent.
+ * At the end, every worker sends the number of its batches to every other
+ * worker.
  *
  * Functions that return an int return -1 with an error.
  */
@@ -27,14 +28,14 @@
 
 #include <ucxpool/ucxpool.h>
 
-/* Time by the clock, and of the processor. */
+/* Time that has passed, and processor time. */
 typedef struct stopwatch {
     uint64_t wall_ns;
     uint64_t cpu_ns;
 } stopwatch_t;
 
 stopwatch_t stopwatch_start(void);
-/* Add the time since then. */
+/* Add the time since `start`. */
 void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
 void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
@@ -60,24 +61,25 @@ typedef struct exchange_report {
 
 typedef struct exchange exchange_t;
 
-/* Create the pool and its batches. */
+/* Create the pool and its batches, and destroy them. */
 int  exchange_create(const exchange_params_t *params, exchange_t **exchange_p);
 void exchange_destroy(exchange_t *exchange);
 
-/* The address for exchange_connect() of the others; valid until destroy. */
+/* Get the address that the other workers pass to exchange_connect(). The
+ * address is valid until exchange_destroy(). */
 int exchange_address(exchange_t *exchange, const void **address_p,
                      size_t *length_p);
 int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                      size_t length);
 
-/* An empty batch for another worker, or NULL if all of its batches are in
- * flight. */
+/* Returns an empty batch for another worker, or NULL if all batches for this
+ * worker are in flight. */
 batch_t *exchange_batch_get(exchange_t *exchange, unsigned target);
 
-/* Send a batch; it becomes empty again when it has been sent. */
+/* Send a batch. The batch becomes empty again when it has been sent. */
 int exchange_post(exchange_t *exchange, batch_t *batch);
 
-/* Tell all others that no more batches come. */
+/* Notify all other workers that no more batches follow. */
 int exchange_end(exchange_t *exchange);
 
 /* Progress all transfers, and detect the loss of a peer. */
@@ -86,18 +88,21 @@ int exchange_progress(exchange_t *exchange);
 /* Sleep until an event or a timeout. */
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
-/* The next batch that is here, or NULL; and back, unless the GPU store holds
+/* exchange_received() returns the next batch that has arrived, or NULL.
+ * exchange_put() returns the batch to the exchange, unless the GPU store holds
  * it. */
 batch_t *exchange_received(exchange_t *exchange);
 void     exchange_put(exchange_t *exchange, batch_t *batch);
 
-/* All sends have completed, and all batches of all others were received. */
+/* Returns true if all sends have completed and all batches of all other workers
+ * have been received. */
 bool exchange_is_over(const exchange_t *exchange);
 
-/* Whether the failure was the loss of another worker. */
+/* Returns true if the failure was the loss of another worker. */
 bool exchange_lost_peer(const exchange_t *exchange);
 
-/* The bytes that were moved, the time, and the statistics of the pool. */
+/* Get the bytes that were transferred, the time, and the statistics of the
+ * pool. */
 void exchange_report(exchange_t *exchange, exchange_report_t *report_p);
 
 #endif

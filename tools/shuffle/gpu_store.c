@@ -8,29 +8,30 @@
 
 #include <stdlib.h>
 
-/* One held, and others to be received into. */
+/* Minimum number of places: one to hold a message, the others to receive. */
 #define STORE_PLACES_MIN 4u
-/* As many as the exchange has without a GPU. */
+/* Maximum number of places to receive into: as many as the exchange has without
+ * a GPU. */
 #define STORE_IDLE_MAX  8u
 #define STORE_STAGES    2u
 #define STORE_ALIGNMENT 64u
 
 typedef struct gpu_store_stage {
     char    *memory; /* pinned */
-    batch_t *batch;  /* whose message is being copied here, or NULL */
+    batch_t *batch;  /* its message is being copied here; or NULL */
 } gpu_store_stage_t;
 
 struct gpu_store {
     gpu_t             gpu;        /* its stream is for copies to the GPU */
-    CUstream          stream_out; /* for copies from it */
+    CUstream          stream_out; /* for copies from the GPU */
     unsigned          num_gpus;
     char             *memory; /* of the GPU */
     batch_list_t      list;
     unsigned          num_reserved; /* places that are not for holding */
-    batch_t          *oldest;       /* that is held */
+    batch_t          *oldest;       /* oldest batch that is held */
     batch_t         **end;
     gpu_store_stage_t stages[STORE_STAGES];
-    unsigned          turn;      /* stage of the oldest */
+    unsigned          turn;      /* stage of the oldest batch */
     uint64_t          num_bytes; /* held now */
     gpu_store_stats_t stats;
 };
@@ -172,8 +173,8 @@ static int gpu_store_open(gpu_store_t              *gpu_store,
                            "cuStreamCreate");
 }
 
-/* Places for all of the input, if there is enough memory. Includes room for
- * batches that are sent before they are full. */
+/* Choose the number of places: enough for all of the input, if there is enough
+ * memory. This includes batches that are sent before they are full. */
 static int gpu_store_choose_places(gpu_store_t              *gpu_store,
                                    const gpu_store_params_t *params,
                                    unsigned                 *num_p)
@@ -263,7 +264,7 @@ void gpu_store_destroy(gpu_store_t *gpu_store)
         return;
     }
     batch_list_cleanup(&gpu_store->list);
-    /* After a failure a message may be on its way to a stage. */
+    /* After a failure, a copy of a message to a stage may still be running. */
     if (gpu_store->stream_out != NULL) {
         gpu_store_wait_for(gpu_store, gpu_store->stream_out);
         gpu_store->gpu.driver.cuStreamDestroy(gpu_store->stream_out);
@@ -328,7 +329,8 @@ size_t gpu_store_oldest_size(const gpu_store_t *gpu_store)
     return batch_length(gpu_store->oldest);
 }
 
-/* Start to bring the oldest out, unless it is on its way. */
+/* Start to copy the oldest batch to a stage, unless the copy is already
+ * running. */
 static int gpu_store_start(gpu_store_t *gpu_store, gpu_store_stage_t *stage)
 {
     if ((stage->batch != NULL) || (gpu_store->oldest == NULL)) {

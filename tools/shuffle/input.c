@@ -16,7 +16,7 @@
 /* The state between two bytes of text with quotes. A quote opens a field only
  * at its start; anywhere else it is a character. */
 typedef enum csv_state {
-    CSV_START, /* of a field */
+    CSV_START, /* at the start of a field */
     CSV_PLAIN,
     CSV_QUOTED,
     CSV_CLOSED /* after a quote that closes the field, or is the first of two */
@@ -33,7 +33,7 @@ static csv_state_t csv_next(csv_state_t state, char c)
     return (c == ',') || (c == '\n') ? CSV_START : CSV_PLAIN;
 }
 
-/* The length up to the end of a record, or 0. */
+/* Returns the length up to the end of a record, or 0 if there is no end. */
 static size_t csv_find_end(int *state_p, const char *data, size_t length)
 {
     csv_state_t state = (csv_state_t)*state_p;
@@ -128,7 +128,7 @@ int field_delimiter_parse(const char *text)
     if (strcmp(text, "csv") == 0) {
         return FIELD_CSV;
     }
-    /* A newline ends records. */
+    /* A newline cannot be a delimiter, because it ends records. */
     if ((strlen(text) == 1) && (text[0] != '\n')) {
         return (unsigned char)text[0];
     }
@@ -293,7 +293,7 @@ static bool reader_has_quotes(const reader_t *reader)
     return reader_file(reader)->delimiter == FIELD_CSV;
 }
 
-/* Open the next file that has bytes of the part. Returns 0 when none has. */
+/* Open the next file that has bytes of the part. Returns 0 if there is none. */
 static int reader_open(reader_t *reader)
 {
     const input_file_t *file = reader_file(reader);
@@ -360,7 +360,7 @@ static int reader_fill(reader_t *reader)
     reader->scanned -= reader->head;
     memmove(reader->buffer, reader->buffer + reader->head, reader->tail);
     reader->head = 0;
-    /* One byte stays free for the newline that a file may lack. */
+    /* Keep one byte free for the newline that a file may lack. */
     if ((reader->tail + 1 >= reader->capacity) && (reader_grow(reader) != 0)) {
         return -1;
     }
@@ -387,7 +387,8 @@ static int reader_fill(reader_t *reader)
     return 0;
 }
 
-/* The length of the record at head; 0: its end was not read yet. */
+/* Returns the length of the record at head, or 0 if its end has not been read
+ * yet. */
 static size_t reader_find_end(reader_t *reader)
 {
     const char *at   = reader->buffer + reader->scanned;
@@ -405,7 +406,7 @@ static size_t reader_find_end(reader_t *reader)
     return length > 0 ? reader->scanned - reader->head : 0;
 }
 
-/* End the last record of a file, which lacks its newline. Returns the record's
+/* Add the missing newline to the last record of a file. Returns the record's
  * length, or 0 with an error. */
 static size_t reader_end_file(reader_t *reader, uint64_t start)
 {
@@ -422,7 +423,7 @@ static size_t reader_end_file(reader_t *reader, uint64_t start)
     return reader->tail - reader->head;
 }
 
-/* reader_next() without the key. */
+/* Read the next record, as reader_next() does, but without its key. */
 static int reader_next_record(reader_t *reader, record_t *record)
 {
     size_t length;

@@ -1,6 +1,6 @@
 /*
- * The input: files side by side in one range of bytes, their records, and the
- * key field of each record.
+ * The input files form one range of bytes, one after the other. These functions
+ * find the records and the key field of each record.
  *
  *     | file 0        | file 1  | (empty) | file 2               |
  *     0          worker 0          |          worker 1           size
@@ -12,8 +12,8 @@
  *     FIELD_BLANKS     ' a \t b'        fields "a" "b"
  *     FIELD_CSV        1,"a, b","5"""   fields "1" "a, b" "5\"" (RFC 4180)
  *
- * With a delimiter an empty record has one field, which is empty; with blanks
- * it has none.
+ * With a delimiter, an empty record has one field, which is empty. With blanks,
+ * an empty record has no field.
  *
  * Functions that return an int return -1 with an error.
  */
@@ -24,17 +24,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Delimiters other than a byte 0 .. 255. */
+/* Delimiters that are not one byte (0 to 255). */
 #define FIELD_BLANKS  256 /* runs of spaces and tabs */
 #define FIELD_CSV     257 /* commas, and quotes */
 #define FIELD_UNKNOWN (-1)
 
 typedef struct input_file {
     const char *path;
-    uint64_t    start; /* of its first byte in the whole range */
+    uint64_t    start; /* offset of the first byte in the whole range */
     uint64_t    size;  /* when the run began */
     int         delimiter;
-    uint64_t    header; /* bytes at its start that are no record */
+    uint64_t    header; /* bytes of the header, which is not a record */
 } input_file_t;
 
 typedef struct inputs {
@@ -45,21 +45,23 @@ typedef struct inputs {
     size_t        header_length;
 } inputs_t;
 
-/* delimiter: FIELD_UNKNOWN to choose it by each name. The paths are borrowed.
- * After an error nothing is left. */
+/* Open the inputs. delimiter: FIELD_UNKNOWN to choose the delimiter by each
+ * file's name. The paths belong to the caller. After an error, nothing needs to
+ * be released. */
 int  inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
                  int delimiter);
 void inputs_cleanup(inputs_t *inputs);
 
-/* The first line of each file is a header, the same in all, and no record. An
- * empty file has none. */
+/* Treat the first line of each file as a header and not as a record. The header
+ * must be the same in all files. An empty file has none. */
 int inputs_take_header(inputs_t *inputs);
 
-/* Offset of a worker's part; that of worker num_workers is the end. */
+/* Returns the offset of a worker's part. The offset for worker num_workers is
+ * the end of the range. */
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
                       unsigned num_workers);
 
-/* Valid until the next call of reader_next(). */
+/* A record, valid until the next call of reader_next(). */
 typedef struct record {
     const input_file_t *file;
     uint64_t            offset; /* in the file */
@@ -73,7 +75,7 @@ typedef struct reader {
     const inputs_t *inputs;
     uint64_t        begin; /* the part, in the whole range */
     uint64_t        end;
-    unsigned        field; /* the key's, from 1 */
+    unsigned        field; /* number of the key field, from 1 */
     size_t          index; /* of the file */
     int             fd;    /* of that file, or -1 */
     uint64_t        low;   /* the part, in that file */
@@ -86,29 +88,29 @@ typedef struct reader {
     size_t          scanned;   /* no record ends between head and here */
     size_t          tail;      /* end of the bytes in the buffer */
     int             quotes;    /* a csv_state_t, at `scanned` */
-    uint64_t        num_added; /* newlines */
+    uint64_t        num_added; /* newlines that were added */
 } reader_t;
 
-/* buffer_size: bytes to read at a time, 2 or more. The buffer grows for longer
- * records. */
+/* Initialize a reader. buffer_size: bytes to read at a time, 2 or more. The
+ * buffer grows for longer records. */
 void reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
                  uint64_t end, unsigned field, size_t buffer_size);
 void reader_cleanup(reader_t *reader);
 
 /*
- * Returns 1 with the next record, 0 at the end. A record of length 0 is not a
- * record: it lets the caller do other work while the reader searches for the
- * first record of the part.
+ * Read the next record. Returns 1 with a record, or 0 at the end. A record of
+ * length 0 means that there is no record yet. This lets the caller do other
+ * work while the reader searches for the first record of the part.
  */
 int reader_next(reader_t *reader, record_t *record_p);
 
-/* Find the key field of a record without its newline. value: room for length
- * bytes. False: the record has too few fields. */
+/* Find the key field of a record, which is passed without its newline. value:
+ * room for length bytes. Returns false if the record has too few fields. */
 bool field_find(int delimiter, unsigned field, const char *data, size_t length,
                 char *value, const char **key_p, size_t *key_length_p);
 
-/* The delimiter that the command line names (one character, tab, blank, csv),
- * or that a file's name suggests; or FIELD_UNKNOWN. */
+/* Return the delimiter that the command line names (one character, tab, blank,
+ * csv), or that a file's name suggests, or FIELD_UNKNOWN. */
 int field_delimiter_parse(const char *text);
 int field_delimiter_guess(const char *path);
 

@@ -11,8 +11,9 @@
  *                              v
  *                        output -> names, when all results agree -> summary
  *
- * local.c runs the workers on this host; ranks.c is one of those that mpirun or
- * srun started. Partition p belongs to worker p modulo the number of workers.
+ * local.c runs all workers on this host. ranks.c runs one worker in a process
+ * that mpirun or srun has started. Partition p belongs to worker p modulo the
+ * number of workers.
  */
 #ifndef SHUFFLE_JOB_H
 #define SHUFFLE_JOB_H
@@ -23,7 +24,7 @@
 
 #include <stdio.h>
 
-/* The options, checked. */
+/* The options, after they have been checked. */
 typedef struct job {
     unsigned        num_workers;
     uint32_t        num_partitions;
@@ -37,7 +38,7 @@ typedef struct job {
     output_folder_t folder;
 } job_t;
 
-/* The partitions of a worker. */
+/* Returns the partitions of a worker. */
 static inline output_set_t job_partitions(const job_t *job, unsigned worker)
 {
     output_set_t set = {worker, job->num_workers, job->num_partitions};
@@ -48,17 +49,17 @@ static inline output_set_t job_partitions(const job_t *job, unsigned worker)
 /* The result of one worker. */
 typedef struct result {
     tally_t           in;           /* records read */
-    tally_t           out;          /* counted when they are written */
-    uint64_t          num_added;    /* newlines */
+    tally_t           out;          /* records counted when written */
+    uint64_t          num_added;    /* newlines that were added */
     uint64_t          max_resident; /* bytes of memory */
     stopwatch_t       whole;
-    stopwatch_t       copy; /* memcpy of bytes_received, if it was asked for */
+    stopwatch_t       copy; /* memcpy of bytes_received, if requested */
     exchange_report_t exchange;
     gpu_store_stats_t gpu_store; /* size 0: no store */
     uint64_t          early;     /* bytes written to make room in the store */
 } result_t;
 
-/* How far a worker is. Another process may read it. */
+/* The progress of a worker, which another process may read. */
 typedef struct progress {
     uint64_t bytes_read;
     uint64_t bytes_written;
@@ -70,7 +71,7 @@ typedef struct worker_params {
     exchange_t  *exchange;  /* NULL for a lone worker */
     gpu_store_t *gpu_store; /* NULL for none */
     progress_t  *progress;
-    /* Asked often. -1 with an error: end now. */
+    /* Called often. If it returns -1 with an error, the worker ends. */
     int (*interrupt)(void *arg);
     void *interrupt_arg;
 } worker_params_t;
@@ -78,41 +79,43 @@ typedef struct worker_params {
 /* The functions below that return an int return -1 with an error. */
 
 /*
- * Choose the size of a batch, which bounds the memory of a worker, and check
+ * Choose the size of a batch, which limits the memory of a worker, and check
  * that gpu_memory is enough.
  */
 int worker_choose_batch(job_t *job);
 
-/* Make the GPU store and the exchange of a worker, in its own process; NULL
- * where it needs none. turn: which one it is on this host. */
+/* Create the GPU store and the exchange of a worker, in the worker's own
+ * process. One that the worker does not need is NULL. turn: number of the
+ * worker on this host. */
 int  worker_prepare(worker_params_t *params, unsigned turn);
 void worker_release(worker_params_t *params);
 
-/* Do it all, except for the final names of the files. */
+/* Do all of a worker's work, except for the final names of the files. */
 int worker_run(const worker_params_t *params, result_t *result_p);
 
 /*
- * Run the job with one process per worker. Returns 0 with the results; -1 with
- * an error; or the number of the signal that ended the run. After the last two
- * no file is left.
+ * Run the job with one process per worker. Returns 0 with the results, -1 with
+ * an error, or the number of the signal that ended the run. Unless it returns
+ * 0, no file is left.
  */
 int local_run(job_t *job, result_t *results);
 
-/* The same as one worker of a launcher. */
+/* Functions that run the job as one worker of a launcher. */
 bool ranks_are_launched(void);
-/* run_p [out]  An id that all ranks have. */
+/* run_p [out]  An id that is the same in all ranks. */
 int  ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p);
 int  ranks_run(job_t *job, result_t *results);
 void ranks_cleanup(void);
 
 /*
- * After a failure: end all ranks, unless a signal does. This waits some seconds
- * for their end, so that workers stop before any connection breaks: then UCX
- * logs errors, and 1.13 aborts processes that use the connection.
+ * End all ranks after a failure, unless a signal ends them. Waits some seconds,
+ * so that the other workers stop before any connection breaks. When a
+ * connection breaks, UCX logs errors, and UCX 1.13 aborts processes that use
+ * the connection.
  */
 void ranks_abort(int status, int signal_number);
 
-/* The sum of all results; whether all records were written. */
+/* Add up all results, and check that all records were written. */
 void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p);
 int  result_check(const result_t *sum);
 

@@ -1,17 +1,18 @@
 /*
- * A job on one host: the main process starts the workers, introduces them to
- * each other, waits, compares their input with their output, and only then
- * gives the files their final names.
+ * Runs a job on one host. The main process starts the workers, exchanges their
+ * addresses, waits for them and compares their input with their output. Only
+ * then does it give the files their final names.
  *
  *     start -> all ready: go -> all done: compare, leave -> all gone: commit
  *        \______________________ any failure: abort -> all park: kill, discard
  *
  * A worker that has failed does not exit, because its connections would break
  * while others use them. UCX would log errors, and 1.13 may abort the process.
- * The worker waits until all others have stopped, and all are ended together.
+ * The worker waits until all others have stopped, and then all are killed
+ * together.
  *
- * A word on a worker's socket announces new data in its slot of the shared
- * memory.
+ * A word on a worker's socket announces new data in the worker's slot of the
+ * shared memory.
  */
 #include <config.h>
 
@@ -37,20 +38,20 @@
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
-/* Milliseconds; the alarm follows later. */
+/* Number of waits of 1 ms. The alarm ends the process later. */
 #define CHILD_LEAVE_TRIES 1000u
 
 typedef enum word {
     WORD_NONE   = 0,
     WORD_READY  = 'r', /* worker: the address is available */
     WORD_DONE   = 'd', /* worker: the result is available */
-    WORD_FAILED = 'f', /* worker: the error is available; I wait */
+    WORD_FAILED = 'f', /* worker: the error is available; the worker waits */
     WORD_GO     = 'g', /* main: all addresses are valid */
-    WORD_LEAVE  = 'l', /* main: all are done, exit */
-    WORD_ABORT  = 'a'  /* main: a failure occurred, end */
+    WORD_LEAVE  = 'l', /* main: all workers are done: exit */
+    WORD_ABORT  = 'a'  /* main: a failure occurred: end */
 } word_t;
 
-/* Shared memory: each worker writes only to its own slot. */
+/* A slot of the shared memory. Each worker writes only to its own slot. */
 typedef struct place {
     progress_t progress;
     size_t     address_length;
@@ -64,11 +65,11 @@ typedef struct place {
 typedef struct member {
     pid_t    pid;        /* 0: never started */
     int      socket;     /* -1: closed, the process has ended */
-    int      status;     /* of waitpid() */
-    bool     has_failed; /* waits for its end */
-    bool     was_killed; /* by us */
+    int      status;     /* from waitpid() */
+    bool     has_failed; /* waits to be ended */
+    bool     was_killed; /* by the main process */
     bool     is_late;    /* failed or ended after the run had failed */
-    unsigned order;      /* in which they failed or ended */
+    unsigned order;      /* order in which workers failed or ended */
 } member_t;
 
 typedef struct local {
@@ -82,11 +83,11 @@ typedef struct local {
     unsigned       num_alive;
     unsigned       num_ready;
     unsigned       num_done;
-    unsigned       num_ended; /* or have failed */
+    unsigned       num_ended; /* ended or failed */
     bool           has_failed;
     uint64_t       since;
     uint64_t       failed_at;
-    int            signal_number;          /* that ended the run */
+    int            signal_number;          /* the signal that ended the run */
     char           error[KEPT_ERROR_SIZE]; /* of the main process, "" */
 } local_t;
 
@@ -98,14 +99,14 @@ typedef struct child {
     int             socket; /* to the main process */
     pid_t           parent;
     worker_params_t worker;
-    output_folder_t folder; /* the job's, with a claim of the child's own */
+    output_folder_t folder; /* of the job, with the child's own claim */
     bool            told_to_end;
 } child_t;
 
 static volatile sig_atomic_t child_stop;
 
-/* The kernel sends it when the main process has died. A worker that does not
- * end soon is ended by the alarm. */
+/* Handle SIGTERM, which the kernel sends when the main process has died. A
+ * worker that does not end soon is ended by the alarm. */
 static void child_on_term(int signal_number)
 {
     child_stop = 1;
@@ -114,8 +115,9 @@ static void child_on_term(int signal_number)
 
 static void child_init_signals(pid_t parent)
 {
-    /* Ctrl-C goes to all processes of the terminal; the main process handles
-     * it. Exceeding the file size limit is an error of write(). */
+    /* Ctrl-C sends SIGINT to all processes of the terminal, and the main
+     * process handles it. With SIGXFSZ ignored, write() fails at the file size
+     * limit. */
     static const int ignored[] = {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGXFSZ};
     struct sigaction action    = {0};
     sigset_t         none;
@@ -140,7 +142,7 @@ static void child_say(const child_t *child, word_t word)
     (void)!write(child->socket, &byte, 1);
 }
 
-/* An end of file counts as abort. */
+/* Read a word from the main process. An end of file counts as WORD_ABORT. */
 static word_t child_hear(const child_t *child, int flags)
 {
     char    byte;
@@ -155,7 +157,7 @@ static word_t child_hear(const child_t *child, int flags)
     return (got == 1) && !child_stop ? (word_t)byte : WORD_ABORT;
 }
 
-/* Continue if this word arrived, or end. */
+/* Check that the expected word arrived; otherwise the worker ends. */
 static int child_expect(child_t *child, word_t word, word_t expected)
 {
     if (word == expected) {
@@ -206,7 +208,8 @@ static int child_meet(child_t *child)
     return result;
 }
 
-/* The others may still need our pool: stay until all are done. */
+/* Stay until all workers are done, because they may still need this worker's
+ * pool. */
 static int child_stay(child_t *child)
 {
     exchange_t *exchange = child->worker.exchange;
@@ -234,7 +237,7 @@ static void child_fail(child_t *child)
     strcpy(child->place->error, kept_error());
     output_discard(&child->folder, &set);
     child_say(child, WORD_FAILED);
-    /* Until the main process ends this one, or has died itself. */
+    /* Wait until the main process ends this process, or has died itself. */
     do {
         got = recv(child->socket, &word, 1, 0);
     } while ((got > 0) || ((got < 0) && (errno == EINTR)));
@@ -248,7 +251,7 @@ static void child_fail(child_t *child)
     output_folder_close(&child->folder);
 }
 
-/* Be that worker. Returns the exit status. */
+/* Run the worker in this process. Returns the exit status. */
 static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
 {
     child_t child = {0};
@@ -270,7 +273,8 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
         (worker_run(&child.worker, &child.place->result) != 0) ||
         (child_stay(&child) != 0)) {
         child_fail(&child);
-        /* Saying goodbye to others that leave as well would fail. */
+        /* Do not close the connections: the other workers exit, too, and
+         * closing would fail. */
         _exit(1);
     }
     worker_release(&child.worker);
@@ -297,7 +301,8 @@ static int local_start_one(local_t *local, unsigned index)
         return -1;
     }
     if (pid == 0) {
-        /* Only the main process must see the end of the others. */
+        /* Close the other workers' sockets, so that only the main process sees
+         * when they end. */
         close(sockets[0]);
         for (unsigned i = 0; i < index; i++) {
             close(local->members[i].socket);
@@ -332,7 +337,7 @@ static void local_fail(local_t *local)
     }
 }
 
-/* The cause is in the main process: keep its error. */
+/* Record a failure in the main process, with its error. */
 static void local_fail_here(local_t *local)
 {
     if (!local->has_failed) {
@@ -341,8 +346,8 @@ static void local_fail_here(local_t *local)
     local_fail(local);
 }
 
-/* End all that are alive, at once: UCX reports an error, or aborts the process,
- * when a peer ends. */
+/* Kill all workers that are alive, at once, because UCX reports an error or
+ * aborts the process when a peer ends. */
 static void local_kill(local_t *local)
 {
     static const int signals[] = {SIGSTOP, SIGKILL};
@@ -391,14 +396,15 @@ static word_t local_hear(local_t *local, member_t *member)
     return WORD_NONE;
 }
 
-/* Ended without a message: by a signal, or by an exit that is not ours. */
+/* Returns true if a worker ended without a message: by a signal, or by an exit
+ * that is not the tool's own. */
 static bool member_is_dead(const member_t *member)
 {
     return (member->pid != 0) && !member->was_killed && !member->has_failed &&
            (member->status != 0);
 }
 
-/* By a signal that UCX does not raise. */
+/* Returns true if a worker was ended by a signal that UCX does not raise. */
 static bool member_is_slain(const member_t *member)
 {
     return member_is_dead(member) && WIFSIGNALED(member->status) &&
@@ -406,10 +412,11 @@ static bool member_is_slain(const member_t *member)
 }
 
 /*
- * How likely a worker is the cause of the failure, 0 the likeliest. The end of
- * a killed worker may be seen after its consequences. A worker that failed
- * before WORD_ABORT is a cause. A worker that died by itself may have lost a
- * peer, because of a fault of UCX. A worker that only lost a peer is no cause.
+ * Returns how likely it is that a worker is the cause of the failure; 0 is the
+ * most likely. The main process may see the end of a killed worker after the
+ * consequences. A worker that failed before WORD_ABORT is a cause. A worker
+ * that died by itself may only have lost a peer, because of a fault in UCX. A
+ * worker that only lost a peer is not a cause.
  */
 static unsigned local_blame(const local_t *local, unsigned index)
 {
@@ -500,9 +507,9 @@ static void local_take_word(local_t *local, unsigned index)
             break;
         }
         local_fail(local);
-        /* Workers that are connected to it would fail before they read
-         * WORD_ABORT. The others are still starting UCX, which leaves files
-         * behind if it is killed. */
+        /* Workers that are connected to this worker would fail before they read
+         * WORD_ABORT. Before all are ready, some are still starting UCX, which
+         * leaves files behind if it is killed. */
         if ((local->num_ready == num_workers) && member_is_slain(member)) {
             local_kill(local);
         }
@@ -517,7 +524,7 @@ static void local_take_signal(local_t *local)
     struct signalfd_siginfo info;
 
     if (read(local->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-        /* A second signal: end at once. */
+        /* After a second signal, end at once. */
         if (local->signal_number != 0) {
             local_kill(local);
         }
@@ -542,7 +549,8 @@ static void local_draw_bar(const local_t *local)
         written += __atomic_load_n(&progress->bytes_written, __ATOMIC_RELAXED);
     }
     part = size > 0 ? (double)(read + written) / (2 * (double)size) : 1;
-    /* Newlines that were added are written, but are not part of the input. */
+    /* Newlines that were added are written although they are not part of the
+     * input. */
     part = part > 1 ? 1 : part;
     memset(line, '.', LOCAL_BAR_WIDTH);
     memset(line, '#', (size_t)(part * LOCAL_BAR_WIDTH));
@@ -552,7 +560,7 @@ static void local_draw_bar(const local_t *local)
                   seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
 }
 
-/* Wait for an event, and handle it. */
+/* Wait for an event and handle it. */
 static void local_turn(local_t *local, bool has_bar)
 {
     unsigned num_workers = local->job->num_workers;
@@ -579,7 +587,7 @@ static void local_turn(local_t *local, bool has_bar)
     }
 }
 
-/* Whether all that are alive have failed, and wait for their end. */
+/* Returns true if all live workers have failed and wait to be ended. */
 static bool local_is_parked(const local_t *local)
 {
     bool is_parked = true;
@@ -596,7 +604,7 @@ static void local_work(local_t *local)
     bool has_bar = isatty(STDERR_FILENO) != 0;
     int  result  = 0;
 
-    /* Or every process would write the buffered output. */
+    /* Otherwise every process would write the buffered output. */
     fflush(NULL);
     for (unsigned i = 0; (i < local->job->num_workers) && (result == 0); i++) {
         result = local_start_one(local, i);
@@ -683,8 +691,8 @@ int local_run(job_t *job, result_t *results)
     if (local.signal_fd >= 0) {
         close(local.signal_fd);
     }
-    /* Once the files have their names, a signal is ignored: it could only
-     * interrupt the summary. */
+    /* Once the files have their names, a signal is ignored, because it could
+     * only interrupt the summary. */
     if (result != 0) {
         sigprocmask(SIG_SETMASK, &local.old_mask, NULL);
     }

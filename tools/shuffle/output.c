@@ -19,19 +19,20 @@
 #include <unistd.h>
 
 #define CLAIM_NAME ".ucxpool_shuffle.claim"
-/* Time limit for another process of the run to write the claim after locking
- * it, and how often a run that ends may remove the folder while this one
- * starts. */
+/* Number of attempts. They limit the time for another process of the run to
+ * write the claim after locking it, and how often a run that ends may remove
+ * the folder while this run starts. */
 #define CLAIM_TRIES   100u
 #define CLAIM_WAIT_MS 10
 #define CLAIM_TEXT    (HOST_NAME_MAX + 96)
 
-/* Descriptors that the rest of a worker may need. */
+/* Number of descriptors that the rest of a worker may need. */
 #define OUTPUT_OTHER_FILES 256u
-/* All buffers of all workers together. */
+/* Total size of the buffers of all workers. */
 #define OUTPUT_BUFFERS_SIZE ((size_t)64 * 1024 * 1024)
 #define OUTPUT_BUFFER_MAX   ((size_t)64 * 1024)
-/* A system call costs more than to copy this much. */
+/* Minimum size of a buffer. A system call takes longer than copying this many
+ * bytes. */
 #define OUTPUT_BUFFER_MIN ((size_t)512)
 #define OUTPUT_PAGE       ((size_t)4096)
 
@@ -41,7 +42,7 @@ typedef enum claim_result {
     CLAIM_TAKEN  = 0,
     CLAIM_AGAIN  = 1,
     CLAIM_GONE   = 2, /* the folder was removed */
-    CLAIM_FAILED = -1 /* with an error */
+    CLAIM_FAILED = -1 /* an error was kept */
 } claim_result_t;
 
 static claim_result_t claim_fail(const output_folder_t *folder,
@@ -52,7 +53,7 @@ static claim_result_t claim_fail(const output_folder_t *folder,
     return CLAIM_FAILED;
 }
 
-/* Whether the folder holds nothing but the claim. */
+/* Check that the folder contains nothing but the claim. */
 static claim_result_t claim_check_empty(const output_folder_t *folder)
 {
     int            fd  = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY);
@@ -84,7 +85,7 @@ static bool same_file(const struct stat *one, const struct stat *other)
     return (one->st_dev == other->st_dev) && (one->st_ino == other->st_ino);
 }
 
-/* Whether the open file still has its name. */
+/* Returns true if the open file still has its name. */
 static bool claim_is_named(const output_folder_t *folder, int fd)
 {
     struct stat own;
@@ -104,7 +105,7 @@ static void claim_read(int fd, char text[CLAIM_TEXT])
     text[strcspn(text, "\n")]     = '\0';
 }
 
-/* Whether the file names this run. */
+/* Returns true if the file names this run. */
 static bool claim_is_ours(const output_folder_t *folder, int fd,
                           char text[CLAIM_TEXT])
 {
@@ -131,8 +132,8 @@ static claim_result_t claim_write(const output_folder_t *folder, int fd)
                : claim_fail(folder, "claim");
 }
 
-/* Lock the file. flock(2) may lose a lock while it turns from exclusive to
- * shared; therefore the file is read again after that. */
+/* Lock the file. flock(2) may lose a lock when it converts the lock from
+ * exclusive to shared, so the file is read again after that. */
 static claim_result_t claim_lock(const output_folder_t *folder, int fd,
                                  char text[CLAIM_TEXT])
 {
@@ -286,7 +287,7 @@ static output_names_t output_names(uint32_t partition)
     return names;
 }
 
-/* Whether both names belong to one file. */
+/* Returns true if both names belong to one file. */
 static bool output_is_committed(const output_folder_t *folder,
                                 const output_names_t  *names)
 {
@@ -300,7 +301,7 @@ static bool output_is_committed(const output_folder_t *folder,
            same_file(&one, &other);
 }
 
-/* Neither call replaces another file. */
+/* Give a file its final name. Neither call replaces another file. */
 static int output_commit_one(const output_folder_t *folder, uint32_t partition)
 {
     output_names_t names = output_names(partition);
@@ -308,7 +309,7 @@ static int output_commit_one(const output_folder_t *folder, uint32_t partition)
     if (linkat(folder->fd, names.temporary, folder->fd, names.final, 0) == 0) {
         return 0;
     }
-    /* A file system without hard links. */
+    /* The file system has no hard links. */
     if (((errno == EPERM) || (errno == EOPNOTSUPP) || (errno == ENOSYS) ||
          (errno == EMLINK)) &&
         (renameat2(folder->fd, names.temporary, folder->fd, names.final,
@@ -397,7 +398,7 @@ static int output_open(const output_t *output, uint32_t slot, int flags)
 }
 
 /* Close a descriptor of output_open(), unless it stays open. Some file systems
- * report a full disk only here. */
+ * report a full disk only on close. */
 static int output_close(const output_t *output, uint32_t slot, int fd,
                         int result)
 {
@@ -409,7 +410,8 @@ static int output_close(const output_t *output, uint32_t slot, int fd,
                : result;
 }
 
-/* How many files can stay open. */
+/* Raise the limit of open files. Returns the number of files that can stay
+ * open. */
 static uint32_t output_raise_limit(void)
 {
     struct rlimit limit = {0, 0};

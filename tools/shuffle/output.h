@@ -1,5 +1,6 @@
 /*
- * The output: the folder of a run, and the partition files of one worker.
+ * The output consists of the folder of a run, and the partition files of each
+ * worker.
  *
  * A run claims its folder, which must be empty:
  *
@@ -8,7 +9,7 @@
  *
  * Each process of the run holds a shared lock on this file, so the claim ends
  * with the last process. A file without a lock is left over from a killed run;
- * the next run takes it over.
+ * the next run uses it for itself.
  *
  * Files get their final names only when all checks have passed. Until all
  * workers have committed, a file has both names, which shows that it belongs to
@@ -18,7 +19,7 @@
  *     DIR/.part-00003.tmp, part-00003  committed
  *     DIR/part-00003                   settled
  *
- * A file system without hard links renames the file on commit.
+ * On a file system without hard links, committing renames the file.
  *
  * Functions that return an int return -1 with an error.
  */
@@ -44,14 +45,14 @@ typedef struct output_folder {
 /* Open the folder, or create it, and claim it for a run. */
 int output_folder_open(output_folder_t *folder, const char *path, uint64_t run);
 
-/* In a forked process: hold a claim of its own. */
+/* Hold a separate claim in a forked process. */
 int output_folder_join(output_folder_t *folder);
 
 /* Release the claim. After output_discard() the last process of the run removes
  * the folder, if the run has created it. */
 void output_folder_close(output_folder_t *folder);
 
-/* Partitions first, first + step, first + 2 step, ... below num. */
+/* The set of partitions first, first + step, first + 2 step, ... below num. */
 typedef struct output_set {
     uint32_t first;
     uint32_t step;
@@ -61,28 +62,28 @@ typedef struct output_set {
 /* Give the files of a set their final names, all or none. */
 int output_commit(const output_folder_t *folder, const output_set_t *set);
 
-/* Take these names away again. */
+/* Remove these final names again. */
 void output_withdraw(const output_folder_t *folder, const output_set_t *set);
 
-/* Every worker has committed: remove the temporary names. */
+/* Remove the temporary names, after every worker has committed. */
 void output_settle(const output_folder_t *folder, const output_set_t *set);
 
 /* Remove the files of a set that have a temporary name. */
 void output_discard(output_folder_t *folder, const output_set_t *set);
 
 typedef struct output_file {
-    int      fd;     /* -1: it is opened for each write */
+    int      fd;     /* -1: opened for each write */
     uint32_t fill;   /* bytes in its buffer */
-    uint64_t length; /* bytes that were written */
+    uint64_t length; /* bytes written so far */
 } output_file_t;
 
-/* As many files stay open as the system allows. */
+/* The files of a set. As many files stay open as the system allows. */
 typedef struct output {
     const output_folder_t *folder;
     output_set_t           set;
     output_file_t         *files; /* by slot: (partition - first) / step */
     uint32_t               num_files;
-    uint32_t               num_kept; /* that stay open */
+    uint32_t               num_kept; /* files that stay open */
     size_t                 buffer_size;
     char                  *buffers; /* one for each file */
 } output_t;
@@ -102,7 +103,7 @@ int output_write_header(output_t *output, const char *data, size_t length);
  * byte. */
 int output_finish(output_t *output);
 
-/* Close and release; the files stay. */
+/* Close the files and release the memory. The files are not removed. */
 void output_cleanup(output_t *output);
 
 #endif

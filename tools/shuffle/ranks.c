@@ -1,13 +1,14 @@
 /*
- * A job under a launcher (mpirun, srun): each process is one worker, a rank.
- * They meet through PMIx, where each shows something to all others, and waits
- * until all have:
+ * Runs a job under a launcher (mpirun, srun). Each process is one worker, a
+ * rank. The ranks synchronize through PMIx. Each rank publishes a value and
+ * waits until all ranks have published theirs:
  *
  *     card    its job and the address of its pool -> connect, work
  *     result  all compute the same sum            -> commit
  *     end     whether its files have their names  -> settle, or withdraw
  *
- * Each rank names the files of its own partitions, in its own folder.
+ * Each rank gives the files of its own partitions their final names, in its own
+ * folder.
  */
 #include <config.h>
 
@@ -30,24 +31,24 @@ bool ranks_are_launched(void)
 #include <string.h>
 
 #define RANKS_WAIT_MS 20
-/* Bounds for a launcher that does nothing: mpirun sends SIGTERM, and SIGKILL a
- * second later. */
+/* Time limits, in case the launcher does nothing. mpirun sends SIGTERM, and
+ * SIGKILL a second later. */
 #define RANKS_PATIENCE_MS 3000
 #define RANKS_LINGER_MS   2000
 #define RANKS_VERSION     3u
 
-/* Shown before the pool's address: all ranks must have the same job, or the
- * parts would not fit together. */
+/* Published before the pool's address. All ranks must have the same job,
+ * because their parts would not fit together otherwise. */
 typedef struct ranks_card {
     uint64_t version;
     uint64_t num_files;
     uint64_t num_bytes;
     uint64_t num_partitions;
     uint64_t field;
-    uint64_t header; /* its hash, 0: none */
+    uint64_t header; /* hash of the header; 0: no header */
 } ranks_card_t;
 
-/* PMIx knows one job for a process. */
+/* PMIx supports one job per process, so these are global. */
 static pmix_proc_t           ranks_self;
 static unsigned              ranks_num;
 static bool                  ranks_may_be_connected;
@@ -100,14 +101,15 @@ void ranks_abort(int status, int signal_number)
     }
     if (signal_number == 0) {
         PMIx_Abort(status, "a worker of ucxpool_shuffle failed", NULL, 0);
-        /* A signal ends the call. */
+        /* A signal interrupts this call. */
         poll(NULL, 0, RANKS_PATIENCE_MS);
     }
     poll(NULL, 0, RANKS_LINGER_MS);
 }
 
-/* Without an answer of the launcher, the rank: right if the ranks of a host
- * follow each other. */
+/* Returns the number of this process on its host. If the launcher does not
+ * report the number, returns the rank, which also distributes the workers
+ * evenly if the ranks of a host are consecutive. */
 static unsigned ranks_local_rank(void)
 {
     pmix_value_t *value;
@@ -149,19 +151,19 @@ static int ranks_interrupt(void *arg)
 
 /* --- meeting ------------------------------------------------------------ */
 
-/* By a thread of PMIx. */
+/* Called by a thread of PMIx. */
 static void ranks_on_fence(pmix_status_t status, void *arg)
 {
     __atomic_store_n((int *)arg, (int)status, __ATOMIC_RELEASE);
 }
 
-/* Show something to all, and wait until all have shown theirs. Others may need
- * our pool until then. */
+/* Publish a value, and wait until all ranks have published theirs. Progresses
+ * the exchange meanwhile, because others may need this pool. */
 static int ranks_show(exchange_t *exchange, const char *key, const void *data,
                       size_t length)
 {
-    static const int waiting = 1; /* no status: they are 0 or less */
-    /* Used until the end of the fence, even after an interrupt. */
+    static const int waiting = 1; /* not a status: these are 0 or less */
+    /* PMIx uses these until the end of the fence, even after an interrupt. */
     static int         fence;
     static pmix_info_t info;
     bool               collect = true;
@@ -196,7 +198,8 @@ static int ranks_show(exchange_t *exchange, const char *key, const void *data,
     return status == PMIX_SUCCESS ? 0 : ranks_say_error("meet", status);
 }
 
-/* Read the value of a rank, to be released. NULL with an error. */
+/* Read the value of a rank. The caller releases the value. Returns NULL with an
+ * error. */
 static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
 {
     pmix_proc_t   peer;
@@ -285,7 +288,7 @@ static int ranks_meet(const job_t *job, exchange_t *exchange)
 
 /* --- the end ------------------------------------------------------------ */
 
-/* All compare, and come to the same end. */
+/* Compare the results. All ranks do so and come to the same conclusion. */
 static int ranks_compare(exchange_t *exchange, result_t *results)
 {
     result_t sum;
@@ -308,7 +311,8 @@ static int ranks_compare(exchange_t *exchange, result_t *results)
     return result_check(&sum);
 }
 
-/* Name the own files, unless one of the others cannot name its own. */
+/* Give the files of this rank their final names, unless another rank cannot do
+ * so for its own files. */
 static int ranks_commit(exchange_t *exchange, job_t *job)
 {
     output_set_t own     = job_partitions(job, ranks_self.rank);
@@ -355,13 +359,14 @@ int ranks_run(job_t *job, result_t *results)
         (worker_run(&worker, &results[ranks_self.rank]) != 0) ||
         (ranks_compare(worker.exchange, results) != 0) ||
         (ranks_commit(worker.exchange, job) != 0)) {
-        /* Of all partitions: one of the others may have died in this folder. */
+        /* Discard the files of all partitions, because another rank may have
+         * died and left files in this folder. */
         output_discard(&job->folder, &all);
         if ((worker.exchange != NULL) && exchange_lost_peer(worker.exchange)) {
-            /* The lost worker has printed why, or the launcher does. */
+            /* The lost worker or the launcher prints the reason. */
             poll(NULL, 0, RANKS_PATIENCE_MS);
         }
-        /* The pool stays, and its connections: see ranks_abort(). */
+        /* Keep the pool and its connections; see ranks_abort(). */
         return ranks_signal != 0 ? ranks_signal : -1;
     }
     worker_release(&worker);

@@ -1,4 +1,4 @@
-/* The results of the workers, compared and printed. */
+/* Compares and prints the results of the workers. */
 #include <config.h>
 
 #include "tools/shuffle/job.h"

@@ -1,6 +1,6 @@
-/* One loop in one thread: after each buffer that it reads, a worker checks for
- * arrived batches. While it has no free batch for a target it does nothing
- * else. */
+/* A worker is one loop in one thread. After each buffer that it reads, the
+ * worker checks for arrived batches. While it has no free batch for a target,
+ * it only checks for arrived batches. */
 #include <config.h>
 
 #include "tools/shuffle/job.h"
@@ -14,19 +14,20 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Larger, and a batch leaves the processor's cache before it is received;
- * smaller, and the control messages cost more than the copies. */
+/* Limits of the size of a batch. A larger batch leaves the processor's cache
+ * before it is received. With smaller batches the control messages take longer
+ * than the copies. */
 #define WORKER_BATCH_MAX (2 * MIB)
 #define WORKER_BATCH_MIN (64 * KIB)
-/* Of all batches that a worker may have under way. With many workers it is
- * less, because each maps the memory of all others. */
+/* Total size of all batches of a worker. The size is smaller with many workers,
+ * because each maps the memory of all others. */
 #define WORKER_BATCHES_FEW  (64 * MIB)
 #define WORKER_BATCHES_MANY (24 * MIB)
-/* Bytes per read: they stay in the processor's cache. */
+/* Bytes per read, which fit in the processor's cache. */
 #define WORKER_BUFFER_SIZE (256 * KIB)
-/* How long to sleep before looking again whether to end. */
+/* Time to sleep before checking again whether to end. */
 #define WORKER_WAIT_MS 20
-/* More than the processor's cache holds. */
+/* A size that exceeds the processor's cache. */
 #define WORKER_MEMCPY_SIZE (64 * MIB)
 
 typedef struct worker {
@@ -34,7 +35,7 @@ typedef struct worker {
     const job_t    *job;
     char           *own_memory;
     batch_t         own;  /* for the worker's own partitions */
-    batch_t       **open; /* by target: being filled, or NULL */
+    batch_t       **open; /* by target: batch being filled, or NULL */
     reader_t        reader;
     output_t        output;
     result_t       *result;
@@ -144,8 +145,8 @@ static int worker_write(worker_t *worker, const batch_t *batch)
     return result;
 }
 
-/* Write the oldest batch that the store holds. Returns 1, 0 when it holds none,
- * -1. */
+/* Write the oldest batch that the store holds. Returns 1, 0 if the store holds
+ * none, or -1 with an error. */
 static int worker_write_oldest(worker_t *worker)
 {
     gpu_store_t *gpu_store = worker->params.gpu_store;
@@ -164,7 +165,8 @@ static int worker_write_oldest(worker_t *worker)
     return result == 0 ? 1 : -1;
 }
 
-/* No worker may have to wait for a place of the store. */
+/* Write batches until the store has free places, so that no worker waits for
+ * one. */
 static int worker_make_room(worker_t *worker)
 {
     gpu_store_t *gpu_store = worker->params.gpu_store;
@@ -201,7 +203,7 @@ static int worker_take_arrivals(worker_t *worker)
 
 /* --- turns -------------------------------------------------------------- */
 
-/* One round of everything except reading. */
+/* Do one round of all work except reading. */
 static int worker_turn(worker_t *worker)
 {
     exchange_t *exchange = worker->params.exchange;
@@ -221,7 +223,8 @@ static int worker_wait(worker_t *worker)
     return worker_turn(worker);
 }
 
-/* Write all that is held. It may be much, and others wait for answers. */
+/* Write all batches that the store holds. Progresses after each batch, because
+ * there may be many, and other workers need answers. */
 static int worker_write_held(worker_t *worker)
 {
     int result;
@@ -236,8 +239,8 @@ static int worker_write_held(worker_t *worker)
 
 /* --- reading ------------------------------------------------------------- */
 
-/* The batch that currently collects records for a target. NULL with an
- * error. */
+/* Returns the batch that currently collects records for a target, or NULL with
+ * an error. */
 static batch_t *worker_batch(worker_t *worker, unsigned target)
 {
     batch_t **batch = &worker->open[target];
@@ -267,7 +270,7 @@ static int worker_flush_own(worker_t *worker)
         return worker_write(worker, &worker->own);
     }
     if (worker->own.large != NULL) {
-        /* In the order in which a worker without a store writes it. */
+        /* Write in the same order as a worker without a store. */
         return worker_write_held(worker) == 0
                    ? worker_write(worker, &worker->own)
                    : -1;
@@ -275,7 +278,7 @@ static int worker_flush_own(worker_t *worker)
     if (worker_make_room(worker) != 0) {
         return -1;
     }
-    /* The exchange may have all places. */
+    /* The exchange may be using all places. */
     return gpu_store_list(gpu_store)->idle != NULL
                ? gpu_store_hold_batch(gpu_store, &worker->own)
                : worker_write(worker, &worker->own);
@@ -344,7 +347,7 @@ static int worker_read(worker_t *worker)
     return result;
 }
 
-/* The last batches, both ways. */
+/* Send and receive the last batches. */
 static int worker_drain(worker_t *worker)
 {
     exchange_t *exchange = worker->params.exchange;
@@ -366,8 +369,8 @@ static int worker_drain(worker_t *worker)
 /* --- the result --------------------------------------------------------- */
 
 /*
- * For comparison: the time of a plain copy of as many bytes, in pieces of a
- * batch's size, from memory that is not in the cache.
+ * Measure, for comparison, the time of a plain copy of as many bytes, in pieces
+ * of a batch's size, from memory that is not in the cache.
  */
 static void worker_time_memcpy(size_t piece, uint64_t num_bytes,
                                stopwatch_t *total_p)
@@ -384,7 +387,7 @@ static void worker_time_memcpy(size_t piece, uint64_t num_bytes,
         for (uint64_t done = 0; done < num_bytes; done += piece) {
             memcpy(target, source + done / piece % pieces * piece,
                    num_bytes - done < piece ? num_bytes - done : piece);
-            /* The copy must not be left out. */
+            /* Prevent the compiler from removing the copy. */
             __asm__ volatile("" : : "r"(target) : "memory");
         }
         stopwatch_stop(total_p, &start);
