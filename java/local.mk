@@ -29,12 +29,12 @@ java_libucxpool_jni_la_SOURCES = \
 java_libucxpool_jni_la_CPPFLAGS = \
 	-I$(top_srcdir)/include -I$(top_builddir)/include \
 	-I$(top_srcdir) -I$(top_builddir) $(JNI_CFLAGS)
-# It opens libucxpool at run time: see java/jni/library.h.
+# The JNI library opens libucxpool at run time: see java/jni/library.h.
 java_libucxpool_jni_la_LIBADD = -ldl
 java_libucxpool_jni_la_LDFLAGS = -module -avoid-version -shared \
 	-rpath $(libdir)
 if JNI_IN_JARS
-# When it is unpacked from a jar, it must find the installed library.
+# A JNI library that is unpacked from a jar must find the installed libucxpool.
 java_libucxpool_jni_la_LDFLAGS += -Wl,-rpath,$(libdir)
 add_jni = cp java/.libs/libucxpool-jni.so $@-classes/org/ucxpool/
 else
@@ -60,7 +60,7 @@ endif
 
 java: $(java_jars)
 
-# compile_java: sources, and the class path
+# compile_java is followed by the sources and the class path.
 compile_java = rm -rf $@-classes && $(MKDIR_P) $@-classes && \
 	$(JAVAC) $(AM_JAVACFLAGS) $(JAVACFLAGS) -d $@-classes
 pack_java = rm -f $@ && $(JAR) cf $@-new -C $@-classes . && \
@@ -78,7 +78,8 @@ java/ucxpool-spark.jar: $(java_sources) $(spark_sources) \
 		$(spark_sources:%=$(java_folder)%) && \
 	$(add_jni) && $(pack_java)
 
-# Jar names follow Debian's policy: with the version, and a link without it.
+# As Debian's policy requires, jar names have the version, and there is a link
+# without it.
 javadir = $(datadir)/java
 install-data-local:
 	@for name in ucxpool ucxpool-spark; do \
@@ -102,7 +103,7 @@ uninstall-local:
 	done
 	test -z "$(jnidir)" || rm -f "$(DESTDIR)$(jnidir)/libucxpool-jni.so"
 
-# Its tests, run by tests/test_java.sh and tests/spark.
+# The tests of both jars, which tests/test_java.sh and tests/spark run.
 if HAVE_JUNIT
 java_tests_jars = java/ucxpool-tests.jar
 if HAVE_SPARK

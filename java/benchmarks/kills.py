@@ -36,8 +36,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
 from cluster import PLUGIN, Cluster, event_log, events
 from processes import executors, num_open
 
-# Spark retries without limit; the executors'
-# virtual machines start quickly.
+# Settings with which Spark retries without limit, and the virtual machines of
+# executors start quickly.
 PATIENT = {
     "spark.master": "local-cluster[4,1,640]",
     "spark.executor.memory": "640m",

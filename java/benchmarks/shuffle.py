@@ -106,7 +106,7 @@ def measure(work, settings, options, start=Cluster):
             work(cluster.spark, options).collect()
             wall = time.monotonic() - begin
             after = processor_time(pids)
-        # Of both runs, which do the same.
+        # The event log has both runs, which do the same.
         waited = shuffle_read(folder, "Fetch Wait Time") / 1000 / 2
     return wall, waited, after[0] - before[0], after[1] - before[1]
 

@@ -12,7 +12,8 @@ library_t library;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool            is_open;
 
-/* The function of this name, or NULL and the reason. */
+/* Find a function by name. Returns NULL, with the reason in `why`, if there is
+ * none. */
 static void *find(void *handle, const char *name, char *why, size_t why_size)
 {
     void *function = dlsym(handle, name);
@@ -32,7 +33,7 @@ static bool open_once(const char *path, char *why, size_t why_size)
 {
     void *handle;
 
-    /* The user's setting has precedence. */
+    /* The 0 keeps a value that the user has set. */
     setenv("UCX_ERROR_SIGNALS", "", 0);
     setenv("UCX_DEBUG_SIGNO", "0", 0);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

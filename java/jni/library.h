@@ -1,9 +1,9 @@
 /*
- * libucxpool, loaded by dlopen() on request of the JVM and not by the dynamic
- * linker. UCX must not read the environment before UCX_ERROR_SIGNALS is set.
- * Otherwise UCX's handler of SIGSEGV would catch the faults that HotSpot uses
- * (safepoints, null checks) and kill the JVM. The same holds for SIGHUP, on
- * which the JVM exits cleanly.
+ * Functions of libucxpool, which is loaded by dlopen() on request of Java code
+ * and not by the dynamic linker. UCX must not read the environment before
+ * UCX_ERROR_SIGNALS is set. Otherwise UCX's handler of SIGSEGV would catch the
+ * faults that HotSpot uses (safepoints, null checks) and kill the JVM. The same
+ * holds for SIGHUP, on which the JVM exits cleanly.
  */
 #ifndef JNI_LIBRARY_H
 #define JNI_LIBRARY_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* The public functions that are called, by name. */
+/* The names of the public functions that are called. */
 #define LIBRARY_FUNCTIONS(F) \
     F(arm) \
     F(channel_abort) \
@@ -64,11 +64,12 @@ typedef struct library {
     LIBRARY_FUNCTIONS(LIBRARY_FIELD)
 } library_t;
 
-/* Filled by library_open(); no function may be called before that. */
+/* The functions. library_open() must succeed before any of them is called. */
 extern library_t library;
 
 /*
- * Open libucxpool, once per process; later calls succeed and do nothing.
+ * Open libucxpool once per process. After a success, further calls succeed and
+ * do nothing.
  *
  * path  The file, or a name that the dynamic linker finds.
  * why   [out] The reason for a failure, in words; of why_size bytes.

@@ -1,14 +1,15 @@
 /*
- * The native methods of org.ucxpool.Native. They only translate: Java code
- * decides which objects are kept alive, by which other object and for how long.
+ * The native methods of org.ucxpool.Native. They only translate calls. Java
+ * code decides which objects are kept alive, by which other object and for how
+ * long.
  *
- * A method that returns a handle returns a positive number, or a status, which
- * is negative. Java then gets the text from ucxpool_error_detail() in the same
+ * A method that returns a handle returns a positive number, or a negative
+ * status. Java then gets the text from ucxpool_error_detail() in the same
  * thread.
  *
- * The data of a request until its end (its list of segments, and its number in
- * Java) is one allocation, a transfer, to which the request's completion
- * pointer points. No JNI reference outlives a call.
+ * A transfer is one allocation with the data of a request until its end: its
+ * list of segments, and its number in Java. The request's completion pointer
+ * points to the transfer. No JNI reference outlives a call.
  */
 #include <config.h>
 
@@ -45,7 +46,7 @@ static jlong to_handle(const void *pointer)
     return (jlong)(uintptr_t)pointer;
 }
 
-/* A copy of a byte array with a final 0; NULL with *status_p set. */
+/* Copy a byte array and append a 0. Returns NULL after setting *status_p. */
 static char *copy_bytes(JNIEnv *env, jbyteArray array, size_t *length_p)
 {
     size_t length = (size_t)(*env)->GetArrayLength(env, array);
@@ -70,7 +71,8 @@ static jbyteArray new_bytes(JNIEnv *env, const void *bytes, size_t length)
     return array;
 }
 
-/* Strings are passed as UTF-8, because JNI's modified UTF-8 differs. */
+/* Create a byte array from text. Strings are passed as UTF-8 bytes, because
+ * JNI's strings use a modified UTF-8. */
 static jbyteArray new_text(JNIEnv *env, const char *text)
 {
     return new_bytes(env, text, strlen(text));
@@ -101,7 +103,8 @@ METHOD(jbyteArray, statusString, jint status)
 
 /* --- pool ----------------------------------------------------------------- */
 
-/* alternating keys and values, each terminated by a 0 byte */
+/* Change settings. text: alternating keys and values, each terminated by a 0
+ * byte. */
 static ucxpool_status_t modify_all(ucxpool_config_t *config, const char *text,
                                    size_t length)
 {
@@ -221,8 +224,8 @@ METHOD(jlong, addressOf, jobject buffer)
 /* --- channels and listeners ----------------------------------------------- */
 
 /*
- * The number of a channel in Java. Unlike its address, a number is never
- * reused.
+ * Returns a new number of a channel in Java. Unlike an address, a number is
+ * never reused.
  */
 static jlong next_number(void)
 {
@@ -231,7 +234,8 @@ static jlong next_number(void)
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-/* From the first event on, events identify the channel by its number. */
+/* Returns params with which events identify the channel by its number, from the
+ * first event on. */
 static ucxpool_channel_params_t with_number(jlong number)
 {
     return (ucxpool_channel_params_t){.field_mask =
@@ -240,8 +244,9 @@ static ucxpool_channel_params_t with_number(jlong number)
 }
 
 /*
- * Java registers the channel under this number before it is created: resolving
- * the host name takes time, and an event may be delivered first.
+ * Get the number of a new channel. Java registers the channel under this number
+ * before the channel is created, because creating it resolves the host name,
+ * and an event may be delivered before this returns.
  */
 METHOD(jlong, nextNumber)
 {
@@ -327,18 +332,18 @@ METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
 typedef struct transfer {
     jlong number; /* its number in Java */
     union {
-        ucxpool_range_t   ranges[1]; /* if there are files */
+        ucxpool_range_t   ranges[1]; /* used if there are files */
         ucxpool_segment_t segments[1];
     } list;
 } transfer_t;
 
 /*
- * A list has triples: address, length, 0; or for files: offset, length,
- * descriptor plus 1.
+ * A list consists of triples: address, length, 0 for memory; offset, length,
+ * descriptor + 1 for files.
  */
 #define TRIPLE 3
 
-/* One triple as a range. Errors name its files by their path in /proc. */
+/* Convert one triple to a range. Errors name the file by its path in /proc. */
 static ucxpool_range_t to_range(const jlong *triple)
 {
     size_t length = (size_t)triple[1];
@@ -349,7 +354,7 @@ static ucxpool_range_t to_range(const jlong *triple)
     return library.range_file((int)triple[2] - 1, triple[0], length, NULL);
 }
 
-/* Returns NULL if out of memory. */
+/* Create a transfer. Returns NULL if out of memory. */
 static transfer_t *transfer_create(JNIEnv *env, jlongArray list, size_t count,
                                    bool has_files, jlong number)
 {
@@ -406,7 +411,7 @@ METHOD(jlong, send, jlong channel, jlongArray list, jint count,
     if (metadata != NULL) {
         jsize length = (*env)->GetArrayLength(env, metadata);
 
-        /* Longer than the limit: the library reports the error. */
+        /* If the metadata exceeds the limit, the library reports the error. */
         params.metadata_length = (size_t)length;
         params.metadata        = bytes;
         params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
@@ -500,8 +505,8 @@ METHOD(jint, lengths, jlong message, jlongArray lengths_out, jint count)
 /* --- events --------------------------------------------------------------- */
 
 /*
- * Records of events, one after the other in memory of Java, each aligned to 8
- * bytes. org.ucxpool.Pool has the same constants.
+ * Records of events are written one after the other to memory of Java, each
+ * aligned to 8 bytes. org.ucxpool.Pool has the same constants.
  */
 enum {
     RECORD_ENDED   = 1, /* a request */
@@ -513,7 +518,7 @@ enum {
 typedef struct record {
     int32_t  kind;
     int32_t  status;       /* ENDED, STATE */
-    int64_t  size;         /* of the record with its text, rounded up to 8 */
+    int64_t  size;         /* bytes with the text, rounded up to 8 */
     int64_t  number;       /* transfer; or channel */
     int64_t  handle;       /* request; message; channel */
     uint64_t tag;          /* ENDED, MESSAGE; CALLER: the listener */
@@ -587,13 +592,15 @@ static void add_completions(ucxpool_t *pool, records_t *records)
     }
 }
 
-/* The space that a channel or listener may use without the reserved space. */
+/* Returns true if a channel or listener has room for a record outside the
+ * reserved space. */
 static bool has_room(const records_t *records, size_t kept)
 {
     return records->left >= kept + RECORD_MAX;
 }
 
-/* False: there is too little space for all. */
+/* Add the messages of a channel. Returns false if there is too little space for
+ * all. */
 static bool add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
                          records_t *records, size_t kept)
 {
@@ -629,10 +636,11 @@ static void add_state(const ucxpool_event_t        *event,
 }
 
 /*
- * Java gets the event that a channel is open before the channel's messages, and
- * its end after all of them. Messages that do not fit are reported again, by an
- * event without the state. The end is therefore reported with the last message,
- * possibly twice.
+ * Add the events of a channel. Java gets the event that a channel is open
+ * before the channel's messages, and the event that it has ended after all of
+ * them. Messages that do not fit are reported again, by an event without the
+ * state. The end is therefore reported together with the last message, possibly
+ * twice.
  */
 static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
                         records_t *records, size_t kept)
@@ -674,8 +682,9 @@ static void add_callers(const ucxpool_event_t *event, records_t *records,
 }
 
 /*
- * A state is reported once. Space for each event is therefore reserved before
- * the event is fetched, and kept until the event is processed.
+ * Fetch events and add their records. The library reports a change of state
+ * only once. Space for each event is therefore reserved before the event is
+ * fetched, and kept until the event is processed.
  */
 static void add_events(ucxpool_t *pool, records_t *records)
 {
@@ -706,8 +715,9 @@ static jlong now(void)
 }
 
 /*
- * Channels and listeners in events are released only with the monitor of
- * handles held, and therefore not before they have been looked up.
+ * Collect all events. The monitor of `handles` is held while channels and
+ * listeners are looked up. They are released only with this monitor held, so
+ * they still exist at that time.
  */
 static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
                     jlong size)
@@ -724,7 +734,7 @@ static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
 
 /*
  * Sleep until an event arrives, Java wakes this thread, or the timeout expires.
- * False: waiting any longer is useless.
+ * Returns false if the caller must not wait any longer.
  */
 static bool sleep_once(ucxpool_t *pool, int wake_fd, jlong timeout_ns)
 {
@@ -772,7 +782,8 @@ METHOD(jint, poll, jlong pool, jobject handles, jint wake_fd, jlong memory,
     }
 }
 
-/* Returns a descriptor that ends the sleep, or a negative errno. */
+/* Create a descriptor that ends the sleep. Returns the descriptor, or a
+ * negative errno. */
 METHOD(jint, wakeCreate)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -829,7 +840,7 @@ METHOD(void, statsRead, jlong pool, jlongArray values_out)
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Returns a descriptor, or a negative errno. */
+/* Open a file. Returns a descriptor, or a negative errno. */
 METHOD(jint, fileOpen, jbyteArray path)
 {
     size_t length;

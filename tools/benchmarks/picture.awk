@@ -1,6 +1,6 @@
-# After results.awk: write a gnuplot script that draws, for each wire, the rates of
-# the pool and of raw UCX's best way, with and without failure handling. Needs
-# -v path=FILE.svg.
+# Writes a gnuplot script that draws, for each wire, the rates of the pool and of
+# raw UCX's best way, with and without failure handling. Needs -v path=FILE.svg.
+# Run it after results.awk.
 
 # The ways of raw UCX, for readers who do not know the names of the tests.
 BEGIN {
@@ -10,7 +10,7 @@ BEGIN {
     words["any"]  = "any memory"
 }
 
-# best(JOB, MODE) - the side of that mode with the ratio that counts.
+# best(JOB, MODE) - returns the side of this mode whose ratio counts.
 function best(job, mode,    i, name) {
     for (i = 1; i <= num_ratios[job]; i++) {
         name = field(ratios[job, i], "against")

@@ -1,4 +1,4 @@
-# Read the output of ucxpool_perf --json, with one side or ratio per line, into
+# Reads the output of ucxpool_perf --json, with one side or ratio per line, into
 # arrays indexed by the number of the job:
 #
 #     tests[j] wires[j] works[j] trips[j]     trips: round trips, not a rate
@@ -7,7 +7,7 @@
 #                   side come first
 #     side_of[j, NAME] is the number of a side
 
-# field(LINE, KEY) - the value of the first such key, without its quotes.
+# field(LINE, KEY) - returns the value of the first such key, without its quotes.
 function field(line, key,    at, rest) {
     at = index(line, "\"" key "\": ")
     if (at == 0) {
@@ -23,7 +23,7 @@ function field(line, key,    at, rest) {
     return rest
 }
 
-# commas(NUMBER) - 65536 as 65,536.
+# commas(NUMBER) - returns 65536 as 65,536.
 function commas(number,    text) {
     text = number ""
     while (text ~ /[0-9][0-9][0-9][0-9]($|,)/) {

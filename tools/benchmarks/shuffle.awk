@@ -1,6 +1,8 @@
-# After results.awk: the table of ucxpool_shuffle's runs, in Markdown.
+# Prints the table of ucxpool_shuffle's runs, in Markdown. Run it after
+# results.awk.
 
-# quantile(VALUES, NUM, FRACTION) - of values[1 .. num], by insertion sort.
+# quantile(VALUES, NUM, FRACTION) - returns a quantile of values[1 .. num], which
+# are sorted by insertion.
 function quantile(values, num, fraction,    i, k, value) {
     for (i = 2; i <= num; i++) {
         value = values[i]
@@ -15,7 +17,7 @@ function quantile(values, num, fraction,    i, k, value) {
         : values[k] + (i - k) * (values[k + 1] - values[k])
 }
 
-# collect(KIND, KEY, VALUES) - the values of a kind of runs, from 1.
+# collect(KIND, KEY, VALUES) - collects the values of a kind of runs, from 1.
 function collect(kind, key, values,    i, num) {
     num = 0
     for (i = 1; i <= num_runs; i++) {

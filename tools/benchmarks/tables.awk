@@ -1,11 +1,12 @@
-# After results.awk: the tables of the page, in Markdown.
+# Prints the tables of the page, in Markdown. Run it after results.awk.
 
 function figure(job, side) {
     return trips[job] ? sprintf("%.2f us", seconds[job, side] * 1e6) \
         : sprintf("%.3g GB/s", rates[job, side])
 }
 
-# The pool's first side, or the one that the ratio names.
+# pool_figure(JOB, LINE) - returns the figure of the pool's side that the ratio
+# names, or of the pool's first side.
 function pool_figure(job, line,    name) {
     name = field(line, "pool")
     return name == "" ? figure(job, 1) : figure(job, side_of[job, name]) ", pieces"

@@ -30,7 +30,7 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * The size of the buffer.
+     * Returns the size of the buffer.
      *
      * @return bytes, the same for all buffers of a manager
      */
@@ -39,7 +39,7 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * The address of the buffer, for native libraries.
+     * Returns the address of the buffer, for native libraries.
      *
      * @return the address of the first byte
      */
@@ -48,9 +48,9 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * The memory of the buffer.
+     * Returns the memory of the buffer.
      *
-     * @return a view, not to be used after {@link #close()}
+     * @return a view, which must not be used after {@link #close()}
      */
     public ByteBuffer byteBuffer() {
         return root.byteBuffer(offset, size);
@@ -72,7 +72,7 @@ public final class BounceBuffer implements AutoCloseable {
     /**
      * Return the buffer to its manager.
      *
-     * @throws IllegalStateException it was returned before
+     * @throws IllegalStateException the buffer was already returned
      */
     @Override
     public void close() {

@@ -5,12 +5,13 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * Bounce buffers of one size in the pool's registered blocks. They are sent and
- * received in place. The interface is that of Spark RAPIDS' manager of the same
- * name, so that a transport written for it can be ported.
+ * Manages bounce buffers of one size in the pool's registered blocks. The
+ * buffers are sent and received in place. The interface is the same as that of
+ * the manager of this name in Spark RAPIDS, so that a transport written for
+ * Spark RAPIDS can be ported.
  *
- * <p>The memory is allocated at the start. The pool gets it back after the
- * manager has been closed and all buffers have been returned.
+ * <p>The constructor allocates the memory. The memory returns to the pool after
+ * the manager has been closed and all buffers have been returned.
  */
 public final class BounceBufferManager implements AutoCloseable {
     private final String name;
@@ -24,8 +25,8 @@ public final class BounceBufferManager implements AutoCloseable {
      * Allocates the memory.
      *
      * @param pool the pool whose blocks are used; its settings SEND_SHARE and
-     *        RECV_SHARE must leave enough of them
-     * @param name for errors
+     *        RECV_SHARE must leave enough blocks
+     * @param name the name of the manager in errors
      * @param bufferSize bytes of a buffer
      * @param numBuffers number of buffers
      * @throws UcxpoolException.NoMemory the pool has too few free blocks
@@ -48,7 +49,7 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * The size of a buffer.
+     * Returns the size of a buffer.
      *
      * @return bytes
      */
@@ -57,7 +58,7 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * The number of free buffers.
+     * Returns the number of free buffers.
      *
      * @return their number
      */
@@ -66,7 +67,8 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * The memory of all buffers, to register it with other hardware.
+     * Returns the memory of all buffers, so that the caller can register it
+     * with other hardware.
      *
      * @return the memory, owned by the manager
      */
@@ -99,7 +101,7 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * Acquire buffers; waits until enough are free.
+     * Acquire buffers. Waits until enough are free.
      *
      * @param count number of buffers, 1 or more
      * @return the buffers
@@ -137,8 +139,8 @@ public final class BounceBufferManager implements AutoCloseable {
      * Return a buffer; the same as closing the buffer.
      *
      * @param buffer a buffer of this manager
-     * @throws IllegalArgumentException it belongs to another manager
-     * @throws IllegalStateException it was returned before
+     * @throws IllegalArgumentException the buffer belongs to another manager
+     * @throws IllegalStateException the buffer was already returned
      */
     public void freeBuffer(BounceBuffer buffer) {
         if (buffer.manager() != this) {
@@ -156,7 +158,7 @@ public final class BounceBufferManager implements AutoCloseable {
         root.release();
     }
 
-    /** No buffer can be acquired any more. */
+    /** Closes the manager. No more buffers can be acquired. */
     @Override
     public void close() {
         synchronized (this) {

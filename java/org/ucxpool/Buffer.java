@@ -4,13 +4,13 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Memory of a pool, outside the Java heap, with a reference count. It is freed
- * after each {@link #retain()} and the allocation itself have been matched by a
- * {@link #release()}. A transfer holds references to its buffers until it has
+ * Memory of a pool, outside the Java heap, with a reference count. The memory
+ * is freed after one {@link #release()} for the allocation and one for each
+ * {@link #retain()}. A transfer holds references to its buffers until it has
  * ended.
  *
  * <p>{@link #byteBuffer()} returns a view, which is invalid after the last
- * release: accessing it then may crash the process.
+ * release. Accessing the view after that may crash the process.
  */
 public final class Buffer implements AutoCloseable {
     private final Pool pool;
@@ -29,7 +29,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * The size of the buffer.
+     * Returns the size of the buffer.
      *
      * @return bytes
      */
@@ -38,7 +38,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * The address of the buffer, for native libraries.
+     * Returns the address of the buffer, for native libraries.
      *
      * @return the address of the first byte
      */
@@ -47,8 +47,8 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * Whether the buffer consists of registered blocks, which are sent and
-     * received in place.
+     * Returns whether the buffer consists of registered blocks, which are sent
+     * and received in place.
      *
      * @return true if {@link Pool#allocateRegistered} allocated it
      */
@@ -57,7 +57,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * The whole buffer.
+     * Returns a view of the whole buffer.
      *
      * @return a view with its own position, limit and byte order
      */
@@ -66,7 +66,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * A part of the buffer.
+     * Returns a view of a part of the buffer.
      *
      * @param offset first byte
      * @param length bytes
@@ -92,7 +92,7 @@ public final class Buffer implements AutoCloseable {
     /**
      * Release a reference.
      *
-     * @throws IllegalStateException it was released more often than retained
+     * @throws IllegalStateException the buffer has already been freed
      */
     public void release() {
         int before = references.getAndUpdate(n -> n > 0 ? n - 1 : n);
@@ -106,7 +106,7 @@ public final class Buffer implements AutoCloseable {
         }
     }
 
-    /** The same as {@link #release()}. */
+    /** Does the same as {@link #release()}. */
     @Override
     public void close() {
         release();

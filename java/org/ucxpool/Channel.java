@@ -5,8 +5,8 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The connection to one peer. Sends may be posted at once; they wait until the
- * connection is established.
+ * A channel is the connection to one peer. Sends may be posted at once; they
+ * wait until the connection is established.
  */
 public final class Channel implements AutoCloseable {
     /** The state of a channel. */
@@ -22,24 +22,26 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Receives the messages and states of a channel, in the thread that polls.
+     * Handles the messages and states of a channel. Its methods are called in
+     * the thread that polls.
      */
     public interface Handler {
         /**
-         * A message has arrived.
+         * Called when a message has arrived.
          *
-         * @param message to be received or refused, now or later
+         * @param message the message, which the handler must receive or refuse,
+         *        now or later
          */
         void arrived(Message message);
 
         /**
-         * The channel has opened or has ended; each is reported once. Messages
-         * that arrived before the end are reported before it. The program must
-         * close the channel even after it has ended.
+         * Called when the channel has opened and when it has ended, once for
+         * each. Messages that arrived before the end are reported before the
+         * end. The program must close the channel even after it has ended.
          *
          * @param channel the channel
          * @param state its new state
-         * @param reason why it failed, or ""
+         * @param reason why the channel failed, or ""
          */
         void changed(Channel channel, State state, String reason);
     }
@@ -65,7 +67,7 @@ public final class Channel implements AutoCloseable {
         return number;
     }
 
-    /** Set the native handle, if it is created after this object. */
+    /** Set the native handle, if the handle is created after this object. */
     synchronized void setHandle(long made) {
         handle = made;
     }
@@ -79,7 +81,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * The object attached by the program.
+     * Returns the object that the program has attached.
      *
      * @return the last attached object, or null
      */
@@ -97,11 +99,11 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Handle messages when they arrive, instead of {@link #receive receive()}.
-     * The calling thread first passes on the messages that have arrived
-     * before, and the state unless it is connecting.
+     * Pass messages to a handler when they arrive, instead of {@link #receive
+     * receive()}. The calling thread first passes the messages that have
+     * already arrived, and the state unless the channel is connecting.
      *
-     * @param handler receives messages and the channel's state
+     * @param handler handles messages and the channel's state
      */
     public synchronized void handle(Handler handler) {
         this.handler = handler;
@@ -134,8 +136,8 @@ public final class Channel implements AutoCloseable {
 
         synchronized (this) {
             /*
-             * An accepted channel is open. The end is reported twice if
-             * messages had to wait for room.
+             * An accepted channel is already open. The end is reported twice if
+             * messages had to wait for space.
              */
             if (to == state || hasEnded()) {
                 return;
@@ -151,7 +153,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * The current state, as of the last poll.
+     * Returns the state, as of the last poll.
      *
      * @return the state
      */
@@ -160,9 +162,9 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Why the channel has ended.
+     * Returns the reason why the channel has ended.
      *
-     * @return null if it has not ended
+     * @return the error, or null if the channel has not ended
      */
     public synchronized UcxpoolException failure() {
         if (state == State.FAILED) {
@@ -259,7 +261,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * The wire of the channel.
+     * Returns the wire of the channel.
      *
      * @return "map", "ucx", or "" before it is chosen
      */
@@ -272,7 +274,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Why this wire was chosen.
+     * Returns the reason why this wire was chosen.
      *
      * @return a sentence
      */
@@ -281,7 +283,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * The local address of the connection.
+     * Returns the local address of the connection.
      *
      * @return host and port, in numeric form
      */
@@ -290,7 +292,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * The peer's address of the connection.
+     * Returns the peer's address of the connection.
      *
      * @return host and port, in numeric form
      */
@@ -318,7 +320,7 @@ public final class Channel implements AutoCloseable {
         close(false);
     }
 
-    /** Close the channel at once: transfers in progress end as canceled. */
+    /** Close the channel at once. Transfers in progress end as canceled. */
     public void abort() {
         close(true);
     }
@@ -329,7 +331,8 @@ public final class Channel implements AutoCloseable {
                 return;
             }
             pool.release(this, handle, atOnce);
-            /* The peer sees the channel's end; the messages are freed. */
+            /* Free the messages. The peer is informed by the end of the
+             * channel. */
             while (!arrived.isEmpty()) {
                 arrived.remove().refuse("the channel was closed");
             }

@@ -4,8 +4,8 @@ import java.nio.file.Path;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A file, open for reading, whose ranges are sent. It has a reference count
- * like a {@link Buffer}; a transfer holds references to its files.
+ * A file, open for reading, whose ranges are sent. The file has a reference
+ * count like a {@link Buffer}. A transfer holds references to its files.
  */
 public final class DataFile implements AutoCloseable {
     private final Path path;
@@ -22,7 +22,7 @@ public final class DataFile implements AutoCloseable {
      *
      * @param path the file
      * @return the open file
-     * @throws UcxpoolException it cannot be opened
+     * @throws UcxpoolException the file cannot be opened
      */
     public static DataFile open(Path path) throws UcxpoolException {
         Native.load();
@@ -37,9 +37,9 @@ public final class DataFile implements AutoCloseable {
     }
 
     /**
-     * The path of the file.
+     * Returns the path of the file.
      *
-     * @return the path by which it was opened
+     * @return the path with which the file was opened
      */
     public Path path() {
         return path;
@@ -53,7 +53,7 @@ public final class DataFile implements AutoCloseable {
      * Add a reference.
      *
      * @return this
-     * @throws IllegalStateException it is closed
+     * @throws IllegalStateException the file is closed
      */
     public DataFile retain() {
         if (references.getAndUpdate(n -> n > 0 ? n + 1 : n) == 0) {
@@ -63,9 +63,9 @@ public final class DataFile implements AutoCloseable {
     }
 
     /**
-     * Release a reference; the last release closes the file.
+     * Release a reference. The last release closes the file.
      *
-     * @throws IllegalStateException it was released more often than retained
+     * @throws IllegalStateException the file is closed already
      */
     public void release() {
         int before = references.getAndUpdate(n -> n > 0 ? n - 1 : n);
@@ -78,7 +78,7 @@ public final class DataFile implements AutoCloseable {
         }
     }
 
-    /** The same as {@link #release()}. */
+    /** Does the same as {@link #release()}. */
     @Override
     public void close() {
         release();

@@ -5,7 +5,7 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** Accepts peers that connect and have proved the secret. */
+/** Accepts peers that connect and prove that they know the secret. */
 public final class Listener implements AutoCloseable {
     private final Pool pool;
     private final int port;
@@ -20,17 +20,17 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * The listening port.
+     * Returns the listening port.
      *
-     * @return the port, also if port 0 was requested
+     * @return the port; the actual one if port 0 was requested
      */
     public int port() {
         return port;
     }
 
     /**
-     * Handle peers when they connect, in the thread that polls, instead of
-     * {@link #accept accept()}.
+     * Pass peers to a handler when they connect, instead of {@link #accept
+     * accept()}. The handler is called in the thread that polls.
      *
      * @param handler receives each channel
      */

@@ -4,10 +4,10 @@ import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 
 /**
- * A message that has arrived, or whose descriptor has: then its bytes stay with
- * the sender until it is received. The program must end each message by
- * {@link #receive} or {@link #refuse}. Until then it counts against the
- * settings CREDITS and MAX_UNEXPECTED.
+ * A message that has arrived, at least its descriptor. If only the descriptor
+ * has arrived, the bytes stay at the sender until the message is received. The
+ * program must call {@link #receive} or {@link #refuse} for each message. Until
+ * then the message counts against the settings CREDITS and MAX_UNEXPECTED.
  */
 public final class Message {
     private final Pool pool;
@@ -30,7 +30,7 @@ public final class Message {
     }
 
     /**
-     * The channel of the sender.
+     * Returns the channel of the sender.
      *
      * @return the channel by which the message arrived
      */
@@ -39,7 +39,7 @@ public final class Message {
     }
 
     /**
-     * The sender's tag.
+     * Returns the sender's tag.
      *
      * @return 64 bits
      */
@@ -48,7 +48,7 @@ public final class Message {
     }
 
     /**
-     * The length of the message.
+     * Returns the length of the message.
      *
      * @return bytes of all segments
      */
@@ -57,7 +57,7 @@ public final class Message {
     }
 
     /**
-     * The sender's metadata.
+     * Returns the sender's metadata.
      *
      * @return the bytes, possibly none
      */
@@ -66,7 +66,7 @@ public final class Message {
     }
 
     /**
-     * The lengths of the sender's segments, in order.
+     * Returns the lengths of the sender's segments, in order.
      *
      * @return an array with one number per segment
      * @throws IllegalStateException the message was received or refused, or its
@@ -131,7 +131,7 @@ public final class Message {
     }
 
     /**
-     * Refuse the message: the sender's transfer ends as refused.
+     * Refuse the message. The sender's transfer ends as refused.
      *
      * @param reason up to 127 bytes of text
      * @throws IllegalStateException the message was received or refused

@@ -11,7 +11,10 @@ import java.nio.file.StandardCopyOption;
 
 /** The native methods; java/jni/native.c describes them. Strings are UTF-8. */
 final class Native {
-    /** libucxpool: a path, or a name that the dynamic linker finds. */
+    /**
+     * The property that names libucxpool: a path, or a name that the dynamic
+     * linker finds.
+     */
     static final String LIBRARY_PROPERTY = "org.ucxpool.library";
 
     private static final String LIBRARY_DEFAULT = "libucxpool.so.0";
@@ -44,7 +47,8 @@ final class Native {
     }
 
     /**
-     * Loads the library in this jar, if any; otherwise from java.library.path.
+     * Loads the JNI library from this jar if the jar contains it, and otherwise
+     * from java.library.path.
      */
     private static void loadJni() {
         String name = System.mapLibraryName(JNI_LIBRARY);
@@ -60,7 +64,7 @@ final class Native {
                 Files.copy(in, file, StandardCopyOption.REPLACE_EXISTING);
                 System.load(file.toString());
             } finally {
-                /* The mapping outlives the file. */
+                /* The library stays mapped after its file is deleted. */
                 Files.delete(file);
             }
         } catch (IOException e) {
@@ -77,7 +81,7 @@ final class Native {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** A path in the system's encoding. */
+    /** Returns a path in the system's encoding. */
     static byte[] bytesOfPath(String path) {
         String encoding = System.getProperty("sun.jnu.encoding", "UTF-8");
 

@@ -15,7 +15,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 
 /**
- * A fixed set of registered blocks, and the transfers through them.
+ * A pool is a fixed set of registered blocks, and the transfers that use them.
  *
  * <p>Threads. Any thread may call any method at any time. If several threads
  * wait, one of them polls and wakes the others. Handlers and listeners are
@@ -23,7 +23,7 @@ import java.util.function.BooleanSupplier;
  * free memory, but must not wait.
  */
 public final class Pool implements AutoCloseable {
-    /* As in java/jni/native.c. */
+    /* The same constants as in java/jni/native.c. */
     private static final int RECORD_ENDED = 1;
     private static final int RECORD_MESSAGE = 2;
     private static final int RECORD_STATE = 3;
@@ -43,10 +43,11 @@ public final class Pool implements AutoCloseable {
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
     /**
-     * Held while a handle is released, so that the polling thread has no
-     * record of a released handle. Not held while a host name is resolved: a
-     * channel is registered here before it is created, and peers that connect
-     * before listen() has registered their listener wait in early.
+     * This monitor is held while a handle is released, so that the polling
+     * thread has no record of a released handle. It is not held while a host
+     * name is resolved. A channel is therefore registered here before it is
+     * created. Peers that connect before listen() has registered their listener
+     * wait in `early`.
      */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
@@ -54,11 +55,17 @@ public final class Pool implements AutoCloseable {
     private final List<Early> early = new ArrayList<>();
     private int numListening; /* calls of listen() in progress */
 
-    /** A channel that was accepted for a listener not yet registered here. */
+    /**
+     * A channel that was accepted by a listener that is not registered here
+     * yet.
+     */
     private record Early(long number, long channel, long listener) {
     }
 
-    /** The waiting thread that polls is the leader. */
+    /**
+     * The monitor of waiting threads. The waiting thread that polls is the
+     * leader.
+     */
     private final Object turn = new Object();
     private Thread leader;
     private final ByteBuffer records =
@@ -67,7 +74,10 @@ public final class Pool implements AutoCloseable {
     private long[] ended = new long[64];
     private int numEnded;
 
-    /** Users: the open pool itself, each buffer, and each call in progress. */
+    /**
+     * The number of users: the open pool itself, each buffer, and each call in
+     * progress.
+     */
     private final AtomicLong users = new AtomicLong(1);
     private boolean isClosing; /* no new handles are created */
     private volatile boolean isClosed;
@@ -184,7 +194,7 @@ public final class Pool implements AutoCloseable {
             leave();
             throw failure;
         }
-        /* The buffer remains a user. */
+        /* The buffer stays a user of the pool. */
         return new Buffer(this, address, size, isRegistered);
     }
 
@@ -224,7 +234,7 @@ public final class Pool implements AutoCloseable {
      * Connect to a listener. Does not wait.
      *
      * @param where host and port: "1.2.3.4:7000", "[::1]:7000"
-     * @return the channel, connecting
+     * @return the channel, which is connecting
      * @throws UcxpoolException the host is unknown
      */
     public Channel connect(String where) throws UcxpoolException {
@@ -247,8 +257,8 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Resolving a name may take seconds. No lock is held during that time, and
-     * the pool may be closed.
+     * Connects the channel. Resolving a name may take seconds. No lock is held
+     * during that time, and the pool may be closed.
      */
     private Channel connect(Channel channel, String where)
             throws UcxpoolException {
@@ -264,14 +274,17 @@ public final class Pool implements AutoCloseable {
             }
             check(address);
             throwIfClosing();
-            /* No deadlock: only close() can know this channel yet, and it
-             * ignores a channel without a handle. */
+            /* There is no deadlock: only close() can have seen this channel,
+             * and close() ignores a channel without a handle. */
             channel.setHandle(address);
         }
         return channel;
     }
 
-    /** A handle created now would not be closed. */
+    /**
+     * Throws if the pool is being closed, because a handle created now would
+     * not be closed.
+     */
     private void throwIfClosing() throws UcxpoolException {
         if (isClosing) {
             throw closed();
@@ -321,7 +334,10 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** Returns null if listening failed, or the pool is being closed. */
+    /**
+     * Registers a listener. Returns null if listening failed, or the pool is
+     * being closed.
+     */
     private Listener noteListener(long address) {
         Listener listener = null;
 
@@ -336,8 +352,8 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Removes the early channels whose listener is registered by now, and all
-     * of them if no call of listen() remains that could register it.
+     * Removes and returns the early channels whose listener is registered by
+     * now. Removes all early channels if no call of listen() is in progress.
      */
     private List<Early> takeEarly() {
         List<Early> taken = new ArrayList<>();
@@ -351,7 +367,7 @@ public final class Pool implements AutoCloseable {
         return taken;
     }
 
-    /** Release a channel, with its monitor held. */
+    /** Releases a channel. The caller holds the channel's monitor. */
     void release(Channel channel, long address, boolean atOnce) {
         synchronized (handles) {
             channels.remove(channel.number());
@@ -359,7 +375,7 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** Release a listener, with its monitor held. */
+    /** Releases a listener. The caller holds the listener's monitor. */
     void release(Listener listener, long address) {
         synchronized (handles) {
             listeners.remove(address, listener);
@@ -454,8 +470,8 @@ public final class Pool implements AutoCloseable {
     /* --- polling --------------------------------------------------------- */
 
     /**
-     * Make progress and report events: the only call that an event loop needs.
-     * While another thread polls, waits until that thread has found something.
+     * Make progress and report events. An event loop needs no other call. While
+     * another thread polls, waits until that thread has found an event.
      * Interrupting the thread does not end the wait; {@link #wakeup} does.
      *
      * @param timeout the longest wait if nothing happens
@@ -489,7 +505,7 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Poll until the condition holds. Returns false if the timeout expired
+     * Polls until the condition holds. Returns false if the timeout expired
      * first.
      */
     boolean await(BooleanSupplier isThere, long timeoutNs)
@@ -503,7 +519,8 @@ public final class Pool implements AutoCloseable {
                 if (left <= 0) {
                     return false;
                 }
-                /* Otherwise every further wait would end at once. */
+                /* The flag must be cleared, because every further wait would
+                 * end at once. */
                 isInterrupted |= Thread.interrupted();
                 take(isThere, left, null);
                 left = timeoutNs - (System.nanoTime() - start);
@@ -516,7 +533,10 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** One round: as the leader, or while another thread leads. */
+    /**
+     * Does one round of polling as the leader, or waits while another thread
+     * leads.
+     */
     private void take(BooleanSupplier isThere, long timeoutNs, int[] count)
             throws UcxpoolException {
         long wait = Math.min(timeoutNs, LONGEST_NS);
@@ -547,7 +567,8 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Become the leader. False: another thread leads, and has finished a round.
+     * Becomes the leader. Returns false if another thread leads and has
+     * finished a round.
      */
     private boolean lead(BooleanSupplier isThere, long timeoutNs) {
         synchronized (turn) {
@@ -683,7 +704,7 @@ public final class Pool implements AutoCloseable {
     /* --- statistics ------------------------------------------------------ */
 
     /**
-     * The pool's statistics, in one snapshot.
+     * Returns the pool's statistics, in one snapshot.
      *
      * @return numbers by the names in ucxpool/stats.h, in the same order
      * @throws UcxpoolException the pool is closed
@@ -707,9 +728,9 @@ public final class Pool implements AutoCloseable {
     /* --- the end --------------------------------------------------------- */
 
     /**
-     * Close the pool: transfers in progress end as canceled, and peers are
+     * Close the pool. Transfers in progress end as canceled, and peers are
      * notified. The memory is freed after the last buffer has been released.
-     * Handlers must not call this.
+     * Handlers must not call this method.
      */
     @Override
     public void close() {
@@ -735,7 +756,7 @@ public final class Pool implements AutoCloseable {
             await(() -> transfers.isEmpty(),
                   CLOSE_NS - (System.nanoTime() - start));
         } catch (UcxpoolException e) {
-            /* Another thread was faster. */
+            /* Another thread has already closed the pool. */
             return;
         }
         synchronized (handles) {

@@ -45,7 +45,8 @@ public final class Source {
         return this;
     }
 
-    /* Consecutive ranges mostly belong to one object. */
+    /* Keeps an object of a range. Consecutive ranges usually belong to the same
+     * object. */
     private void hold(Object object) {
         if (held.isEmpty() || held.get(held.size() - 1) != object) {
             held.add(object);
@@ -88,7 +89,7 @@ public final class Source {
      *
      * @param buffer from its position to its limit, which do not change
      * @return this
-     * @throws IllegalArgumentException it lies in the Java heap
+     * @throws IllegalArgumentException the buffer is in the Java heap
      */
     public Source add(ByteBuffer buffer) {
         if (!buffer.isDirect()) {
@@ -125,7 +126,7 @@ public final class Source {
     }
 
     /**
-     * The number of ranges.
+     * Returns the number of ranges.
      *
      * @return their number
      */
@@ -134,7 +135,7 @@ public final class Source {
     }
 
     /**
-     * The total length.
+     * Returns the total length.
      *
      * @return bytes
      */
@@ -150,7 +151,7 @@ public final class Source {
         return list;
     }
 
-    /** Retain the objects of all ranges. Returns the holder. */
+    /** Retains the objects of all ranges, and returns them. */
     Object[] retainAll() {
         Object[] all = held.toArray();
 

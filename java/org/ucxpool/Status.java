@@ -26,7 +26,7 @@ public enum Status {
     REFUSED(-9),
     /** The message is longer than its destination. */
     TRUNCATED(-10),
-    /** Nothing that matches has arrived. */
+    /** No matching message has arrived. */
     NO_MESSAGE(-11),
     /** Events are pending. */
     BUSY(-12),
@@ -40,7 +40,7 @@ public enum Status {
     ADDRESS_IN_USE(-16),
     /** The channel or pool is closed. */
     CLOSED(-17),
-    /** Over a limit here or of the peer. */
+    /** A limit here or at the peer is exceeded. */
     LIMIT(-18);
 
     private final int code;
@@ -50,7 +50,7 @@ public enum Status {
     }
 
     /**
-     * The status for a status code of the C library.
+     * Returns the status for a status code of the C library.
      *
      * @param code the code
      * @return the status; IO for a code that a newer library has added

@@ -8,8 +8,8 @@ public final class Transfer {
     @FunctionalInterface
     public interface Listener {
         /**
-         * The transfer has ended. May start other transfers; must not wait for
-         * any.
+         * Called when the transfer has ended. The method may start other
+         * transfers, but must not wait for any.
          *
          * @param transfer the transfer
          */
@@ -31,17 +31,17 @@ public final class Transfer {
         this.listener = listener;
     }
 
-    /* It may have ended already: another thread polls. */
+    /* The transfer may have ended already, because another thread polls. */
     synchronized void start(long handle) {
         request = handle;
     }
 
-    /** It could not be started. */
+    /** Drops a transfer that could not be started. */
     void drop() {
         Source.releaseAll(held);
     }
 
-    /** The request is released after this. */
+    /** Ends the transfer. The request is released afterwards. */
     void finish(Status how, String why, long bytes) {
         synchronized (this) {
             status = how;
@@ -56,16 +56,16 @@ public final class Transfer {
     }
 
     /**
-     * Whether the transfer has ended.
+     * Returns whether the transfer has ended.
      *
-     * @return true after any end
+     * @return true if it has ended, with any status
      */
     public boolean isDone() {
         return isDone;
     }
 
     /**
-     * The result of the transfer.
+     * Returns the result of the transfer.
      *
      * @return INPROGRESS until the end
      */
@@ -74,7 +74,7 @@ public final class Transfer {
     }
 
     /**
-     * The length of the message.
+     * Returns the length of the message.
      *
      * @return bytes; 0 until the end
      */
@@ -83,9 +83,10 @@ public final class Transfer {
     }
 
     /**
-     * Why the transfer has failed.
+     * Returns the reason why the transfer has failed.
      *
-     * @return null while it is in progress, and if it has not failed
+     * @return the error, or null if the transfer is in progress or has
+     *        succeeded
      */
     public synchronized UcxpoolException failure() {
         if (status == Status.OK || status == Status.INPROGRESS) {
@@ -125,7 +126,8 @@ public final class Transfer {
     }
 
     /**
-     * Cancel the transfer: it ends as canceled, unless it has ended already.
+     * Cancel the transfer. The transfer ends as canceled, unless it has ended
+     * already.
      */
     public synchronized void cancel() {
         if (!isDone && request != 0) {

@@ -3,9 +3,9 @@ package org.ucxpool;
 import java.io.IOException;
 
 /**
- * An error of the library. The message says what failed and what to change; the
- * {@link #status() status} is its code. Errors that a program may handle
- * separately have their own classes.
+ * An error of the library. The message says what failed and what to change. The
+ * {@link #status() status} is the code of the error. Errors that a program may
+ * handle separately have their own classes.
  */
 public class UcxpoolException extends IOException {
     private static final long serialVersionUID = 1;
@@ -18,7 +18,7 @@ public class UcxpoolException extends IOException {
     }
 
     /**
-     * The status.
+     * Returns the status.
      *
      * @return never OK
      */
@@ -35,7 +35,7 @@ public class UcxpoolException extends IOException {
         }
     }
 
-    /** The peer refused the message; the text is its reason. */
+    /** The peer refused the message. The text is the peer's reason. */
     public static final class Refused extends UcxpoolException {
         private static final long serialVersionUID = 1;
 
@@ -80,7 +80,7 @@ public class UcxpoolException extends IOException {
         }
     }
 
-    /** The exception for an error status. */
+    /** Returns the exception for an error status. */
     static UcxpoolException of(Status status, String detail) {
         String name = Native.text(Native.statusString(status.code()));
         String message = detail.isEmpty() ? name : name + ": " + detail;
@@ -104,7 +104,7 @@ public class UcxpoolException extends IOException {
         }
     }
 
-    /** The exception for the last call in this thread. */
+    /** Returns the exception for the last call in this thread. */
     static UcxpoolException ofLastCall(long code) {
         return of(Status.of((int) code), Native.text(Native.detail()));
     }

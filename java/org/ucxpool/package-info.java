@@ -1,6 +1,7 @@
 /**
- * Messages through libucxpool: many pieces of memory and of files are sent to
- * another process as one message, packed into blocks that are registered once.
+ * Sends and receives messages through libucxpool. Many pieces of memory and of
+ * files are sent to another process as one message, packed into blocks that are
+ * registered once.
  *
  * <p>A {@link org.ucxpool.Pool} has the blocks and executes the transfers. A
  * {@link org.ucxpool.Channel} is the connection to one peer, created by

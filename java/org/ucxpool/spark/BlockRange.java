@@ -6,9 +6,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The bytes of a map output that belong to a shuffle block: those of the
- * reducers from first to end. A request encodes each block in a few bytes, so
- * that the list of a few hundred blocks fits in the metadata of a message.
+ * The part of a map output that is a shuffle block: the bytes of the reducers
+ * from first to end. A request encodes each block in a few bytes, so that the
+ * list of a few hundred blocks fits in the metadata of a message.
  */
 final class BlockRange {
     private static final String PREFIX = "shuffle_";
@@ -26,8 +26,8 @@ final class BlockRange {
     }
 
     /**
-     * For shuffle_S_M_R, one block, and shuffle_S_M_FIRST_END, several blocks
-     * that Spark fetches as one. Returns null for other names.
+     * Parse a name: shuffle_S_M_R is one block, and shuffle_S_M_FIRST_END is
+     * several blocks that Spark fetches as one. Returns null for other names.
      */
     static BlockRange parse(String name) {
         if (!name.startsWith(PREFIX)) {
@@ -54,7 +54,7 @@ final class BlockRange {
         }
     }
 
-    /** For all names; null if one of them is not a shuffle block. */
+    /** Parse all names. Returns null if one of them is not a shuffle block. */
     static List<BlockRange> parse(String[] names) {
         List<BlockRange> ranges = new ArrayList<>(names.length);
 
@@ -69,7 +69,7 @@ final class BlockRange {
         return ranges;
     }
 
-    /** Append it to a buffer. */
+    /** Append the range to a buffer. */
     void write(ByteArrayOutputStream out) {
         writeNumber(out, shuffleId);
         writeNumber(out, mapId);
@@ -78,7 +78,7 @@ final class BlockRange {
     }
 
     /**
-     * Read one.
+     * Read one range.
      *
      * @throws IllegalArgumentException the bytes are invalid
      */
@@ -96,7 +96,7 @@ final class BlockRange {
                               (int) (first + count));
     }
 
-    /* Seven bits a byte, the lowest first. */
+    /* Write a number with seven bits per byte, lowest bits first. */
     private static void writeNumber(ByteArrayOutputStream out, long number) {
         long left = number;
 

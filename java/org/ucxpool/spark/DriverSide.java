@@ -29,20 +29,22 @@ final class DriverSide implements DriverPlugin {
     private boolean isRequired;
     private Runnable stop;
 
-    /** An executor reports the address of its pool. */
+    /**
+     * Returns the message by which an executor reports the address of its pool.
+     */
     static String[] here(String executorId, String address) {
         return new String[] {HERE, executorId, address};
     }
 
     /**
-     * An executor asks for the address of another's pool; the answer is "" if
-     * there is none.
+     * Returns the message by which an executor asks for the address of another
+     * executor's pool. The answer is "" if that executor has no pool.
      */
     static String[] where(String executorId) {
         return new String[] {WHERE, executorId};
     }
 
-    /** An executor reports that it has no pool. */
+    /** Returns the message by which an executor reports that it has no pool. */
     static String[] without(String executorId, Obstacle obstacle) {
         return new String[] {WITHOUT, executorId, obstacle.getMessage(),
                              obstacle.remedy};
@@ -76,7 +78,7 @@ final class DriverSide implements DriverPlugin {
         String line = "shuffle blocks of " + whose + " go over Netty: " + why
             + ". " + remedy;
 
-        /* Log a reason that all executors share only once. */
+        /* Log a reason only once, even if many executors report it. */
         if (warned.add(remedy)) {
             LOG.warn(line);
         } else {

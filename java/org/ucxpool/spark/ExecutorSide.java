@@ -20,9 +20,9 @@ import org.ucxpool.Status;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Starts the transport of an executor and replaces Spark's transport. If that
- * fails, blocks are fetched over Netty as without the plugin, and the logs of
- * the executor and the driver have the reason and the setting to change.
+ * Starts the transport of an executor and replaces Spark's transport. If this
+ * fails, blocks are fetched over Netty, as without the plugin. The logs of the
+ * executor and of the driver then show the reason and the setting to change.
  */
 final class ExecutorSide implements ExecutorPlugin {
     private static final Logger LOG =
@@ -42,7 +42,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** The transport of this executor, or null. */
+    /** Returns the transport of this executor, or null. */
     static Transport transport() {
         return current;
     }
@@ -54,8 +54,8 @@ final class ExecutorSide implements ExecutorPlugin {
         statistics.register(context.metricRegistry());
         if (context.executorID().equals("driver")) {
             /*
-             * The driver runs the tasks itself, and fetches from no other
-             * process.
+             * In local mode the driver runs the tasks itself, and does not
+             * fetch from other processes.
              */
             return;
         }
@@ -71,8 +71,8 @@ final class ExecutorSide implements ExecutorPlugin {
     }
 
     /**
-     * Report to the driver, whose log users read. Stop this executor if the
-     * application requires the pool.
+     * Report an obstacle to the driver, because users read the driver's log.
+     * Stop this executor if the application requires the pool.
      */
     static void report(PluginContext context, Obstacle obstacle) {
         LOG.warn("shuffle blocks go over Netty: {}. {}", obstacle.getMessage(),
@@ -131,7 +131,10 @@ final class ExecutorSide implements ExecutorPlugin {
                  transport.address());
     }
 
-    /** The setting to change if the pool cannot be created. */
+    /**
+     * Returns the obstacle, with the setting to change, if the pool cannot be
+     * created.
+     */
     static Obstacle obstacle(Status status, String why,
                              boolean hasSecret) {
         String remedy = "Change the setting " + Settings.PREFIX
@@ -149,7 +152,7 @@ final class ExecutorSide implements ExecutorPlugin {
         return new Obstacle(why, remedy);
     }
 
-    /** Whether the plugin supports this version of Spark. */
+    /** Check that the plugin supports this version of Spark. */
     static void check(String version, SparkConf conf) throws Obstacle {
         if (!version.startsWith("4.")) {
             throw new Obstacle("Spark " + version + " is not supported, 4.x "
@@ -180,7 +183,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** The field of a class of Spark that the plugin sets. */
+    /** Returns the field of a class of Spark that the plugin sets. */
     static Field field(Class<?> owner, String name) throws Obstacle {
         try {
             Field field = owner.getDeclaredField(name);
@@ -197,8 +200,8 @@ final class ExecutorSide implements ExecutorPlugin {
     }
 
     /**
-     * Derived from Spark's secret, so that peers never see that secret; null
-     * if there is none.
+     * Returns a secret derived from Spark's secret, so that peers never see
+     * Spark's secret itself. Returns null if there is none.
      */
     private static byte[] secret(SecurityManager security)
             throws NoSuchAlgorithmException {
@@ -212,7 +215,7 @@ final class ExecutorSide implements ExecutorPlugin {
             security.getSecretKey().getBytes(StandardCharsets.UTF_8));
         StringBuilder text = new StringBuilder();
 
-        /* A newline at the end of a secret would be ignored. */
+        /* The secret must not end with a newline, which would be ignored. */
         for (byte part : hash) {
             text.append(String.format("%02x", part));
         }
@@ -220,8 +223,9 @@ final class ExecutorSide implements ExecutorPlugin {
     }
 
     /**
-     * Send the pool's address to the driver. If that fails, the driver may
-     * still receive it later, so send that there is no pool.
+     * Send the pool's address to the driver. If sending fails, the driver may
+     * still receive the address later, so tell the driver that there is no
+     * pool.
      */
     static void tell(PluginContext context, String address)
             throws Exception {
@@ -239,7 +243,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** Returns null if the driver does not answer. */
+    /** Ask the driver. Returns null if the driver does not answer. */
     static String ask(PluginContext context, Object question) {
         try {
             return (String) context.ask(question);

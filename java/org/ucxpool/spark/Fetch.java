@@ -20,13 +20,13 @@ import org.ucxpool.Message;
 
 /**
  * One request for blocks, and its results. Each block is reported once, as
- * fetched or as failed. After it has been posted, only the transport's thread
- * uses it.
+ * fetched or as failed. After the request has been posted, only the transport's
+ * thread uses this object.
  */
 final class Fetch {
     private static final Logger LOG = LoggerFactory.getLogger(Fetch.class);
 
-    /** A reply: bytes of consecutive blocks. */
+    /** A reply, which has the bytes of consecutive blocks. */
     static final class Arrival {
         final Fetch fetch;
         final Message message;
@@ -55,7 +55,7 @@ final class Fetch {
 
     /** The parts of the transport that a fetch uses. */
     interface Surroundings {
-        /** A file for bytes that do not fit in memory. */
+        /** Returns a file for bytes that do not fit in memory. */
         File spillFile();
 
         TransportConf transportConf();
@@ -71,13 +71,13 @@ final class Fetch {
     private final boolean[] isTold;
     private int numLeft;
 
-    /* The block that is not complete yet. */
+    /* Index of the block that is not complete yet. */
     private int current = -1;
     private List<Part> parts = new ArrayList<>();
     private DownloadFile file;
     private DownloadFileWritableChannel channel;
 
-    /** If set, the blocks are written to files; else null. */
+    /** Creates a fetch. files: if not null, the blocks are written to files. */
     Fetch(Surroundings surroundings, String[] ids,
           BlockFetchingListener listener, DownloadFileManager files) {
         this.surroundings = surroundings;
@@ -104,7 +104,10 @@ final class Fetch {
         return files;
     }
 
-    /** The blocks not reported yet. The caller takes them over. */
+    /**
+     * Returns the blocks that have not been reported. The caller must report
+     * them.
+     */
     String[] giveUp() {
         List<String> left = new ArrayList<>();
 
@@ -119,7 +122,10 @@ final class Fetch {
         return left.toArray(new String[0]);
     }
 
-    /** Whether a reply is valid. It comes from another process. */
+    /**
+     * Returns whether a reply is valid. A reply comes from another process, so
+     * it must be checked.
+     */
     boolean isSound(Arrival arrival) {
         return arrival.first >= 0 && arrival.lengths.length > 0
             && arrival.first <= ids.length - arrival.lengths.length;
@@ -129,7 +135,7 @@ final class Fetch {
         arrivals.add(arrival);
     }
 
-    /** The next reply in order, or null. */
+    /** Returns the next reply in order, or null. */
     Arrival nextDone() {
         Arrival head = arrivals.peek();
 
@@ -137,7 +143,8 @@ final class Fetch {
     }
 
     /**
-     * Report the blocks that a reply completes. The caller keeps the buffer.
+     * Report the blocks that a reply completes. The caller still owns the
+     * buffer.
      */
     void deliver(Arrival arrival) {
         if (arrival.failure != null) {

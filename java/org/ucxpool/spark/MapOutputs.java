@@ -15,15 +15,16 @@ import org.apache.spark.shuffle.IndexShuffleBlockResolver;
 import org.ucxpool.DataFile;
 
 /**
- * The files of this executor's map outputs. The most recently used ones stay
- * open, with their index. A map output never changes: a task that is run again
- * has another number.
+ * The files of this executor's map outputs. The most recently used files stay
+ * open, with their indexes. A map output never changes, because a task that is
+ * run again has another number.
  */
 final class MapOutputs {
     private static final int MAX_OPEN = 512;
     /*
-     * Offsets of all cached indexes, 8 MiB. Indexes beyond this are read from
-     * their file each time, so that they do not evict the cached ones.
+     * Maximum number of offsets in all cached indexes: 8 MiB. Further indexes
+     * are read from their files each time, so that they do not evict the cached
+     * ones.
      */
     private static final int KEPT_MAX = 1 << 20;
 

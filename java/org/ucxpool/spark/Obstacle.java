@@ -19,7 +19,7 @@ final class Obstacle extends Exception {
         this.remedy = remedy;
     }
 
-    /** For an application that requires the pool. */
+    /** Returns the exception for an application that requires the pool. */
     IllegalStateException ofRequired() {
         return new IllegalStateException(
             Settings.REQUIRED + " is set, and the pool cannot be used: "

@@ -12,7 +12,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.ucxpool.Buffer;
 
-/** Received bytes of a block: in memory of the pool, or in a file. */
+/** Received bytes of a block, in memory of the pool or in a file. */
 abstract class Part {
     final int length;
 
@@ -22,15 +22,15 @@ abstract class Part {
 
     abstract InputStream open() throws IOException;
 
-    /** Append the bytes. */
+    /** Append the bytes to a buffer. */
     abstract void copyTo(ByteBuffer target) throws IOException;
 
-    /** The bytes in memory, or null if they are in a file. */
+    /** Returns the bytes in memory, or null if they are in a file. */
     abstract ByteBuffer view();
 
     abstract void release();
 
-    /** A part of a buffer, which it retains. */
+    /** Returns a part of a buffer. The part retains the buffer. */
     static Part of(Buffer buffer, int offset, int length) {
         return new InMemory(buffer.retain(), offset, length);
     }
@@ -67,9 +67,9 @@ abstract class Part {
     }
 
     /**
-     * Reads a buffer that may be released at the same time: threads of a task
-     * may continue after the task has ended. The stream holds no reference
-     * between two calls, because Spark does not close all streams.
+     * Reads a buffer that may be released at the same time, because threads of
+     * a task may continue after the task has ended. The stream holds no
+     * reference between two calls, because Spark does not close all streams.
      */
     private static final class BufferInputStream extends InputStream {
         private final Buffer buffer;
@@ -135,7 +135,7 @@ abstract class Part {
         private final File file;
         private final AtomicInteger references = new AtomicInteger(1);
 
-        /** Write the file; the caller has a reference. */
+        /** Writes the file. The caller has a reference to it. */
         SpillFile(File file, ByteBuffer bytes) throws IOException {
             this.file = file;
             try (FileChannel out = FileChannel.open(
@@ -150,7 +150,7 @@ abstract class Part {
             }
         }
 
-        /** A part of the file, which holds a reference. */
+        /** Returns a part of the file, which holds a reference to the file. */
         Part part(long offset, int length) {
             references.incrementAndGet();
             return new InFile(this, offset, length);

@@ -24,7 +24,10 @@ import org.ucxpool.UcxpoolException;
 final class Peer implements Channel.Handler {
     private static final Logger LOG = LoggerFactory.getLogger(Peer.class);
 
-    /** The first and the longest time for which a peer's blocks use Netty. */
+    /**
+     * The shortest and the longest time for which a peer's blocks use Netty
+     * after a failure.
+     */
     private static final long NETTY_NS = TimeUnit.MINUTES.toNanos(1);
     private static final long LONGEST_NETTY_NS = TimeUnit.HOURS.toNanos(1);
 
@@ -40,7 +43,7 @@ final class Peer implements Channel.Handler {
 
         Statistics statistics();
 
-        /** Nanoseconds since an arbitrary time. */
+        /** Returns the nanoseconds since an arbitrary time. */
         long now();
     }
 
@@ -61,13 +64,15 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    /* Held while they are used, and never while Spark is called. */
+    /* Guarded by the monitor of this object, which is never held while Spark is
+     * called. */
     private final Map<Long, Posted> posted = new HashMap<>();
     private Channel channel;
     private long lastRequest;
     private long lastProgress; /* last answer, or first request */
     /*
-     * The executor has existed at least once: if it does not now, it has ended.
+     * True if the executor has existed at some time. If it does not exist now,
+     * it has ended.
      */
     private boolean hasOpened;
     private boolean isOpened; /* the channel has been open */
@@ -87,7 +92,7 @@ final class Peer implements Channel.Handler {
         this.address = address;
     }
 
-    /** Whether blocks of this peer must use Netty for now. */
+    /** Returns whether blocks of this peer must use Netty for now. */
     synchronized boolean isWithoutPool() {
         if (isOverNetty && owner.now() - nettyUntil >= 0) {
             isOverNetty = false;
@@ -95,7 +100,7 @@ final class Peer implements Channel.Handler {
         return address == null || isOverNetty;
     }
 
-    /** For a time that doubles with each failed attempt. */
+    /** Use Netty for a time that doubles with each failed attempt. */
     private void goOverNetty() {
         isOverNetty = true;
         nettyUntil = owner.now() + nettyNs;
@@ -105,7 +110,7 @@ final class Peer implements Channel.Handler {
     /**
      * Post a request for blocks.
      *
-     * @return false: use Netty instead
+     * @return false if the caller must use Netty instead
      * @throws IOException the channel has just ended
      */
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
@@ -145,7 +150,10 @@ final class Peer implements Channel.Handler {
         return true;
     }
 
-    /** A local failure, for example without descriptors, is not the peer's. */
+    /**
+     * Throw if the failure was caused by the peer, and not locally, for example
+     * by a lack of descriptors.
+     */
     private static void throwIfOfPeer(UcxpoolException e)
             throws UcxpoolException {
         if (e.status() == Status.PEER_LOST || e.status() == Status.CLOSED) {
@@ -156,7 +164,7 @@ final class Peer implements Channel.Handler {
     private void connect() throws UcxpoolException {
         isOpened = false;
         channel = owner.connect(address);
-        /* If it has ended by now, that is reported here. */
+        /* If the channel has already ended, this call reports it. */
         channel.handle(this);
     }
 
@@ -258,12 +266,15 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    /** The delay is on this side, not on the peer's. */
+    /**
+     * Record progress, because a delay is caused by this side and not by the
+     * peer.
+     */
     synchronized void noteProgress() {
         lastProgress = owner.now();
     }
 
-    /** A reply has been received or has failed. */
+    /** Called when a reply has been received or has failed. */
     void ended(Fetch.Arrival arrival) {
         noteProgress();
         if (arrival.fetch.isOver()) {
@@ -323,7 +334,7 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    /** Returns the requests in progress. */
+    /** Drop the channel. Returns the requests in progress. */
     private List<Posted> dropChannel(IOException why) {
         List<Posted> left = new ArrayList<>(posted.values());
 
@@ -355,8 +366,9 @@ final class Peer implements Channel.Handler {
     }
 
     /**
-     * The connection was established, and closed before the channel opened. The
-     * peer may be alive: a listener closes the oldest of too many connections.
+     * Returns whether the connection was established but closed before the
+     * channel opened. The peer may be alive, because a listener with too many
+     * connections closes the oldest.
      */
     private boolean isHungUpOn() {
         return !isOpened
@@ -364,7 +376,7 @@ final class Peer implements Channel.Handler {
             && !channel.remoteAddress().isEmpty();
     }
 
-    /** Whether the channel's end shows that the executor has ended. */
+    /** Returns whether the channel's end shows that the executor has ended. */
     private boolean isGone() {
         Status status = channel.failure().status();
 

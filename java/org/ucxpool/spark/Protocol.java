@@ -7,9 +7,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The messages between two executors. The tag of a message contains its kind
- * and the number of the request. The requesting side chooses the number and
- * uses it once.
+ * Defines the messages between two executors. The tag of a message contains its
+ * kind and the number of the request. The requesting side chooses the number
+ * and uses it once.
  *
  * <pre>
  * REQUEST  metadata: the requested blocks (BlockRange), one after the other
@@ -26,15 +26,15 @@ final class Protocol {
     static final int REPLY = 2;
     static final int FAILURE = 3;
 
-    /** MAX_METADATA on both sides. */
+    /** The setting MAX_METADATA on both sides. */
     static final int METADATA_MAX = 4096;
 
-    /** Metadata of a reply, and the minimum of a failure. */
+    /** Bytes of metadata of a reply, and the minimum for a failure. */
     static final int REPLY_LENGTH = 5;
     static final int FAILURE_LENGTH = 4;
 
     private static final int KIND_SHIFT = 56;
-    /* shuffle, map, first, count, each of the longest encoding */
+    /* Bytes of shuffle, map, first and count in their longest encoding. */
     private static final int BLOCK_MAX = 5 + 9 + 5 + 5;
 
     private Protocol() {
@@ -53,7 +53,7 @@ final class Protocol {
     }
 
     /**
-     * The metadata of a request, with as many blocks as fit.
+     * Returns the metadata of a request, with as many blocks as fit.
      *
      * @param count [out] their number, in its first element
      */
@@ -70,7 +70,7 @@ final class Protocol {
     }
 
     /**
-     * The blocks of a request.
+     * Returns the blocks of a request.
      *
      * @throws IllegalArgumentException the metadata is invalid
      */

@@ -20,7 +20,7 @@ final class ReceivedBlock extends ManagedBuffer {
     private final long size;
     private final AtomicInteger references = new AtomicInteger(1);
 
-    /** The block takes over the parts. */
+    /** Creates a block, which then owns the parts. */
     ReceivedBlock(List<Part> parts) {
         long sum = 0;
 
@@ -55,9 +55,9 @@ final class ReceivedBlock extends ManagedBuffer {
     }
 
     /**
-     * The parts one after the other. Each is opened when it is needed: Spark
-     * attributes an error while reading to the block, but an error while
-     * opening to itself.
+     * Reads the parts one after the other. Each part is opened only when it is
+     * needed, because Spark attributes an error while reading to the block, but
+     * an error while opening to itself.
      */
     private static final class PartsInputStream extends InputStream {
         private final Iterator<Part> parts;

@@ -17,15 +17,15 @@ import org.ucxpool.Transfer;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Answers the requests of one other executor, from the files of the map
- * outputs. Used only by the transport's thread.
+ * Answers the requests of one other executor from the files of the map outputs.
+ * Only the transport's thread uses this object.
  */
 final class Server implements Channel.Handler {
     private static final Logger LOG = LoggerFactory.getLogger(Server.class);
 
-    /** Replies in progress at one time. */
+    /** Maximum number of replies in progress. */
     private static final int WINDOW = 4;
-    /** Blocks in one reply. */
+    /** Maximum number of blocks in one reply. */
     private static final int MAX_PIECES = 4096;
 
     /** The unanswered part of a request. */
@@ -45,7 +45,10 @@ final class Server implements Channel.Handler {
             return next == blocks.size();
         }
 
-        /** Returns its file, to be released, or null. */
+        /**
+         * Ends the current block. Returns its file, which the caller releases,
+         * or null.
+         */
         DataFile endBlock() {
             DataFile file = location == null ? null : location.file;
 
@@ -114,7 +117,8 @@ final class Server implements Channel.Handler {
     }
 
     /**
-     * Without an answer the peer would wait; closing the channel informs it.
+     * Close the channel to inform the peer, which would otherwise wait for an
+     * answer.
      */
     private void giveUp(String what, UcxpoolException why) {
         if (why.status() == Status.CLOSED
@@ -188,7 +192,8 @@ final class Server implements Channel.Handler {
     }
 
     /**
-     * Add the part of the next block that fits. Returns whether it is complete.
+     * Add the part of the next block that fits. Returns whether the block is
+     * complete.
      */
     private boolean addPiece(Answer answer, Source source)
             throws IOException {
@@ -201,7 +206,7 @@ final class Server implements Channel.Handler {
 
         if (location.file == null) {
             /*
-             * Also an empty block needs a segment, because segments are
+             * An empty block also needs a segment, because segments are
              * counted.
              */
             source.addEmpty();
@@ -217,7 +222,7 @@ final class Server implements Channel.Handler {
         return true;
     }
 
-    /** Send the reply; if that cannot be posted, its blocks fail. */
+    /** Send the reply. If the send cannot be posted, the blocks fail. */
     private void sendReply(Answer answer, Source source, int first, int count,
                            boolean isLastComplete) throws UcxpoolException {
         long request = answer.request;

@@ -18,9 +18,9 @@ final class Settings {
     private static final String[] KEYS =
         {"memory", "messageSize", "port", "wire", "library", "required"};
 
-    /** Blocks and heap of the pool, bytes. */
+    /** Size of the pool's blocks and heap, in bytes. */
     final long memory;
-    /** The longest message. */
+    /** Maximum length of a message, in bytes. */
     final int messageSize;
     /** Listening port; 0: any free port. */
     final int port;
@@ -31,7 +31,7 @@ final class Settings {
     /** Settings of the pool. */
     final Map<String, String> pool = new HashMap<>();
 
-    /** Read the settings; an invalid one is an obstacle to the pool. */
+    /** Read the settings. An invalid setting is an obstacle to the pool. */
     static Settings read(SparkConf conf) throws Obstacle {
         try {
             return new Settings(conf);
@@ -67,9 +67,9 @@ final class Settings {
     }
 
     /*
-     * A quarter is for the blocks, half of them to send. The rest is for data
-     * that Spark has not read yet. Peers on this host map the blocks to send,
-     * which therefore also count as memory of the peers.
+     * A quarter of the memory is for the blocks, half of which are send blocks.
+     * The rest is for data that Spark has not read yet. Peers on this host map
+     * the send blocks, which therefore also count as memory of the peers.
      */
     private void fillPool(SparkConf conf) {
         pool.put("COMM_SIZE", Long.toString(memory / 4));

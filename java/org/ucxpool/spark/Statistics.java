@@ -8,14 +8,17 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /**
- * Counters of the plugin in Spark's metrics system, under the plugin's name: of
- * blocks that this executor fetched and served, and of the pool.
+ * Counters in Spark's metrics system, under the plugin's name. They count
+ * blocks that this executor fetched and served, and include the pool's
+ * statistics.
  */
 final class Statistics {
     final Counter fetchedBlocks = new Counter();
     final Counter fetchedBytes = new Counter();
     final Counter failedBlocks = new Counter();
-    /** Received while there was no memory, and written to disk. */
+    /**
+     * Bytes that were received while there was no memory, and written to disk.
+     */
     final Counter spilledBytes = new Counter();
     /** Shuffle blocks that were fetched over Netty. */
     final Counter nettyBlocks = new Counter();
@@ -36,7 +39,7 @@ final class Statistics {
         registry.register("servedBytes", servedBytes);
     }
 
-    /** The statistics of the pool, as pool.NAME. */
+    /** Register the statistics of the pool as pool.NAME. */
     static void registerPool(MetricRegistry registry,
                              Supplier<Map<String, Long>> stats) {
         for (String name : stats.get().keySet()) {

@@ -59,7 +59,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     private final ExecutorService toNetty;
     private volatile boolean isClosed;
 
-    /* Used only by the thread. */
+    /* The following members are used only by the transport's thread. */
     private final ArrayDeque<Buffer> staging = new ArrayDeque<>();
     private final ArrayDeque<Admission> waiting = new ArrayDeque<>();
     private boolean isAdmitting;
@@ -107,7 +107,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         thread.start();
     }
 
-    /** Listen and allocate the reserved memory; close the pool on failure. */
+    /** Listen and allocate the reserved memory. Closes the pool on failure. */
     private Listener listen() throws UcxpoolException {
         try {
             for (int i = 0; i < NUM_STAGING; i++) {
@@ -130,7 +130,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
                                                            : host;
     }
 
-    /** The address for other executors. */
+    /** Returns the address for other executors. */
     String address() {
         return bracketed(host()) + ":" + listener.port();
     }
@@ -180,8 +180,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     }
 
     /**
-     * After the same time as Netty. Requests that wait for memory here have
-     * been answered by the peer.
+     * Fail the requests of silent peers after the same time as Netty. Requests
+     * that wait for memory here have been answered by the peer.
      */
     private void endSilentPeers(long timeoutNs) {
         waiting.forEach(admission -> admission.peer.noteProgress());
@@ -256,7 +256,10 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         over(arrival, peer);
     }
 
-    /** A reply has been received or has failed: report all blocks in order. */
+    /**
+     * Called when a reply has been received or has failed. Reports all blocks
+     * in order.
+     */
     private void over(Fetch.Arrival arrival, Peer peer) {
         Fetch.Arrival next;
 
@@ -277,7 +280,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         }
     }
 
-    /* Receiving may end at once, which calls this again. */
+    /* Receive waiting replies. Receiving may end at once, which calls this
+     * method again. */
     private void admitWaiting() {
         if (isAdmitting) {
             return;
@@ -293,7 +297,9 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
 
     /* --- tasks ----------------------------------------------------------- */
 
-    /** Fetch shuffle blocks. False: use Netty instead. */
+    /**
+     * Fetch shuffle blocks. Returns false if the caller must use Netty instead.
+     */
     boolean fetch(String host, int port, String executorId, String[] ids,
                   BlockFetchingListener told, DownloadFileManager files) {
         List<BlockRange> ranges = BlockRange.parse(ids);
@@ -320,8 +326,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     }
 
     /**
-     * Returns null if the address of its pool is unknown at present. Several
-     * tasks may ask at the same time.
+     * Find an executor. Returns null if the address of its pool is unknown at
+     * present. Several tasks may call this at the same time.
      */
     private Peer find(String executorId, String host, int port) {
         Peer known = peers.get(executorId);
@@ -390,7 +396,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
 
         statistics.nettyBlocks.inc(left.length);
         if (left.length > 0) {
-            /* The task connects, and waits for that. */
+            /* Netty connects in the calling thread and waits for the
+             * connection. */
             toNetty.execute(() -> netty.fetchBlocks(
                 peer.host, peer.port, peer.executorId, left,
                 fetch.listener(), fetch.files()));

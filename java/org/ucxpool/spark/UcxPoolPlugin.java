@@ -5,8 +5,8 @@ import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
- * Starts the pool of each executor and lets the executors find each other. Used
- * together with {@link UcxPoolShuffleManager}.
+ * Starts the pool of each executor and lets the executors find each other. The
+ * plugin is used together with {@link UcxPoolShuffleManager}.
  */
 public final class UcxPoolPlugin implements SparkPlugin {
     /** Created by Spark. */

@@ -7,16 +7,17 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Spark's own shuffle manager. Its blocks are fetched over the pool after
- * {@link UcxPoolPlugin}, which must also be loaded, has started it.
+ * Spark's own shuffle manager, with access to its files. Its blocks are fetched
+ * over the pool after {@link UcxPoolPlugin} has started the pool. The plugin
+ * must also be loaded.
  */
 public final class UcxPoolShuffleManager extends SortShuffleManager {
     private static final Logger LOG =
         LoggerFactory.getLogger(UcxPoolShuffleManager.class);
 
     /*
-     * Spark creates one per process. The type that it returns is different in
-     * Spark 4.0.
+     * Spark creates one manager per process. It is kept here, because the type
+     * by which Spark returns the manager differs in Spark 4.0.
      */
     private static volatile UcxPoolShuffleManager current;
 
@@ -44,7 +45,9 @@ public final class UcxPoolShuffleManager extends SortShuffleManager {
         }
     }
 
-    /** Finds the files of this process's map outputs. */
+    /**
+     * Returns the resolver that finds the files of this process's map outputs.
+     */
     static IndexShuffleBlockResolver resolver() {
         return current.shuffleBlockResolver();
     }

@@ -1,5 +1,6 @@
 /**
- * Spark's shuffle on the pool. The jar and two settings load it:
+ * Runs Spark's shuffle on the pool. The plugin is loaded by its jar and two
+ * settings:
  *
  * <pre>
  * spark.shuffle.manager  org.ucxpool.spark.UcxPoolShuffleManager
