@@ -22,8 +22,8 @@
  *
  * The wire is the transport of a channel: `map` (same host, same user: the
  * receiver reads the sender's blocks directly) or `ucx` (any peer). The library
- * uses the first one that works; ucxpool_channel_query() returns the choice and
- * its reason. The setting WIRE overrides the choice.
+ * uses `map` if it works, and otherwise `ucx`. ucxpool_channel_query() returns
+ * the choice and its reason. The setting WIRE overrides the choice.
  */
 #ifndef UCXPOOL_CHANNEL_H
 #define UCXPOOL_CHANNEL_H
@@ -86,18 +86,18 @@ typedef struct ucxpool_channel_params {
     const void *address;        /* from the peer's ucxpool_address_get() */
     size_t      address_length; /* bytes; read with address */
     /*
-     * An endpoint of the pool's worker to the peer. The pool uses it until
-     * ucxpool_destroy(), also after ucxpool_channel_close(). It must be created
-     * with UCP_ERR_HANDLING_MODE_PEER, and its error callback must call
-     * ucxpool_channel_fail().
+     * An endpoint of the pool's worker to the peer. The pool uses the endpoint
+     * until ucxpool_destroy(), even after ucxpool_channel_close(). The endpoint
+     * must be created with UCP_ERR_HANDLING_MODE_PEER, and its error callback
+     * must call ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
     const char    *name;     /* see ucxpool_channel_set_name() */
     void          *user_ptr; /* see ucxpool_channel_set_user_ptr() */
     /*
      * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
-     * If it would use another path, it fails before its first message, with
-     * UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE.
+     * If the channel would use another path, it fails before its first message,
+     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE.
      */
     uint64_t require;
 } ucxpool_channel_params_t;
@@ -121,15 +121,16 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
                                         ucxpool_channel_t **channel_p);
 
 /*
- * Connect to a listener. Returns before the connection is established. If it
- * fails later, the channel and its requests fail (see ucxpool_channel_query()).
- * If the listener is full, the library retries with random, increasing delays
- * until HANDSHAKE_TIMEOUT. The channel then fails with UCXPOOL_ERR_LIMIT, or
- * with UCXPOOL_ERR_TIMED_OUT if the last attempt got no answer.
+ * Connect to a listener. Returns before the connection is established. If
+ * connecting fails later, the channel and its requests fail (see
+ * ucxpool_channel_query()). If the listener is full, the library retries with
+ * random, increasing delays until HANDSHAKE_TIMEOUT. The channel then fails
+ * with UCXPOOL_ERR_LIMIT, or with UCXPOOL_ERR_TIMED_OUT if the last attempt got
+ * no answer.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
  * params  The channel's name (default: where), user_ptr and require; NULL for
- *         none of them.
+ *         the defaults.
  *
  * UCXPOOL_ERR_INVALID_PARAM  where is malformed, or the host has no address; or
  *                            params has an address, an endpoint or an unknown
@@ -174,7 +175,7 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
  * listener refuses further peers, which retry until HANDSHAKE_TIMEOUT.
  *
  * params  The channel's name (default: the peer's address), user_ptr and
- *         require; NULL for none of them.
+ *         require; NULL for the defaults.
  *
  * UCXPOOL_OK                 *channel_p is a new channel
  * UCXPOOL_INPROGRESS         the queue is empty

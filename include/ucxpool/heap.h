@@ -18,10 +18,10 @@
  * contiguous.
  *
  * The heap of a pool is host memory, or memory of the pool's GPU. The heap and
- * the blocks do not share memory, but both count against MEMORY_LIMIT.
- * There is one exception: if the heap is on a GPU and the blocks are in pinned
- * host memory, the blocks do not count. With COMM_SIZE=0 the pool has no blocks
- * and the heap can use the whole limit; such a pool cannot have channels and
+ * the blocks do not share memory, but both count against MEMORY_LIMIT. There is
+ * one exception: if the heap is on a GPU and the blocks are in pinned host
+ * memory, the blocks do not count. With COMM_SIZE=0 the pool has no blocks and
+ * the heap can use the whole limit; such a pool cannot have channels and
  * listeners (UCXPOOL_ERR_UNSUPPORTED). The heap starts empty and grows on
  * demand.
  *

@@ -1,5 +1,5 @@
 /*
- * The pool: a fixed set of physical blocks, mapped once and registered once,
+ * A pool is a fixed set of physical blocks, mapped once and registered once,
  * and the transfers that use them.
  *
  * Threads. Every function of this library may be called from any thread at any
@@ -14,11 +14,11 @@
  * Progress. The library has no thread of its own. Transfers advance only inside
  * ucxpool_progress() and the functions that wait.
  *
- * Fork. A pool belongs to the process that created it. A child must not use it;
- * ucxpool_destroy() does nothing in a child. The library closes the pool's
- * connections, including those of UCX, in a forked child. Peers therefore
- * detect that the parent has ended even if the child is still running. A
- * program started by exec() does not inherit the connections.
+ * Fork. A pool belongs to the process that created it. A forked child must not
+ * use it; ucxpool_destroy() does nothing in a child. In the child, the library
+ * closes the pool's connections, including those of UCX. Peers therefore detect
+ * that the parent has ended even if the child is still running. A program
+ * started by exec() does not inherit the connections.
  */
 #ifndef UCXPOOL_POOL_H
 #define UCXPOOL_POOL_H
@@ -59,7 +59,8 @@ typedef enum ucxpool_params_field {
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_params {
     uint64_t field_mask;
-    /* Settings; default: ucxpool_config_read(). Copied. */
+    /* Settings, which the library copies. Default: those of
+     * ucxpool_config_read(). */
     const ucxpool_config_t *config;
     /*
      * A UCX context of the caller, created with UCP_FEATURE_AM and
@@ -73,7 +74,7 @@ typedef struct ucxpool_params {
      * in the builds of distributions, or if the context has the transport
      * `self`. Otherwise the pool is created, and RDMA transfers fail after they
      * have started.
-     * Default: the pool creates its own.
+     * Default: the pool creates its own context.
      */
     struct ucp_context *context;
     /*
@@ -82,7 +83,7 @@ typedef struct ucxpool_params {
      * AM_ID and AM_ID + 1 (a setting). Pools that share a worker need different
      * values of AM_ID, at least two apart. The caller may progress the worker,
      * but not while another thread is inside a call on this pool.
-     * Default: the pool creates its own.
+     * Default: the pool creates its own worker.
      */
     struct ucp_worker    *worker;
     ucxpool_memory_kind_t memory_kind;

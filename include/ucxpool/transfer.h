@@ -227,7 +227,7 @@ typedef enum ucxpool_segments_kind {
 typedef struct ucxpool_request_params {
     uint64_t             field_mask;
     ucxpool_request_cb_t callback;
-    void                *callback_arg; /* given with callback */
+    void                *callback_arg; /* passed to the callback */
     /* Send only: bytes that are sent with the descriptor. The library copies
      * them. */
     const void *metadata;
@@ -239,17 +239,17 @@ typedef struct ucxpool_request_params {
     uint64_t timeout_ns;
     /*
      * For pools of UCXPOOL_MEMORY_CUDA: a CUstream (or cudaStream_t). The
-     * segments are accessed only after all work that is in the stream when the
-     * request is posted. Default: NULL, the legacy default stream, which waits
-     * for all blocking streams of its context. UCXPOOL_STREAM_READY: no
-     * dependency.
+     * library accesses the segments only after all work that is in the stream
+     * when the request is posted. Default: NULL, the legacy default stream,
+     * which waits for all blocking streams of its context.
+     * UCXPOOL_STREAM_READY: no dependency.
      *
      * Each request adds one operation to the stream. If the stream is stalled
      * and the driver's queue is full (about 1,000 operations), the call blocks,
      * as any other call of the driver would.
      *
-     * After a request has ended, the library does not access the segments any
-     * more, and kernels launched afterwards see the received data.
+     * After a request has ended, the library no longer accesses the segments,
+     * and kernels launched afterwards see the received data.
      */
     void                   *stream;
     ucxpool_segments_kind_t segments_kind;
@@ -278,7 +278,8 @@ typedef struct ucxpool_request_params {
  *                            none of them in memory that the pool's GPU can
  *                            access, and if the receiver holds fewer than
  *                            CREDITS eager messages that it has not received
- * UCXPOOL_ERR_REFUSED        the receiver refused it; the detail has the reason
+ * UCXPOOL_ERR_REFUSED        the receiver refused the message; the detail has
+ *                            the reason
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
@@ -327,7 +328,7 @@ ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p);
 
-/* Send one buffer; otherwise as ucxpool_send(). */
+/* Send one buffer; otherwise the same as ucxpool_send(). */
 ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
                                      const void *address, size_t length,
                                      uint64_t                        tag,
@@ -375,7 +376,7 @@ ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p);
 
-/* Receive into one buffer; otherwise as ucxpool_recv(). */
+/* Receive into one buffer; otherwise the same as ucxpool_recv(). */
 ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      ucxpool_channel_t *channel, void *address,
                                      size_t length, uint64_t tag, uint64_t mask,
@@ -422,8 +423,8 @@ size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
                                size_t num_lengths, size_t *lengths);
 
 /*
- * Receive a probed message; otherwise as ucxpool_recv(). On success the message
- * handle becomes invalid; after an error the caller still owns it.
+ * Receive a probed message; otherwise the same as ucxpool_recv(). On success
+ * the message handle becomes invalid; after an error the caller still owns it.
  *
  * UCXPOOL_ERR_TRUNCATED  returned at once: the data is too small. The message
  *                        is not lost

@@ -42,11 +42,11 @@
  *                           pieces, under 32 KiB on average, uses messages
  *                           unless WINDOW_WAY=direct is set. The window is
  *                           registered with UCX once, when the first such peer
- *                           imports it, up to WINDOW_BUDGET. Over other
+ *                           imports it, within WINDOW_BUDGET. Over other
  *                           transports (TCP) the library uses messages: UCX
- *                           would emulate get and put with messages of its own,
- *                           which are no faster, and a peer that dies during
- *                           one crashes the owner's process
+ *                           would emulate get and put with messages of its own.
+ *                           These are no faster, and the owner's process would
+ *                           crash if the peer died during one
  *     UCXPOOL_WAY_MESSAGES  Any peer: the owner's pool packs the bytes that are
  *                           read, or stores the bytes that are written, as for
  *                           ucxpool_send() and ucxpool_recv()
@@ -93,12 +93,13 @@ typedef struct ucxpool_window_params {
     const char *name; /* for errors and the log; at most 31 bytes are kept */
     /*
      * A memory file (memfd_create()). The window's memory must be a shared
-     * mapping of it, at any offset. Peers of the same host and user map it. The
-     * file must be sealed against shrinking (F_SEAL_SHRINK), because truncating
-     * it would kill the processes that read it. A file that is not sealed, or
-     * is too short for the window, is not mapped. The peer finds the reason in
-     * way_reason of its remote window. The descriptor belongs to the caller,
-     * who may close it after the call. Ignored in a pool on a GPU.
+     * mapping of this file, at any offset. Peers of the same host and user map
+     * the file. The file must be sealed against shrinking (F_SEAL_SHRINK),
+     * because truncating the file would kill the processes that read it. A file
+     * that is not sealed, or is too short for the window, is not mapped. The
+     * peer finds the reason in way_reason of its remote window. The descriptor
+     * belongs to the caller, who may close it after the call. Ignored in a pool
+     * on a GPU.
      */
     int fd;
 } ucxpool_window_params_t;
@@ -134,7 +135,7 @@ typedef enum ucxpool_window_access {
     UCXPOOL_WINDOW_WRITE = 1u << 1
 } ucxpool_window_access_t;
 
-/* Bytes of a blob. */
+/* Size of a blob in bytes. */
 #define UCXPOOL_WINDOW_BLOB_SIZE 64
 
 /*
@@ -179,8 +180,8 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  * CLOSE_TIMEOUT, and destroy it. NULL is allowed.
  *
  * If a peer still accesses the memory after CLOSE_TIMEOUT, the library stops
- * waiting for it and logs a warning with the peer's channel and the window. How
- * the peer accesses the window decides what it may still do:
+ * waiting for it and logs a warning with the peer's channel and the window.
+ * What the peer may still do depends on how it accesses the window:
  *
  *     mapped, process  finish one step of a copy, of at most 1 MiB. This
  *                      happens only if the process was stopped (SIGSTOP, a
@@ -232,7 +233,7 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
  * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (it has a checksum), or its
  *                            window belongs to a pool other than the channel's
  *                            peer
- * UCXPOOL_ERR_PROTOCOL       the blob was made by another version of libucxpool
+ * UCXPOOL_ERR_PROTOCOL       the blob has another protocol version
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
