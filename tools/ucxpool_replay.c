@@ -398,8 +398,8 @@ static int limit_simulated(run_t *run)
     return allocator_heap_limit(&run->device, &run->params.heap_limit);
 }
 
-/* Returns true if text is printed, which is so unless another result is written
- * to the standard output. */
+/* Returns true if text is printed: no other result is written to the standard
+ * output. */
 static bool has_text(const run_t *run)
 {
     bool has_text = true;

@@ -183,10 +183,10 @@ unsigned ucxpool_progress(ucxpool_t *pool);
  * Sleeps while there is nothing to do. If the program uses events (event.h),
  * the function returns at once while an event is pending.
  *
- * The wait also ends if another thread progresses the pool and thereby ends a
- * request, receives a message or changes the state of a channel. A request that
- * ended before the call does not end the wait. If several threads wait for
- * requests, each should call ucxpool_request_wait().
+ * The wait also ends if progress by another thread ends a request, receives a
+ * message or changes the state of a channel. A request that ended before the
+ * call does not end the wait. If several threads wait for requests, each should
+ * call ucxpool_request_wait().
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *

@@ -98,10 +98,10 @@ typedef struct gpu_driver {
  * ends. A process that is forked after this call cannot use the driver. */
 int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
 
-/* For tables of further functions. The first function returns the library; the
- * second one finds a function in it and writes it to the pointer at function_p.
- * They return NULL or -1, with a message in text, if the library or the
- * function does not exist. */
+/* Functions that fill tables of further functions. The first one returns the
+ * library; the second one finds a function in it and writes it to the pointer
+ * at function_p. They return NULL or -1, with a message in text, if the library
+ * or the function does not exist. */
 void *gpu_driver_open(char *text, size_t text_size);
 int   gpu_driver_find(void *library, const char *symbol, void *function_p,
                       char *text, size_t text_size);

@@ -168,7 +168,7 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
         {"HUGE_PAGES", "try"},
         {"COMM_SIZE", comm_text},
         {"MEMORY_LIMIT", capacity != 0 ? limit_text : NULL},
-        /* A failed allocation is a result, which the report shows, so it is not
+        /* Failed allocations are results, which the report shows. They are not
          * logged. */
         {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
     };

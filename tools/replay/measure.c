@@ -75,8 +75,8 @@ static int find_last(const attempt_t *attempt, uint64_t *last_p)
     return 0;
 }
 
-/* Find the first of the steps 0, 1, 2, 4, ... that passes. failed_p: the step
- * tried before it. */
+/* Find the first of the steps 0, 1, 2, 4, ... that passes. failed_p: the last
+ * step that failed, or -1. */
 static int gallop(const attempt_t *attempt, uint64_t last, int64_t *failed_p,
                   uint64_t *passed_p)
 {

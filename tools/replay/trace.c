@@ -510,7 +510,7 @@ trace_t *log_read(const char *path)
 
 /* --- writing a log ------------------------------------------------------- */
 
-/* Alignment of the addresses in a log, of which the first is not NULL. */
+/* Alignment of the addresses in a log. The first address is not NULL. */
 #define ALIGNMENT UINT64_C(256)
 
 /* Write a log. The addresses of allocations are adjacent, and each is used

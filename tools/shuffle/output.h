@@ -9,7 +9,7 @@
  *
  * Each process of the run holds a shared lock on this file, so the claim ends
  * with the last process. A file without a lock is left over from a killed run;
- * the next run uses it for itself.
+ * the next run takes over this file.
  *
  * Files get their final names only when all checks have passed. Until all
  * workers have committed, a file has both names, which shows that it belongs to

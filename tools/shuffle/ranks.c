@@ -158,7 +158,7 @@ static void ranks_on_fence(pmix_status_t status, void *arg)
 }
 
 /* Publish a value, and wait until all ranks have published theirs. Progresses
- * the exchange meanwhile, because others may need this pool. */
+ * the exchange while it waits, because other ranks may need this pool. */
 static int ranks_show(exchange_t *exchange, const char *key, const void *data,
                       size_t length)
 {
