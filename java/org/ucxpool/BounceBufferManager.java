@@ -60,7 +60,7 @@ public final class BounceBufferManager implements AutoCloseable {
     /**
      * Returns the number of free buffers.
      *
-     * @return their number
+     * @return the number
      */
     public synchronized int numFree() {
         return free.cardinality();

@@ -180,8 +180,8 @@ public final class Channel implements AutoCloseable {
     /**
      * Wait until the channel is open.
      *
-     * @param timeout the longest wait
-     * @param unit of the timeout
+     * @param timeout the maximum time to wait
+     * @param unit the unit of the timeout
      * @return false if the timeout expired first
      * @throws UcxpoolException the channel has ended
      */
@@ -206,13 +206,13 @@ public final class Channel implements AutoCloseable {
     /**
      * Send a message.
      *
-     * @param source the data; held until the end, must not be changed
-     * @param tag for the receiver
+     * @param source the data, held until the end; it must not be changed
+     * @param tag the tag for the receiver
      * @param metadata up to MAX_METADATA bytes (a setting) for the receiver, or
      *        null
-     * @param listener called at the end, or null
+     * @param listener called when the transfer ends, or null
      * @return the send, in progress
-     * @throws UcxpoolException it cannot be posted
+     * @throws UcxpoolException the send cannot be posted
      */
     public Transfer send(Source source, long tag, byte[] metadata,
                          Transfer.Listener listener) throws UcxpoolException {
@@ -222,10 +222,10 @@ public final class Channel implements AutoCloseable {
     /**
      * Send a message.
      *
-     * @param source the data; held until the end, must not be changed
-     * @param tag for the receiver
+     * @param source the data, held until the end; it must not be changed
+     * @param tag the tag for the receiver
      * @return the send, in progress
-     * @throws UcxpoolException it cannot be posted
+     * @throws UcxpoolException the send cannot be posted
      */
     public Transfer send(Source source, long tag) throws UcxpoolException {
         return send(source, tag, null, null);
@@ -234,8 +234,8 @@ public final class Channel implements AutoCloseable {
     /**
      * Wait for the next message.
      *
-     * @param timeout the longest wait
-     * @param unit of the timeout
+     * @param timeout the maximum time to wait
+     * @param unit the unit of the timeout
      * @return the message, or null if the timeout expired first
      * @throws UcxpoolException the channel has ended, and all of its messages
      *         have been received
@@ -276,7 +276,7 @@ public final class Channel implements AutoCloseable {
     /**
      * Returns the reason why this wire was chosen.
      *
-     * @return a sentence
+     * @return the reason, in one sentence
      */
     public String wireReason() {
         return text(1);

@@ -32,7 +32,7 @@ public final class Listener implements AutoCloseable {
      * Pass peers to a handler when they connect, instead of {@link #accept
      * accept()}. The handler is called in the thread that polls.
      *
-     * @param handler receives each channel
+     * @param handler called with each channel
      */
     public synchronized void handle(Consumer<Channel> handler) {
         this.handler = handler;
@@ -57,8 +57,8 @@ public final class Listener implements AutoCloseable {
     /**
      * Wait for the next peer.
      *
-     * @param timeout the longest wait
-     * @param unit of the timeout
+     * @param timeout the maximum time to wait
+     * @param unit the unit of the timeout
      * @return the channel to the peer, or null if the timeout expired first
      * @throws UcxpoolException the pool was closed
      */

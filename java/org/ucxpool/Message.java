@@ -41,7 +41,7 @@ public final class Message {
     /**
      * Returns the sender's tag.
      *
-     * @return 64 bits
+     * @return the tag, 64 bits
      */
     public long tag() {
         return tag;
@@ -84,9 +84,10 @@ public final class Message {
      *
      * @param target destination; at least as long as the message, held until
      *        the end
-     * @param listener called at the end, or null
+     * @param listener called when the transfer ends, or null
      * @return the receive, in progress
-     * @throws UcxpoolException it cannot be posted; the message is unchanged
+     * @throws UcxpoolException the receive cannot be posted; the message is
+     *         unchanged
      */
     public synchronized Transfer receive(Buffer target,
                                          Transfer.Listener listener)
@@ -99,9 +100,10 @@ public final class Message {
      *
      * @param target destination, from its position on; the position does not
      *        change
-     * @param listener called at the end, or null
+     * @param listener called when the transfer ends, or null
      * @return the receive, in progress
-     * @throws UcxpoolException it cannot be posted; the message is unchanged
+     * @throws UcxpoolException the receive cannot be posted; the message is
+     *         unchanged
      */
     public synchronized Transfer receive(ByteBuffer target,
                                          Transfer.Listener listener)

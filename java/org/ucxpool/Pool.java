@@ -85,7 +85,7 @@ public final class Pool implements AutoCloseable {
     /**
      * Creates a pool.
      *
-     * @param name for logs and statistics
+     * @param name the name of the pool in logs and statistics
      * @param settings as {@code ucxpool_info -c} lists them, without the prefix
      *        UCXPOOL_; they override the environment
      * @param secret the secret that peers must know, 16 bytes or more; or null
@@ -117,7 +117,7 @@ public final class Pool implements AutoCloseable {
     /**
      * Creates a pool with the settings of the environment.
      *
-     * @param name for logs and statistics
+     * @param name the name of the pool in logs and statistics
      * @throws UcxpoolException a setting is invalid, or out of memory
      */
     public Pool(String name) throws UcxpoolException {
@@ -474,8 +474,8 @@ public final class Pool implements AutoCloseable {
      * another thread polls, waits until that thread has found an event.
      * Interrupting the thread does not end the wait; {@link #wakeup} does.
      *
-     * @param timeout the longest wait if nothing happens
-     * @param unit of the timeout
+     * @param timeout the maximum time to wait if nothing happens
+     * @param unit the unit of the timeout
      * @return the number of events
      * @throws UcxpoolException the pool is closed
      */

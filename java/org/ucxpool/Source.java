@@ -87,7 +87,7 @@ public final class Source {
     /**
      * Add the remaining bytes of a direct byte buffer.
      *
-     * @param buffer from its position to its limit, which do not change
+     * @param buffer the buffer; its position and its limit do not change
      * @return this
      * @throws IllegalArgumentException the buffer is in the Java heap
      */
@@ -128,7 +128,7 @@ public final class Source {
     /**
      * Returns the number of ranges.
      *
-     * @return their number
+     * @return the number
      */
     public int count() {
         return count;

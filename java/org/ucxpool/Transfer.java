@@ -98,8 +98,8 @@ public final class Transfer {
     /**
      * Wait for the end of the transfer.
      *
-     * @param timeout the longest wait
-     * @param unit of the timeout
+     * @param timeout the maximum time to wait
+     * @param unit the unit of the timeout
      * @return false if the timeout expired first
      * @throws UcxpoolException the transfer has failed
      */
