@@ -1319,8 +1319,9 @@ cdef class Listener:
 
     @property
     def port(self):
-        """The port of the listener, also if port 0 was requested. Raises
-        ClosedError if the listener is closed."""
+        """The port that the listener is bound to. If port 0 was requested, this
+        is the port that the system chose. Raises ClosedError if the listener
+        is closed."""
         if self.closed:
             raise ClosedError("this listener is closed")
         return ucxpool_listener_port(self._handle)

@@ -781,8 +781,8 @@ class Pool(_core.Pool):
 
     Creating the first pool of a process takes up to half a second, because UCX
     loads its modules and looks for devices. Use `await
-    asyncio.to_thread(ucxpool.Pool)`, followed by the arguments, to keep the
-    event loop running during that time."""
+    asyncio.to_thread(ucxpool.Pool, ...)`, with Pool's arguments in place of
+    `...`, to keep the event loop running during that time."""
 
     def __init__(self, device=None, *, name="python", secret=None, **settings):
         self._channel_type = Channel

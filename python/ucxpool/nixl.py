@@ -274,7 +274,7 @@ class nixl_agent_config:
     enable_listen_thread  let peers fetch and send metadata, at listen_port
     capture_telemetry     enable get_xfer_telemetry()
     listen_address        an address or a network interface of this host to
-                          listen on, also for transfers. None: the
+                          listen on, for metadata and transfers. None: the
                           environment variable LIBUCXPOOL_LISTEN; if that is
                           not set, ucxpool.ucxx.get_address(), and for metadata
                           all addresses if there is a secret
