@@ -179,8 +179,8 @@ static ucxpool_status_t check_list(const window_operation_t *operation)
     }
     if (places->count > PROTO_PLACES_MAX) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu places are more than one operation may have "
-                          "(%llu): make several of it",
+                          "%zu places exceed the limit of %llu for one "
+                          "operation; split the operation",
                           places->count, (unsigned long long)PROTO_PLACES_MAX);
     }
     return UCXPOOL_OK;

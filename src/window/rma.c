@@ -129,7 +129,8 @@ static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
     if (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
         *why_p = "the owner has UCXPOOL_WINDOW_WAY=messages";
     } else if (!channel->conn.endpoint->is_own) {
-        *why_p = "the owner's channel uses an endpoint of its application";
+        *why_p = "the owner's channel uses an endpoint that the application "
+                 "supplied";
     }
     return *why_p == NULL;
 }
