@@ -37,8 +37,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Sizes in bytes, including the final 0, of the strings that queries return: a
- * name, a reason or another sentence, and "host:port". */
+/* Sizes, including the terminating NUL, of the strings that queries return:
+ * names, reasons and other text, and "host:port". */
 #define UCXPOOL_NAME_SIZE      32
 #define UCXPOOL_REASON_SIZE    352
 #define UCXPOOL_HOST_PORT_SIZE 80

@@ -2,8 +2,8 @@
  * Functions that let PyTorch, CuPy, RMM and Numba allocate from a pool's heap
  * (heap.h). All of these libraries then share one pool and its free memory. A
  * Python program installs the allocators with one line, by the package in
- * python/. docs/guide/frameworks.md has the details, also for C++. The
- * functions are in a separate library, libucxpool-framework (pkg-config
+ * python/. docs/guide/frameworks.md has the details, including those for C++.
+ * The functions are in a separate library, libucxpool-framework (pkg-config
  * ucxpool-framework), which uses libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        allocate by device and stream

@@ -148,9 +148,9 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
 
 /*
  * Grow the heap to `size` bytes now, so that later allocations need not grow
- * it. A program that knows how much memory it needs calls this at startup.
- * Later allocations then rarely wait for the driver (1 ms when a chunk is split
- * for small allocations).
+ * it. A program that knows how much memory it needs should call this at
+ * startup. Later allocations then rarely wait for the driver (1 ms when a chunk
+ * is split for small allocations).
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is more than MEMORY_LIMIT leaves for the heap
  * UCXPOOL_ERR_NO_MEMORY      too little memory; the heap keeps what it got
@@ -182,7 +182,7 @@ typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
                                               size_t size, void *stream);
 
 /*
- * Set the handler of failing allocations. NULL removes the handler. A new heap
+ * Set the handler for failed allocations. NULL removes the handler. A new heap
  * has no handler.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_UNSUPPORTED  there is no heap, and none

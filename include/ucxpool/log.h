@@ -17,7 +17,8 @@ typedef enum ucxpool_log_level {
     UCXPOOL_LOG_NONE  = 0, /* as a limit: log nothing; no message has it */
     UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
     UCXPOOL_LOG_WARN  = 2, /* a failure that no call returns */
-    UCXPOOL_LOG_INFO  = 3, /* errors that calls return; decisions */
+    UCXPOOL_LOG_INFO  = 3, /* errors that calls return; choices that
+                              the library made */
     UCXPOOL_LOG_DEBUG = 4,
     UCXPOOL_LOG_TRACE = 5
 } ucxpool_log_level_t;

@@ -102,11 +102,12 @@ typedef struct ucxpool_domain {
  * ucp_mem_map() succeeds as soon as one domain has registered a region, even if
  * a network card has refused it. The first send would then fail. Therefore
  * ucxpool_create() inspects the remote key that UCX packs for each region, and
- * fails if a needed domain is missing: a network that can register such memory
- * and can transfer only registered memory. For GPU memory it is enough that one
- * network has registered the first region, because UCX may leave out network
- * cards that are far from the GPU. Every domain that has registered the first
- * region must have registered all regions.
+ * fails if a needed domain is missing. A domain is needed if it belongs to a
+ * network that can register such memory and can transfer only registered
+ * memory. For GPU memory it is enough that one network has registered the first
+ * region, because UCX may leave out network cards that are far from the GPU.
+ * Every domain that has registered the first region must have registered all
+ * regions.
  *
  * domains [out]  Array of max_domains; as many as fit are written. May be NULL
  *                if max_domains is 0.

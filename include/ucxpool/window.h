@@ -30,10 +30,11 @@
  *                           is idle, WINDOW_WAY=messages is faster above a few
  *                           KiB
  *     UCXPOOL_WAY_CUDA      Same host, same user, both pools on GPUs that can
- *                           access each other. The memory comes from
- *                           cuMemAlloc(), from a CUDA memory pool with file
- *                           handles, or is virtual memory (cuMemCreate()) of at
- *                           most 128 allocations with file handles, as in the
+ *                           access each other. The memory must be one of these:
+ *                           memory from cuMemAlloc(); memory from a CUDA memory
+ *                           pool that can export file descriptors; or virtual
+ *                           memory (cuMemCreate()) of at most 128 allocations
+ *                           that can be exported as file descriptors, as in the
  *                           pool's heap. One kernel on the peer's GPU copies
  *                           all pieces. The owner does nothing
  *     UCXPOOL_WAY_RMA       Any peer on the `ucx` wire, if UCX's transports
@@ -153,7 +154,7 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
                                        unsigned access, void *blob);
 
 /*
- * Stop all access by peers. From now on imports are refused, and reads and
+ * Stop all access by peers. From then on imports are refused, and reads and
  * writes that peers have in progress end with UCXPOOL_ERR_CANCELED. Progresses
  * until no peer accesses the memory, or the timeout expires. When a peer stops
  * depends on how it accesses the window:
@@ -194,8 +195,9 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *
  * To be certain that no peer accesses the memory, call ucxpool_window_revoke()
  * until it returns UCXPOOL_OK, and keep the memory until then. Over `ucx`,
- * continue to progress afterwards as long as peers may have been reading or
- * writing by messages: a channel whose bytes do not advance for 250 ms fails.
+ * peers may then still be ending reads or writes by messages. Keep calling
+ * ucxpool_progress() until these have ended: if UCX still uses their memory
+ * after 250 ms, the channel fails.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
 
@@ -300,7 +302,7 @@ ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
  * Describe places of one length at these offsets. This form is faster for many
- * short places, above all if a GPU reads the lists itself. The GPU does so if
+ * short places, especially if a GPU reads the lists itself. The GPU does so if
  * there are at least 4,096 places, and the offsets and the local addresses
  * (ucxpool_data_pieces()) are arrays in pinned memory
  * (ucxpool_device_list_alloc(), or CUDA's own). The GPU then also checks the
