@@ -13,7 +13,7 @@
 uint32_t base_crc32c(uint32_t crc, const void *data, size_t length);
 
 /* Returns the checksum of a record that stores its own checksum in 4 bytes at
- * `offset`. These bytes count as 0. */
+ * `offset`. These bytes are treated as 0. */
 uint32_t base_crc32c_of_record(const void *record, size_t length,
                                size_t offset);
 

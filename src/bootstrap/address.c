@@ -177,8 +177,8 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
     return UCXPOOL_OK;
 }
 
-/* Get the IPv4 address in the host's byte order, also of an IPv4-mapped IPv6
- * address (::ffff:a.b.c.d). Returns false for other IPv6 addresses. */
+/* Get the IPv4 address of an IPv4 or IPv4-mapped IPv6 address (::ffff:a.b.c.d),
+ * in the host's byte order. Returns false for other IPv6 addresses. */
 static bool as_ipv4(const bootstrap_address_t *address, uint32_t *ipv4_p)
 {
     uint32_t ipv4;

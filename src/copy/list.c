@@ -319,7 +319,8 @@ static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
 
 /*
  * Copy the rest of a segment (or of a run without padding), and advance past
- * the padding that follows. Returns the number of bytes of the stream.
+ * the padding that follows. Returns how many bytes of the stream were passed,
+ * including the padding.
  */
 static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
@@ -391,7 +392,7 @@ static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
 /*
  * The common case: the memory is cut like the stream. Copies the segments of
  * the current run, with their padding, that lie in the next `length` bytes.
- * Returns the number of bytes of the stream.
+ * Returns how many bytes of the stream were passed, including the padding.
  */
 static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
                            uint64_t length, char *block)

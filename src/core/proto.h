@@ -91,7 +91,7 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
     PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
                                      and the sender grants blocks */
-    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* also if both pools are on one GPU */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* even if both pools are on one GPU */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files]. The last file is the control memory. to_key

@@ -137,7 +137,7 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 
 /*
  * Returns true if the blob describes this remote. All blobs of a pool are
- * equal, except for the fields of one connection. The id alone is no proof:
+ * identical, except for the per-connection fields. The id alone is no proof:
  * each peer of the pool knows the id, and could use it to redirect this pool's
  * connections.
  */

@@ -145,8 +145,8 @@ void core_ring_awake(core_ring_t *ring);
  * sleep. */
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
-/* Returns true if the peer must be woken, once for each of its sleeps. To be
- * called after a commit, and after a consume that returned true. */
+/* Returns true if the peer must be woken, once for each of its sleeps. Call
+ * this after a commit, and after a consume that returned true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 /* Revoke a message, or check whether the peer has revoked it. word: index of

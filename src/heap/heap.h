@@ -51,7 +51,8 @@ typedef struct heap_stats {
     uint64_t pages;         /* small physical allocations of 2 MiB held */
     uint64_t stitched_live; /* live stitched allocations */
     uint64_t stitched_kept; /* stitched ranges kept for reuse */
-    uint64_t mapped;        /* mapped address bytes, including the home */
+    uint64_t mapped;        /* bytes of mapped address space, including the
+                               home */
     uint64_t mappings;      /* mappings of chunks and pages */
 
     /* Totals since creation. */

@@ -146,7 +146,7 @@ static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
 /*
  * Release memory. A slot that is one chunk is released as a whole. The memory
  * must not be mapped elsewhere, and no running work may use it. *done_p is the
- * number of bytes released from the start of the range, also after an error.
+ * number of bytes released from the start of the range, even after an error.
  */
 static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
                                      uint64_t size, uint64_t *done_p)

@@ -56,7 +56,7 @@ static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
 /* --- stitching: regions mapped a second time, in another order ------------ */
 
 /* Map the pieces, which are whole regions. *num_p is the number of mapped
- * pieces, also after an error. */
+ * pieces, even after an error. */
 static CUresult pieces_map(const mem_regions_t *regions,
                            const mem_piece_t *pieces, size_t num_pieces,
                            CUdeviceptr address, size_t *num_p)

@@ -328,8 +328,8 @@ static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
     core_unlock(pool);
 }
 
-/* Returns true if a peer has not released a window of this pool. Reads the
- * peers' pages again. */
+/* Returns true if a peer has not released a window of this pool. Rereads the
+ * ring pages that the peers share. */
 static bool has_importers(ucxpool_t *pool)
 {
     bool all_are_free;

@@ -46,7 +46,7 @@ bool pool_can_sleep(const ucxpool_t *pool);
 
 /* Returns true if UCX is armed and nothing was posted since. UCX then has no
  * work before its descriptor becomes readable. Also returns true if UCX is
- * lost. */
+ * unusable (see core_network_open()). */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
 /* One round of progress that skips nothing, with the lock held. */

@@ -383,8 +383,8 @@ static bool is_ucx_due(const ucxpool_t *pool)
            (pool->progress_count % every == 0);
 }
 
-/* Do one round. Checks here whether each part has work, because most rounds
- * have none, and their duration adds to the latency of messages. */
+/* Do one round. The check for work is done here, not in each part: most rounds
+ * have no work, and the length of a round adds to message latency. */
 static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;

@@ -350,8 +350,8 @@ static bool lacks_rma(const probe_t *probe)
  * RMA  Without this feature, a UCX that is built to check parameters, as
  *      distributions build it, rejects a get of 0 bytes. A release build prints
  *      for an endpoint how it puts short data only with this feature. The check
- *      relies on the print only if the endpoint uses the transport `self` and
- *      if a context with the feature prints it.
+ *      trusts this output only if the endpoint uses the `self` transport and a
+ *      context with the feature prints it.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the context lacks a feature
  */

@@ -389,7 +389,7 @@ typedef struct window_operation {
      * flush was posted. */
     unsigned num_rma;
     bool     is_flushed;
-    /* For operations by messages. */
+    /* For message-based operations. */
     bool               is_answered;  /* the data of a read is arriving */
     ucxpool_segment_t  call;         /* the CALL with its places */
     ucxpool_request_t *notification; /* sent at the end; NULL: none */
