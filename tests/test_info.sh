@@ -158,7 +158,7 @@ if [ -f "$stand_in" ] && [ -f "$nvml" ]; then
     has out '^    bar1 +unknown \(this GPU has no BAR1\)$'
     has out '^    blocks +host \(by CUDA_BACKING\)$'
     ends 1 $gpus CUDA_STAND_IN=vmm=n UCXPOOL_CUDA_BACKING=vmm "$info" -n
-    has err 'no pool is possible on GPU 0: .*no virtual memory'
+    has err 'no pool is possible on GPU 0: .*support virtual memory'
     has out '^    handles +CUDA IPC$'
     has out '^    blocks +none \(.*set UCXPOOL_CUDA_BACKING='
     ends 0 $gpus CUDA_STAND_IN=fail=cuDevicePrimaryCtxRetain:1:2 "$info" -n

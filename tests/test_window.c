@@ -619,7 +619,8 @@ TEST_EACH(operations_beyond_the_window_are_rejected_at_once, NUM_WAYS)
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
                 "the list is NULL");
         places = ucxpool_places_even(offsets, (size_t)1 << 21, 1);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_LIMIT, "more than one");
+        refuses(is_write, &places, &data, UCXPOOL_ERR_LIMIT,
+                "for one operation");
         places             = ucxpool_places(&fits, 1);
         places.reserved[1] = 1;
         refuses(is_write, &places, &data, UCXPOOL_ERR_UNSUPPORTED,
