@@ -55,30 +55,30 @@ ucxpool_data_t ucxpool_source_ranges(const ucxpool_range_t *ranges,
                             .count     = count};
 }
 
+/* The same data as something to receive into. */
+static ucxpool_data_t writable(ucxpool_data_t source)
+{
+    source.is_source = 0;
+    return source;
+}
+
 ucxpool_data_t ucxpool_data_buffer(void *address, size_t length)
 {
-    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_BUFFER,
-                            .at.buffer = address,
-                            .count     = 1,
-                            .length    = length};
+    return writable(ucxpool_source_buffer(address, length));
 }
 
 ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
                                      size_t                   count)
 {
-    return (ucxpool_data_t){.kind = UCXPOOL_DATA_SEGMENTS,
-                            .at.segments =
-                                (const ucxpool_const_segment_t *)segments,
-                            .count = count};
+    return writable(ucxpool_source_segments(
+        (const ucxpool_const_segment_t *)segments, count));
 }
 
 ucxpool_data_t ucxpool_data_pieces(void *const *addresses, size_t count,
                                    size_t length)
 {
-    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_PIECES,
-                            .at.pieces = (const void *const *)addresses,
-                            .count     = count,
-                            .length    = length};
+    return writable(
+        ucxpool_source_pieces((const void *const *)addresses, count, length));
 }
 
 ucxpool_range_t ucxpool_range_memory(const void *address, size_t length)
