@@ -93,7 +93,8 @@ static const struct {
      "the channel requires rma, but uses the map wire; set UCXPOOL_WIRE=ucx, "
      "or allow map"},
     {"REQUIRE=rma WIRE=ucx", "",
-     "the channel requires rma, but UCX has no RDMA transport to the peer"},
+     "the channel requires rma, but UCX has no RDMA "
+     "transport to the peer; check UCX_TLS and UCX_NET_DEVICES"},
     {"REQUIRE=map,rma WIRE=ucx", "",
      "the channel requires map or rma, but UCX has no RDMA transport to the "
      "peer, and UCXPOOL_WIRE=ucx is set"},

@@ -437,8 +437,10 @@ static bool has_required_path(ucxpool_channel_t *channel)
                          "transport to the peer, and %.70s",
                          channel->wire_reason);
     } else {
-        fail_unreachable(channel, "the channel requires rma, but UCX has no "
-                                  "RDMA transport to the peer");
+        fail_unreachable(
+            channel,
+            "the channel requires rma, but UCX has no RDMA "
+            "transport to the peer; check UCX_TLS and UCX_NET_DEVICES");
     }
     return false;
 }
