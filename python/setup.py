@@ -18,7 +18,7 @@ from setuptools.command.build_ext import build_ext
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent
-LIBRARIES = ("libucxpool.so.0", "libucxpool-framework.so.0")
+LIBRARIES = ("libucxpool.so.1", "libucxpool-framework.so.1")
 SYSTEM = bool(os.environ.get("LIBUCXPOOL_SYSTEM"))
 
 

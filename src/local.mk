@@ -176,7 +176,7 @@ endif
 libucxpool_la_SOURCES =
 libucxpool_la_LIBADD = libucxpool-internal.la
 libucxpool_la_LDFLAGS = \
-	-version-info 0:0:0 \
+	-version-info 1:0:0 \
 	-Wl,--version-script=$(top_srcdir)/src/libucxpool.map \
 	$(UCXPOOL_LDFLAGS)
 EXTRA_libucxpool_la_DEPENDENCIES = src/libucxpool.map
@@ -192,7 +192,7 @@ libframework_la_SOURCES = \
 libucxpool_framework_la_SOURCES =
 libucxpool_framework_la_LIBADD = libframework.la libucxpool.la -ldl
 libucxpool_framework_la_LDFLAGS = \
-	-version-info 0:0:0 \
+	-version-info 1:0:0 \
 	-Wl,--version-script=$(top_srcdir)/src/libucxpool-framework.map \
 	$(UCXPOOL_LDFLAGS)
 EXTRA_libucxpool_framework_la_DEPENDENCIES = src/libucxpool-framework.map

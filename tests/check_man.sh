@@ -29,7 +29,7 @@ echo "$keys settings"
 cd "$top_srcdir"
 {
     sed -n 's/^\(UCXPOOL_[A-Z0-9_]*\).*/\1/p' "$dir/settings"
-    cat include/ucxpool/*.h src/base/config.h |
+    cat include/ucxpool/*.h src/base/config.h src/libucxpool.map |
         grep -oE '\bUCXPOOL_[A-Z0-9_]+'
 } | sort -u >"$dir/known"
 find README.md HACKING.md docs debian/rules python scripts quickstart \

@@ -44,6 +44,7 @@ LD_LIBRARY_PATH=$libdir
 export PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH LD_LIBRARY_PATH
 flags=$(pkg-config --cflags --libs ucxpool)
 version=$(pkg-config --modversion ucxpool)
+release=${version%%-*} # without the number of a release candidate
 
 cat >"$dir/program.c" <<'END'
 #include <ucxpool/ucxpool.h>
@@ -52,9 +53,10 @@ cat >"$dir/program.c" <<'END'
 
 int main(void)
 {
-    printf("%s %d.%d.%d\n", ucxpool_status_string(UCXPOOL_OK),
-           UCXPOOL_VERSION_MAJOR, UCXPOOL_VERSION_MINOR, UCXPOOL_VERSION_PATCH);
-    return 0;
+    printf("%s %d.%d.%d %s\n", ucxpool_status_string(UCXPOOL_OK),
+           UCXPOOL_VERSION_MAJOR, UCXPOOL_VERSION_MINOR, UCXPOOL_VERSION_PATCH,
+           ucxpool_version_string());
+    return ucxpool_version() != UCXPOOL_VERSION;
 }
 END
 
@@ -62,10 +64,13 @@ END
 run() {
     "$@" $SANITIZER_CFLAGS -o "$dir/program" "$dir/program.c" \
         $flags || { echo "$* does not build against the installed tree"; exit 1; }
-    said=$("$dir/program")
+    said=$("$dir/program") || {
+        echo 'the headers and the library have different versions'
+        exit 1
+    }
     echo "$*: $said"
     case $said in
-    *" $version") ;;
+    *" $release $version") ;;
     *)
         echo "its version is not $version"
         exit 1
@@ -142,7 +147,7 @@ END
             -DVERSION="$1" -DCMAKE_C_COMPILER="${CC##* }" \
             -Ducxpool_DIR="$libdir/cmake/ucxpool" >"$dir/log" 2>&1
     }
-    if ! with_cmake "${version%.*}" ||
+    if ! with_cmake "${release%.*}" ||
         ! cmake --build "$dir/cmake/build" >>"$dir/log" 2>&1; then
         cat "$dir/log"
         exit 1
@@ -152,13 +157,13 @@ END
         exit 1
     }
     case $("$dir/cmake/build/program") in
-    *" $version") ;;
+    *" $release $version") ;;
     *)
         echo "a program built by CMake does not have version $version"
         exit 1
         ;;
     esac
-    for other in "${version%.*}.99" 9.0; do
+    for other in "${release%.*}.99" 0.1 9.0; do
         if with_cmake "$other"; then
             echo "CMake accepts $version for $other"
             exit 1

@@ -4,9 +4,9 @@
  * here.
  *
  * These functions take no pointer: ucxpool_status_string(),
- * ucxpool_version_string(), ucxpool_device_count(), ucxpool_log_set_level(),
- * ucxpool_torch_refuse_graph(). For ucxpool_log_set_handler(), NULL has a
- * meaning of its own.
+ * ucxpool_version(), ucxpool_version_string(), ucxpool_device_count(),
+ * ucxpool_log_set_level(), ucxpool_torch_refuse_graph(). For
+ * ucxpool_log_set_handler(), NULL has a meaning of its own.
  */
 #include "base/error.h"
 #include "pair.h"

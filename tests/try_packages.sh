@@ -91,7 +91,7 @@ bounce_transport() {
 }
 
 purge() {
-    apt-get -q -y purge libucxpool0 libucxpool-dev libucxpool-java \
+    apt-get -q -y purge libucxpool1 libucxpool-dev libucxpool-java \
         libucxpool-jni ucxpool-tools python3-ucxpool &&
         find / -xdev -name '*ucxpool*' ! -path '/try/*' ! -path '/proc/*' \
             >after &&
@@ -99,7 +99,7 @@ purge() {
 }
 
 apt-get -q update
-try install install libucxpool0 ucxpool-tools
+try install install libucxpool1 ucxpool-tools
 try tools tools
 try install-python install python3-ucxpool
 try python python

@@ -9,8 +9,8 @@ from ._errors import of_status
 
 VARIABLE = "LIBUCXPOOL"
 UCX_VARIABLE = "LIBUCXPOOL_UCX"
-SONAME = "libucxpool-framework.so.0"
-CORE = "libucxpool.so.0"
+SONAME = "libucxpool-framework.so.1"
+CORE = "libucxpool.so.1"
 
 OK = 0
 HOST = -1

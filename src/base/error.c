@@ -53,6 +53,11 @@ const char *ucxpool_status_string(ucxpool_status_t status)
     return names[index];
 }
 
+unsigned ucxpool_version(void)
+{
+    return UCXPOOL_VERSION;
+}
+
 const char *ucxpool_version_string(void)
 {
     return PACKAGE_VERSION;

@@ -276,7 +276,7 @@ class LibraryTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("ImportError", done.stderr)
         self.assertIn("/nonexistent/libucxpool.so", done.stderr)
-        self.assertIn("/nonexistent/libucxpool-framework.so.0", done.stderr)
+        self.assertIn("/nonexistent/libucxpool-framework.so.1", done.stderr)
         self.assertIn("LIBUCXPOOL", done.stderr)
 
     def test_other_library_is_reported(self):
@@ -286,7 +286,7 @@ class LibraryTest(unittest.TestCase):
 
     def test_either_file_may_be_named(self):
         folder = os.path.dirname(ucxpool.library_path())
-        for name in "libucxpool.so.0", "libucxpool-framework.so":
+        for name in "libucxpool.so.1", "libucxpool-framework.so":
             done = self.run_python("import ucxpool; print(ucxpool.version())",
                                    LIBUCXPOOL=os.path.join(folder, name))
             self.assertEqual(done.stdout.split(), [ucxpool.version()],

@@ -17,7 +17,7 @@ final class Native {
      */
     static final String LIBRARY_PROPERTY = "org.ucxpool.library";
 
-    private static final String LIBRARY_DEFAULT = "libucxpool.so.0";
+    private static final String LIBRARY_DEFAULT = "libucxpool.so.1";
     private static final String JNI_LIBRARY = "ucxpool-jni";
 
     private static boolean isOpen;

@@ -112,7 +112,7 @@ final class ExecutorSide implements ExecutorPlugin {
             throw obstacle(e.status(), e.getMessage(), secret != null);
         } catch (UnsatisfiedLinkError e) {
             throw new Obstacle(e.getMessage(), "Set " + Settings.PREFIX
-                + "library to the path of libucxpool.so.0 on the executors' "
+                + "library to the path of libucxpool.so.1 on the executors' "
                 + "hosts");
         }
 
