@@ -160,7 +160,7 @@ TEST(no_wake_up_is_lost_between_polling_and_sleep)
 }
 
 /* Number of system calls of this process, all threads. */
-static _Atomic unsigned num_sends, num_receives, num_looks;
+static _Atomic unsigned num_sends, num_receives, num_checks;
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
@@ -185,13 +185,13 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 
 int __wrap_epoll_wait(int fd, struct epoll_event *events, int max, int ms)
 {
-    num_looks++;
+    num_checks++;
     return __real_epoll_wait(fd, events, max, ms);
 }
 
 ucs_status_t __wrap_ucp_worker_arm(ucp_worker_h worker)
 {
-    num_looks++;
+    num_checks++;
     return __real_ucp_worker_arm(worker);
 }
 
@@ -220,7 +220,7 @@ TEST(a_message_to_a_sleeper_costs_two_system_calls)
         pair_cleanup(&pair);
         return;
     }
-    num_sends = num_receives = num_looks = 0;
+    num_sends = num_receives = num_checks = 0;
     for (uint64_t i = 1; i <= num; i++) {
         recv = expect_number(&pair, &number);
         assert_ok(ucxpool_arm(pair.b));
@@ -236,7 +236,7 @@ TEST(a_message_to_a_sleeper_costs_two_system_calls)
     }
     ck_assert_uint_eq(num_sends, num);
     ck_assert_uint_le(num_receives, num);
-    ck_assert_uint_le(num_looks,
+    ck_assert_uint_le(num_checks,
                       num / 10); /* rarely, compared with the rounds */
     pair_cleanup(&pair);
 }

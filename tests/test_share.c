@@ -487,7 +487,7 @@ TEST_EACH(a_process_that_cannot_be_checked_counts_as_alive, 4)
     assert_ok(ipc_create("mine", SIZE, &fd, &address));
     announce(fd, &host, &file);
     calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
-    ck_assert(!ipc_host_is_gone(&host));
+    ck_assert(!ipc_host_is_reaped(&host));
     ck_assert(!ipc_host_is_alive(&host));
     ck_assert(!ipc_host_has_ended(&host));
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "still runs");
@@ -525,12 +525,12 @@ TEST_EACH(only_these_errors_mean_that_a_process_has_ended, 2)
 
     ipc_host_fill(&host);
     calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
-    ck_assert(ipc_host_is_gone(&host));
+    ck_assert(ipc_host_is_reaped(&host));
     ck_assert(ipc_host_has_ended(&host));
     calls_reset();
-    ck_assert(!ipc_host_is_gone(&host));
+    ck_assert(!ipc_host_is_reaped(&host));
     host.start_time++;
-    ck_assert(ipc_host_is_gone(&host));
+    ck_assert(ipc_host_is_reaped(&host));
 }
 
 TEST(invalid_process_ids_are_rejected)

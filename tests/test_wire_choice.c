@@ -232,7 +232,7 @@ TEST(a_peer_that_cannot_be_checked_is_not_lost)
     pair_init(&pair, NULL, NULL);
     core_lock(pair.a);
     wireup_process_watch_stop(pair.to_b);
-    pair.to_b->peer.next_look = 0;
+    pair.to_b->peer.next_check = 0;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none.rlim_max = limit.rlim_max;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -240,7 +240,7 @@ TEST(a_peer_that_cannot_be_checked_is_not_lost)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     ck_assert(!pair.to_b->peer.has_ended);
     /* It is checked again later. */
-    ck_assert_uint_ne(pair.to_b->peer.next_look, BASE_CLOCK_FOREVER);
+    ck_assert_uint_ne(pair.to_b->peer.next_check, BASE_CLOCK_FOREVER);
     core_unlock(pair.a);
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);

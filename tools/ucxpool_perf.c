@@ -472,7 +472,7 @@ static int add_jobs(run_t *run)
 
 /* --- running -------------------------------------------------------------- */
 
-static void tell_progress(const run_t *run, unsigned index)
+static void report_progress(const run_t *run, unsigned index)
 {
     char command[REPORT_COMMAND_SIZE];
 
@@ -506,7 +506,7 @@ static void print_text(const run_t *run, unsigned index)
 static int run_jobs(run_t *run, remote_t *remote)
 {
     for (unsigned i = 0; i < run->num_jobs; i++) {
-        tell_progress(run, i);
+        report_progress(run, i);
         if ((remote != NULL
                  ? remote_run(remote, &run->jobs[i], &run->results[i])
                  : pair_run(&run->jobs[i], run->options.cpus,

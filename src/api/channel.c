@@ -284,8 +284,8 @@ ucxpool_status_t ucxpool_event_get(ucxpool_t *pool, ucxpool_event_t *events,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);
-    __atomic_store_n(&pool->wakeup.tells_events, true, __ATOMIC_RELAXED);
-    *num_p = core_event_tell(pool, events, max);
+    __atomic_store_n(&pool->wakeup.polls_events, true, __ATOMIC_RELAXED);
+    *num_p = core_event_report(pool, events, max);
     core_unlock(pool);
     return UCXPOOL_OK;
 }

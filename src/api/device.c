@@ -214,7 +214,7 @@ int ucxpool_device_count(void)
 static uint32_t abilities_of(const mem_cuda_device_t *device)
 {
     const struct {
-        bool     is_there;
+        bool     is_present;
         uint32_t ability;
     } abilities[] = {
         {device->has_ipc, UCXPOOL_DEVICE_IPC},
@@ -229,7 +229,7 @@ static uint32_t abilities_of(const mem_cuda_device_t *device)
     uint32_t set = 0;
 
     for (size_t i = 0; i < sizeof(abilities) / sizeof(abilities[0]); i++) {
-        set |= abilities[i].is_there ? abilities[i].ability : 0;
+        set |= abilities[i].is_present ? abilities[i].ability : 0;
     }
     return set;
 }

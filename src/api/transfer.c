@@ -197,7 +197,7 @@ ucxpool_status_t ucxpool_completion_get(ucxpool_t            *pool,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);
-    *num_p = core_request_tell(pool, completions, max);
+    *num_p = core_request_report(pool, completions, max);
     core_unlock(pool);
     return UCXPOOL_OK;
 }

@@ -78,7 +78,7 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
 static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
 {
     const struct {
-        bool     is_there;
+        bool     is_present;
         uint32_t flag;
     } flags[] = {
         {domain->is_known, UCXPOOL_DOMAIN_KNOWN},
@@ -90,7 +90,7 @@ static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
     uint32_t set = 0;
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-        set |= flags[i].is_there ? flags[i].flag : 0;
+        set |= flags[i].is_present ? flags[i].flag : 0;
     }
     return set;
 }

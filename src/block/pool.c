@@ -594,7 +594,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
 
 /* Put a block at hand and change the counts. Returns false if another block is
  * at hand or the index is too large. */
-static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
+static bool put_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
     uint64_t hand = (uint64_t)(index + 1) << HAND_SHIFT;
@@ -614,11 +614,11 @@ static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 
 /* Free a block. The caller has already set the state to free, as the next get
  * expects. The count changes last, because it guarantees that a bit is set. */
-static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
-                      uint64_t counts)
+static void free_block(block_pool_t *pool, block_share_t share, uint32_t index,
+                       uint64_t counts)
 {
     block_pool_poison(pool, index);
-    if (!give_at_hand(&pool->shares[share], index, counts)) {
+    if (!put_at_hand(&pool->shares[share], index, counts)) {
         bitmap_give(pool->free_blocks, index);
         atomic_fetch_add_explicit(&pool->shares[share].word, counts,
                                   memory_order_release);
@@ -641,7 +641,7 @@ static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
 void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     change_state(pool, index, BLOCK_HELD + share, BLOCK_FREE);
-    give_back(pool, share, index, ONE_FREE);
+    free_block(pool, share, index, ONE_FREE);
 }
 
 bool block_pool_try_put(block_pool_t *pool, block_share_t share, uint32_t index)
@@ -654,7 +654,7 @@ bool block_pool_try_put(block_pool_t *pool, block_share_t share, uint32_t index)
             memory_order_relaxed)) {
         return false;
     }
-    give_back(pool, share, index, ONE_FREE);
+    free_block(pool, share, index, ONE_FREE);
     return true;
 }
 
@@ -677,7 +677,7 @@ void block_pool_quarantine(block_pool_t *pool, block_share_t share,
 void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     change_state(pool, index, BLOCK_QUARANTINED + share, BLOCK_FREE);
-    give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
+    free_block(pool, share, index, ONE_FREE - ONE_QUARANTINED);
 }
 
 /* Take the block at hand of each share as a get does, and put it into the

@@ -508,8 +508,8 @@ static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
     bool                   we_have = auth->secret != NULL;
     bool they_have = header->flags & BOOTSTRAP_MESSAGE_FLAG_SECRET;
 
-    auth->is_heard = true;
-    side->flags    = header->flags;
+    auth->has_first_message = true;
+    side->flags             = header->flags;
     memcpy(side->nonce, auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE,
            BOOTSTRAP_NONCE_SIZE);
     if (we_have != they_have) {
@@ -693,13 +693,13 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
 
     assert(self->blob_length <= BOOTSTRAP_BLOB_MAX);
     io_init(&auth->io, fd);
-    auth->is_client = is_client;
-    auth->is_full   = false;
-    auth->is_heard  = false;
-    auth->secret    = self->secret;
-    auth->self      = self;
-    auth->status    = UCXPOOL_INPROGRESS;
-    auth->reason[0] = '\0';
+    auth->is_client         = is_client;
+    auth->is_full           = false;
+    auth->has_first_message = false;
+    auth->secret            = self->secret;
+    auth->self              = self;
+    auth->status            = UCXPOOL_INPROGRESS;
+    auth->reason[0]         = '\0';
     memset(&auth->client, 0, sizeof(auth->client));
     memset(&auth->listener, 0, sizeof(auth->listener));
 

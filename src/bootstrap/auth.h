@@ -177,8 +177,8 @@ typedef struct bootstrap_self {
 typedef struct bootstrap_auth {
     bool is_client;
     /* Set by a listener that has no room for another authenticated peer. */
-    bool                    is_full;
-    bool                    is_heard; /* the first message has arrived */
+    bool is_full;
+    bool has_first_message; /* the first message has arrived */
     bootstrap_auth_state_t  state;
     const base_secret_t    *secret;
     const bootstrap_self_t *self;

@@ -52,7 +52,7 @@ int bootstrap_client_detach_fd(bootstrap_client_t *client)
     return fd;
 }
 
-static void hang_up(bootstrap_client_t *client)
+static void close_socket(bootstrap_client_t *client)
 {
     int fd = bootstrap_client_detach_fd(client);
 
@@ -68,7 +68,7 @@ static ucxpool_status_t finish(bootstrap_client_t *client,
 {
     client->status = status;
     if (status != UCXPOOL_OK) {
-        hang_up(client);
+        close_socket(client);
         snprintf(client->reason, sizeof(client->reason), "%s",
                  ucxpool_error_detail());
     }
@@ -85,7 +85,8 @@ static bool watch(bootstrap_client_t *client, int operation, uint32_t events)
 }
 
 /* Start to connect to an address. Returns false and sets errno on failure. */
-static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
+static bool start_connect(bootstrap_client_t        *client,
+                          const bootstrap_address_t *address)
 {
     int one = 1;
 
@@ -119,15 +120,16 @@ static uint64_t next_turn_end(const bootstrap_client_t *client)
 }
 
 /* Start to connect to the next address for which this is possible. */
-static ucxpool_status_t dial_next(bootstrap_client_t *client)
+static ucxpool_status_t connect_next(bootstrap_client_t *client)
 {
     while (client->address_index < client->where.num_addresses) {
-        if (dial(client, &client->where.addresses[client->address_index++])) {
+        if (start_connect(client,
+                          &client->where.addresses[client->address_index++])) {
             client->turn_end = next_turn_end(client);
             return UCXPOOL_OK;
         }
         client->error = errno;
-        hang_up(client);
+        close_socket(client);
     }
     return base_error_errno(client->error,
                             "cannot connect to %s; check that a pool listens "
@@ -136,11 +138,11 @@ static ucxpool_status_t dial_next(bootstrap_client_t *client)
 }
 
 /* Give up the current address and try the next one. */
-static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
+static ucxpool_status_t try_next_address(bootstrap_client_t *client, int error)
 {
     client->error = error;
-    hang_up(client);
-    return dial_next(client) == UCXPOOL_OK
+    close_socket(client);
+    return connect_next(client) == UCXPOOL_OK
                ? UCXPOOL_INPROGRESS
                : finish(client, UCXPOOL_ERR_PEER_LOST);
 }
@@ -153,7 +155,8 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
     if ((now < client->turn_end) || (now >= client->deadline)) {
         return UCXPOOL_INPROGRESS;
     }
-    return go_to_next(client, (client->fd < 0) ? client->error : ETIMEDOUT);
+    return try_next_address(client,
+                            (client->fd < 0) ? client->error : ETIMEDOUT);
 }
 
 /*
@@ -166,9 +169,9 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
 #define RETRY_LAST_NS  UINT64_C(500000000)
 
 /* Retry the same address after a random time. */
-static ucxpool_status_t call_again_later(bootstrap_client_t *client,
-                                         ucxpool_status_t    status,
-                                         const char         *reason)
+static ucxpool_status_t schedule_retry(bootstrap_client_t *client,
+                                       ucxpool_status_t    status,
+                                       const char         *reason)
 {
     unsigned num_doubled = base_min(client->num_refused, 16u);
     uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
@@ -178,7 +181,7 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
      * it. */
     (void)RAND_bytes((unsigned char *)&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
-    hang_up(client);
+    close_socket(client);
     client->refusal = status;
     client->num_refused++;
     client->address_index--;
@@ -202,10 +205,10 @@ static ucxpool_status_t check_connected(bootstrap_client_t *client)
         error = errno;
     }
     if (error == ECONNRESET) {
-        return call_again_later(client, UCXPOOL_ERR_PEER_LOST,
-                                "the connection was reset");
+        return schedule_retry(client, UCXPOOL_ERR_PEER_LOST,
+                              "the connection was reset");
     }
-    return (error == 0) ? UCXPOOL_OK : go_to_next(client, error);
+    return (error == 0) ? UCXPOOL_OK : try_next_address(client, error);
 }
 
 /* --- authentication ------------------------------------------------------- */
@@ -238,10 +241,10 @@ static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_LIMIT) ||
            ((status == UCXPOOL_ERR_PEER_LOST) && (auth->io.error != 0) &&
-            !auth->is_heard);
+            !auth->has_first_message);
 }
 
-static ucxpool_status_t go_on(bootstrap_client_t *client)
+static ucxpool_status_t continue_handshake(bootstrap_client_t *client)
 {
     ucxpool_status_t status     = bootstrap_auth_progress(&client->auth);
     bool             wants_send = bootstrap_auth_wants_send(&client->auth);
@@ -250,7 +253,7 @@ static ucxpool_status_t go_on(bootstrap_client_t *client)
         return finish(client, UCXPOOL_OK);
     }
     if (is_full(&client->auth, status)) {
-        return call_again_later(client, status, client->auth.reason);
+        return schedule_retry(client, status, client->auth.reason);
     }
     if (status != UCXPOOL_INPROGRESS) {
         return finish(client, base_error(status, "%s: %s", client->where.text,
@@ -279,7 +282,7 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
             return status;
         }
     }
-    return go_on(client);
+    return continue_handshake(client);
 }
 
 /* Report that the timeout expired while the client waited for the next try. */
@@ -376,7 +379,7 @@ ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
                                   where->text);
         goto err_free_client;
     }
-    status = dial_next(client);
+    status = connect_next(client);
     if (status != UCXPOOL_OK) {
         goto err_close_epoll;
     }
@@ -407,7 +410,7 @@ void bootstrap_client_destroy(bootstrap_client_t *client)
     if (may_be_proven(client)) {
         bootstrap_close_notify(client->fd, BOOTSTRAP_CLOSE_CLOSED);
     }
-    hang_up(client);
+    close_socket(client);
     close(client->epoll_fd);
     free(client);
 }

@@ -625,7 +625,7 @@ static bool is_even_by_first(const copy_memory_t *memory, size_t max)
 }
 
 static bool gpu_is_even(const copy_engine_t *engine,
-                        const copy_memory_t *memory, bool is_told)
+                        const copy_memory_t *memory, bool is_declared)
 {
     const ucxpool_segment_t *first   = memory->segments;
     copy_pointer_t           pointer = {.start = 1, .size = ANYWHERE};
@@ -633,7 +633,7 @@ static bool gpu_is_even(const copy_engine_t *engine,
     if (!is_even_by_first(memory, EVEN_MAX)) {
         return false;
     }
-    if (!is_told &&
+    if (!is_declared &&
         ((copy_pointer_query(engine->device->driver, (uintptr_t)first->address,
                              &pointer) != UCXPOOL_OK) ||
          (pointer.place == COPY_MEMTYPE_PAGEABLE))) {
@@ -815,11 +815,11 @@ static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
 }
 
 static bool host_is_even(const copy_engine_t *engine,
-                         const copy_memory_t *memory, bool is_told)
+                         const copy_memory_t *memory, bool is_declared)
 {
     (void)engine;
     (void)memory;
-    (void)is_told;
+    (void)is_declared;
     return false;
 }
 
@@ -954,9 +954,9 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
 }
 
 bool copy_engine_is_even(const copy_engine_t *engine,
-                         const copy_memory_t *memory, bool is_told)
+                         const copy_memory_t *memory, bool is_declared)
 {
-    return engine->calls->is_even(engine, memory, is_told);
+    return engine->calls->is_even(engine, memory, is_declared);
 }
 
 bool copy_engine_takes_even(const copy_engine_t *engine,

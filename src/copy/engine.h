@@ -108,7 +108,7 @@ typedef struct copy_engine_calls {
                                  const copy_memory_t *memory,
                                  unsigned            *memtypes_p);
     bool (*is_even)(const copy_engine_t *engine, const copy_memory_t *memory,
-                    bool is_told);
+                    bool is_declared);
     bool (*takes_even)(const copy_engine_t *engine,
                        const copy_memory_t *memory);
     bool (*reaches_array)(const copy_engine_t *engine, const void *array,
@@ -126,7 +126,7 @@ struct copy_engine {
     base_list_t         copies;
     unsigned            num_scatters; /* scatters among them */
     base_list_t         marked;       /* requests, by their stream.link */
-    uint32_t            num_looks;    /* checks of unreached markers */
+    uint32_t            num_checks;   /* checks of unreached markers */
     unsigned            num_failed;   /* enter calls that found no context */
 };
 
@@ -258,12 +258,12 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
 /*
  * Returns true if many short segments have the same length, over 0, and lie in
  * one allocation that a kernel can access. This needs one pass over the array.
- * is_told: the caller declared the location of the segments. Always returns
+ * is_declared: the caller declared the location of the segments. Always returns
  * false for the CPU engine, for a short array, and for long segments: their
  * copy takes much longer than other checks.
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
-                         const copy_memory_t *memory, bool is_told);
+                         const copy_memory_t *memory, bool is_declared);
 
 /* For segments that the caller declared to have equal lengths: returns true if
  * a kernel should check the lengths. The kernel then reads the array, which

@@ -32,7 +32,7 @@ SHARED uint32_t ucxpool_copy_length[COPY_THREADS]; /* with padding */
 SHARED uint32_t ucxpool_copy_data[COPY_THREADS];   /* without padding */
 SHARED uint32_t ucxpool_copy_unit[COPY_THREADS];
 SHARED uint32_t ucxpool_copy_sums[WARPS];
-SHARED uint32_t ucxpool_copy_has_come;
+SHARED uint32_t ucxpool_copy_has_arrived;
 
 DEVICE uint32_t thread_index()
 {
@@ -268,7 +268,7 @@ DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
  * peer that shares the GPU with this process by time slicing must not wait for
  * this kernel.
  */
-DEVICE bool has_come(uint64_t word, uint32_t number)
+DEVICE bool has_arrived(uint64_t word, uint32_t number)
 {
     uint64_t start = clock_now();
 
@@ -278,10 +278,10 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
         do {
             v = load4_acquire(word);
         } while ((v != number) && (clock_now() - start < COPY_PATIENCE));
-        ucxpool_copy_has_come = (v == number) ? 1 : 0;
+        ucxpool_copy_has_arrived = (v == number) ? 1 : 0;
     }
     barrier();
-    return ucxpool_copy_has_come != 0;
+    return ucxpool_copy_has_arrived != 0;
 }
 
 /*
@@ -311,7 +311,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
     uint32_t    align = is_exact ? 1 : UNIT;
     uint32_t    left = tile.size;
 
-    if ((awaited != 0) && !has_come(awaited, mark)) {
+    if ((awaited != 0) && !has_arrived(awaited, mark)) {
         if (me == 0) {
             store4(fault, COPY_LATE);
         }

@@ -58,7 +58,7 @@ typedef struct walk {
     mem_span_t unknown[MEM_SPANS_MAX];
     size_t     indexes[MEM_SPANS_MAX];
     size_t     num_unknown;
-    size_t     num_met; /* unknown segments in total */
+    size_t     num_unknown_total; /* unknown segments in total */
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -68,13 +68,13 @@ static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
 }
 
 /* Returns true if a segment lies in the current allocation, as most do. */
-static inline bool walk_stays(const walk_t *walk, uint64_t address,
-                              uint64_t length)
+static inline bool walk_contains(const walk_t *walk, uint64_t address,
+                                 uint64_t length)
 {
     return is_inside(walk->start, walk->size, address, length);
 }
 
-static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
+static void walk_enter(walk_t *walk, const copy_pointer_t *pointer)
 {
     walk->start = pointer->start;
     walk->size  = pointer->size;
@@ -87,7 +87,7 @@ static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
     for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
         if (is_inside(walk->remembered[i].start, walk->remembered[i].size,
                       address, length)) {
-            walk_meet(walk, &walk->remembered[i]);
+            walk_enter(walk, &walk->remembered[i]);
             return &walk->remembered[i];
         }
     }
@@ -98,7 +98,7 @@ static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
 {
     walk->remembered[walk->next] = *pointer;
     walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
-    walk_meet(walk, pointer);
+    walk_enter(walk, pointer);
     walk->found.types |= (unsigned)pointer->place;
     if (pointer->place != COPY_MEMTYPE_DEVICE) {
         return;
@@ -110,7 +110,7 @@ static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
     }
 }
 
-static ucxpool_status_t no_memory_there(const mem_span_t *span, size_t index)
+static ucxpool_status_t report_unreadable(const mem_span_t *span, size_t index)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       "segment %zu (%llu bytes at 0x%llx) is neither host nor "
@@ -129,7 +129,7 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
     walk->num_unknown = 0;
     return (first == num)
                ? UCXPOOL_OK
-               : no_memory_there(&walk->unknown[first], walk->indexes[first]);
+               : report_unreadable(&walk->unknown[first], walk->indexes[first]);
 }
 
 /*
@@ -143,16 +143,17 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
 
 /* Returns true less and less often, because each segment may be in another
  * mapping. */
-static bool is_worth_asking(size_t num_met)
+static bool should_query(size_t num_unknown_total)
 {
-    return (num_met >= UNKNOWN_MIN) && ((num_met & (num_met - 1)) == 0);
+    return (num_unknown_total >= UNKNOWN_MIN) &&
+           ((num_unknown_total & (num_unknown_total - 1)) == 0);
 }
 
 static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
 {
     mem_span_t mapping;
 
-    if (!is_worth_asking(++walk->num_met) ||
+    if (!should_query(++walk->num_unknown_total) ||
         !mem_find_anonymous(address, &mapping)) {
         return false;
     }
@@ -160,7 +161,7 @@ static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
                                      .device = -1,
                                      .start  = mapping.address,
                                      .size   = mapping.length});
-    return walk_stays(walk, address, length);
+    return walk_contains(walk, address, length);
 }
 
 /* Add a segment that the driver does not know. Many such segments are checked
@@ -237,10 +238,10 @@ static ucxpool_status_t walk_end(walk_t *walk, copy_memtypes_t *memtypes_p)
 static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
 {
     memset(walk, 0, offsetof(walk_t, unknown));
-    walk->driver       = driver;
-    walk->found.device = -1;
-    walk->num_unknown  = 0;
-    walk->num_met      = 0;
+    walk->driver            = driver;
+    walk->found.device      = -1;
+    walk->num_unknown       = 0;
+    walk->num_unknown_total = 0;
 }
 
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
@@ -259,7 +260,7 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
         if (length == 0) {
             continue;
         }
-        if (walk_stays(&walk, address, length)) {
+        if (walk_contains(&walk, address, length)) {
             i += copy_pairs_inside((const ucxpool_segment_t *)&segments[i + 1],
                                    num_segments - i - 1, walk.start, walk.size);
             continue;
@@ -284,7 +285,7 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
     for (size_t i = 0; (i < num_pieces) && (length != 0); i++) {
         uint64_t address = (uintptr_t)addresses[i];
 
-        if (walk_stays(&walk, address, length)) {
+        if (walk_contains(&walk, address, length)) {
             i += copy_pairs_within(&addresses[i + 1], num_pieces - i - 1,
                                    length, walk.start, walk.size);
             continue;
@@ -311,7 +312,7 @@ ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
         uint64_t length  = ranges[i].length;
 
         if ((ranges[i].kind == UCXPOOL_RANGE_FILE) || (length == 0) ||
-            walk_stays(&walk, address, length)) {
+            walk_contains(&walk, address, length)) {
             continue;
         }
         status = walk_segment(&walk, address, length, i);

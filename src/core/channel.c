@@ -161,7 +161,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     core_source_init(&channel->wireup.client_source);
     core_source_init(&channel->conn.local);
     core_lifeline_init(&channel->conn.lifeline);
-    channel->peer.next_look    = BASE_CLOCK_FOREVER;
+    channel->peer.next_check   = BASE_CLOCK_FOREVER;
     channel->peer.am_id        = pool->config.am_id; /* until HELLO */
     channel->closing.deadline  = BASE_CLOCK_FOREVER;
     channel->wireup.next_hello = BASE_CLOCK_FOREVER;
@@ -215,7 +215,7 @@ void core_channel_put(ucxpool_channel_t *channel)
     channel->pool->channels.table[channel->number] = NULL;
     base_list_del(&channel->event.link);
     base_list_del(&channel->link);
-    base_list_add_tail(&channel->pool->channels.gone, &channel->link);
+    base_list_add_tail(&channel->pool->channels.unreferenced, &channel->link);
 }
 
 ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head)
@@ -237,7 +237,7 @@ block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
     return channel->wire->blocks(channel->pool);
 }
 
-ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
+ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel)
 {
     return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
                                                       : channel->status,
@@ -253,7 +253,7 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel)
 
 bool core_channel_is_readable(const ucxpool_channel_t *channel)
 {
-    if (!channel->wire->has_ring || channel->peer.gone) {
+    if (!channel->wire->has_ring || channel->peer.is_detached) {
         return false;
     }
     /* After an invalid message, the peer is ignored. */
@@ -263,7 +263,7 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }
 
-void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
+void core_channel_schedule_hello(ucxpool_channel_t *channel, uint64_t moment)
 {
     channel->wireup.next_hello = moment;
     channel->pool->wireup.next_hello =
@@ -273,7 +273,7 @@ void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
 void core_channel_hasten_hello(ucxpool_channel_t *channel)
 {
     if (channel->wireup.next_hello != BASE_CLOCK_FOREVER) {
-        core_channel_say_hello_at(channel, base_clock_now());
+        core_channel_schedule_hello(channel, base_clock_now());
     }
 }
 
@@ -345,7 +345,7 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     /* After a protocol error, do not wait for the peer, not even for TAKEN. The
      * memory that it still reads is revoked, so that it does not mistake later
      * data for a message. */
-    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
+    channel->peer.is_detached |= (status == UCXPOOL_ERR_PROTOCOL);
     record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
 }
 
@@ -357,7 +357,7 @@ void core_channel_peer_left(ucxpool_channel_t *channel)
         record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
     channel->closing.bye_received = true;
-    channel->peer.gone            = true;
+    channel->peer.is_detached     = true;
 }
 
 void core_channel_set_closed(ucxpool_channel_t *channel)

@@ -62,36 +62,36 @@ typedef struct core_peer {
     uint32_t max_unexpected;
     unsigned am_id;      /* of the peer's active messages */
     bool     offers_map; /* the peer may use map */
-    bool     we_map;     /* the peer's memory is mapped here */
-    bool     it_maps;    /* the peer maps and reads our memory */
+    bool     local_maps; /* the peer's memory is mapped here */
+    bool     peer_maps;  /* the peer maps and reads our memory */
     bool     pushes; /* messages are pushed: each side's GPU writes to blocks
                         that the other side grants */
-    char            it_reason[PROTO_TEXT_MAX + 1]; /* why it_maps is false */
-    char            we_reason[PROTO_TEXT_MAX + 1];
+    char peer_reason[PROTO_TEXT_MAX + 1]; /* why peer_maps is false */
+    char local_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
     uint64_t       *region_sizes;
     uint32_t        num_regions;
-    ipc_cuda_t      gpu;     /* on a GPU: how the regions are shared; they are
-                                then contiguous */
-    core_source_t watch;     /* ready when the peer's process has ended */
-    bool          has_ended; /* the peer's process has ended */
-    ipc_host_t    host;      /* the peer's process */
-    uint64_t      next_look; /* without a pidfd; BASE_CLOCK_FOREVER: none */
-    bool          gone;      /* the peer never accesses our memory again */
+    ipc_cuda_t      gpu;       /* on a GPU: how the regions are shared; they are
+                                  then contiguous */
+    core_source_t watch;       /* ready when the peer's process has ended */
+    bool          has_ended;   /* the peer's process has ended */
+    ipc_host_t    host;        /* the peer's process */
+    uint64_t      next_check;  /* without a pidfd; BASE_CLOCK_FOREVER: none */
+    bool          is_detached; /* the peer never accesses our memory again */
 } core_peer_t;
 
 /* The connections to the peer. */
 typedef struct core_connection {
-    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
-    core_endpoint_t    *endpoint;    /* NULL: none yet, or released */
-    core_source_t       local;       /* within the host: local.h */
-    core_lifeline_t     lifeline;    /* of a channel through a listener */
-    unsigned            num_unheard; /* failures before an answer */
-    uint64_t            lost_at;     /* when the end of `local` counts as a
-                                        failure */
-    bool by_ep;                      /* the caller's endpoint */
-    bool lacks_device;               /* UCX has none for the listener's host */
-    bool broken; /* failed, according to the caller; atomic */
+    struct core_remote *remote;   /* NULL: not known yet, or by endpoint */
+    core_endpoint_t    *endpoint; /* NULL: none yet, or released */
+    core_source_t       local;    /* within the host: local.h */
+    core_lifeline_t     lifeline; /* of a channel through a listener */
+    unsigned            num_unanswered; /* failures before an answer */
+    uint64_t            lost_at;        /* when the end of `local` counts as a
+                                           failure */
+    bool by_ep;                         /* the caller's endpoint */
+    bool lacks_device; /* UCX has none for the listener's host */
+    bool broken;       /* failed, according to the caller; atomic */
 } core_connection_t;
 
 typedef struct core_closing {
@@ -234,7 +234,7 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 
 /* Return the error for a request on a channel that has ended; the detail has
  * the reason why the channel ended. */
-ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
+ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 
 /* Returns true if the peer may still access local memory. The peer reports the
  * end of its access in a message. The access also ends with the peer's
@@ -249,7 +249,7 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
 /* Set the time at which progress sends HELLO, if none has arrived by then. */
-void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
+void core_channel_schedule_hello(ucxpool_channel_t *channel, uint64_t moment);
 
 /* Let progress send HELLO now, because this side begins the channel. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);

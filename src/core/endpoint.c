@@ -32,7 +32,7 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
     core_endpoint_set_failed(arg);
 }
 
-static ucxpool_status_t say_not_made(ucs_status_t status)
+static ucxpool_status_t endpoint_error(ucs_status_t status)
 {
     /* UCX 1.22 also returns these if the peer has ended. */
     bool lacks_transport = (status == UCS_ERR_UNREACHABLE) ||
@@ -81,7 +81,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
     status = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);
     if (status != UCS_OK) {
         free(endpoint);
-        return say_not_made(status);
+        return endpoint_error(status);
     }
     base_list_add_tail(&pool->channels.endpoints, &endpoint->link);
     *endpoint_p = endpoint;

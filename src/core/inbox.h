@@ -37,14 +37,14 @@ typedef struct core_dispatch {
     void (*window_message)(struct ucxpool_message *message);
 
     /* Request the files of a window's grant from the peer, because the system
-     * does not let this process take them. window_remote_given() delivers them.
-     * Returns false if out of memory. */
+     * does not let this process take them. window_remote_files_received()
+     * delivers them. Returns false if out of memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
                          uint64_t grant, uint32_t num_files);
 
     /* The channel's connection within the host has failed during the
      * handshake. */
-    void (*unheard)(ucxpool_channel_t *channel);
+    void (*unanswered)(ucxpool_channel_t *channel);
 } core_dispatch_t;
 
 /* Install the handlers of active messages. core_inbox_cleanup() removes them,

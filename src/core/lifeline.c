@@ -19,7 +19,7 @@
  * before it hung up. */
 #define REST_NS UINT64_C(1000000000)
 
-static void hang_up(core_lifeline_t *lifeline)
+static void close_socket(core_lifeline_t *lifeline)
 {
     int fd = lifeline->source.fd;
 
@@ -32,15 +32,15 @@ static void hang_up(core_lifeline_t *lifeline)
 /* Handle the end of the lifeline, at which the peer sent `word`. A peer that
  * has not sent HELLO has sent no other message, so there is nothing to wait
  * for. */
-static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
+static void handle_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
 
-    hang_up(lifeline);
-    lifeline->heard    = word;
-    lifeline->deadline = (channel->wireup.handshake & CORE_HELLO_RECEIVED)
-                             ? base_clock_deadline(REST_NS)
-                             : base_clock_now();
+    close_socket(lifeline);
+    lifeline->last_word = word;
+    lifeline->deadline  = (channel->wireup.handshake & CORE_HELLO_RECEIVED)
+                              ? base_clock_deadline(REST_NS)
+                              : base_clock_now();
 }
 
 /* Handle the failure of the lifeline's network. Only a channel that is opening
@@ -51,7 +51,7 @@ static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];
 
-    hang_up(&channel->conn.lifeline);
+    close_socket(&channel->conn.lifeline);
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
         core_channel_set_broken(channel);
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
@@ -81,9 +81,9 @@ static unsigned lifeline_ready(core_source_t *source)
         return 1;
     }
     if (word == BOOTSTRAP_CLOSE_SPARE) {
-        hang_up(&channel->conn.lifeline);
+        close_socket(&channel->conn.lifeline);
     } else {
-        hear(channel, (bootstrap_close_t)word);
+        handle_end(channel, (bootstrap_close_t)word);
     }
     return 1;
 }
@@ -136,7 +136,7 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     if (core_lifeline_is_up(channel)) {
         bootstrap_close_notify(channel->conn.lifeline.source.fd, word);
-        hang_up(&channel->conn.lifeline);
+        close_socket(&channel->conn.lifeline);
     }
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
@@ -148,7 +148,7 @@ static void end_channel(ucxpool_channel_t *channel)
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
         core_channel_set_broken(channel); /* the endpoint has no other end */
     }
-    switch (channel->conn.lifeline.heard) {
+    switch (channel->conn.lifeline.last_word) {
     case BOOTSTRAP_CLOSE_NONE:
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");

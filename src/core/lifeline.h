@@ -16,7 +16,7 @@
 
 typedef struct core_lifeline {
     core_source_t     source;
-    bootstrap_close_t heard;
+    bootstrap_close_t last_word;
     uint64_t deadline; /* when the end of the lifeline ends the channel;
                           BASE_CLOCK_FOREVER: never */
 } core_lifeline_t;
@@ -24,8 +24,8 @@ typedef struct core_lifeline {
 static inline void core_lifeline_init(core_lifeline_t *lifeline)
 {
     core_source_init(&lifeline->source);
-    lifeline->heard    = BOOTSTRAP_CLOSE_NONE;
-    lifeline->deadline = BASE_CLOCK_FOREVER;
+    lifeline->last_word = BOOTSTRAP_CLOSE_NONE;
+    lifeline->deadline  = BASE_CLOCK_FOREVER;
 }
 
 /*

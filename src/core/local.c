@@ -20,7 +20,7 @@
 
 /* If the peer has hung up this many times before the channel was open, it does
  * not accept this process's identity. */
-#define UNHEARD_MAX 3
+#define UNANSWERED_MAX 3
 
 /* The time between the loss of the connection and the failure of the channel.
  * The system closes the sockets of a process before its end is visible. The end
@@ -69,15 +69,15 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
 
 /* Called when the peer has hung up: its pool was destroyed, or refuses the
  * connection. */
-static void hung_up(ucxpool_channel_t *channel)
+static void disconnected(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
     if (!channel->wire->is_connected(channel)) {
         return; /* an endpoint is used instead */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
-        channel->conn.num_unheard++;
-        channel->pool->dispatch->unheard(channel);
+        channel->conn.num_unanswered++;
+        channel->pool->dispatch->unanswered(channel);
     } else if (channel->conn.endpoint == NULL) {
         channel->conn.lost_at = base_clock_deadline(GRACE_NS);
     }
@@ -101,7 +101,7 @@ static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
             count += (bytes[0] == PROTO_DOORBELL) ? 0 : 1;
             handle(channel, bytes, length);
         } else if ((error == ECONNRESET) || (error == EPROTO)) {
-            hung_up(channel);
+            disconnected(channel);
             count++;
         }
     }
@@ -166,7 +166,7 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }
-    if ((channel->conn.num_unheard >= UNHEARD_MAX) ||
+    if ((channel->conn.num_unanswered >= UNANSWERED_MAX) ||
         !core_local_reaches(channel->pool, &remote->blob)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
@@ -213,7 +213,7 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                    channel->name, strerror(error));
     }
     if ((error != 0) && (channel->state == UCXPOOL_CHANNEL_CONNECTING)) {
-        hung_up(channel);
+        disconnected(channel);
     }
 }
 

@@ -28,11 +28,11 @@
 #define HOST_STEP ((size_t)256 << 10)
 
 /* The requested memory. */
-typedef struct wish {
+typedef struct target {
     block_sizes_params_t sizes;
     int                  device;        /* GPU ordinal in this process; or -1 */
     bool                 is_registered; /* with UCX */
-} wish_t;
+} target_t;
 
 /* The result of all attempts; valid even after an error. */
 typedef struct outcome {
@@ -74,7 +74,7 @@ ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions)
     return status;
 }
 
-static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
+static ucxpool_status_t attempt(ucxpool_t *pool, const target_t *target,
                                 const base_config_t *config,
                                 mem_regions_t *regions, attempt_t *attempt)
 {
@@ -82,11 +82,11 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
 
     attempt->registered_size = 0;
     attempt->refused_size    = attempt->num_regions * config->region_size;
-    status = mem_regions_init(regions, wish->sizes.kind, wish->device,
+    status = mem_regions_init(regions, target->sizes.kind, target->device,
                               attempt->num_regions, config->region_size,
                               (int)config->huge_pages);
-    attempt->is_short = may_be_short(wish->sizes.kind, status);
-    if ((status != UCXPOOL_OK) || !wish->is_registered) {
+    attempt->is_short = may_be_short(target->sizes.kind, status);
+    if ((status != UCXPOOL_OK) || !target->is_registered) {
         return status;
     }
     status = core_memory_register(pool, regions);
@@ -116,11 +116,11 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 
 /* Compute the settings for this size. Keeps the settings of the caller, except
  * a region size that exceeds the total. */
-static ucxpool_status_t settle(const wish_t *wish, const base_config_t *asked,
-                               size_t size, base_config_t *config_p,
-                               attempt_t *attempt)
+static ucxpool_status_t settle(const target_t      *target,
+                               const base_config_t *asked, size_t size,
+                               base_config_t *config_p, attempt_t *attempt)
 {
-    block_sizes_params_t sizes = wish->sizes;
+    block_sizes_params_t sizes = target->sizes;
 
     *config_p           = *asked;
     config_p->comm_size = size;
@@ -141,17 +141,17 @@ static uint64_t count_blocks(const base_config_t *config,
            (config->region_size / config->block_size);
 }
 
-static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
+static ucxpool_status_t descend(ucxpool_t *pool, const target_t *target,
                                 const base_config_t *asked,
                                 base_config_t *config, attempt_t *now,
                                 mem_regions_t *regions, outcome_t *outcome)
 {
-    size_t floor = block_sizes_floor(asked, config, wish->sizes.for_gpu);
+    size_t floor = block_sizes_floor(asked, config, target->sizes.for_gpu);
     size_t next;
     ucxpool_status_t status;
 
     for (;;) {
-        status = attempt(pool, wish, config, regions, now);
+        status = attempt(pool, target, config, regions, now);
         if ((status == UCXPOOL_OK) || !now->is_short) {
             break;
         }
@@ -159,9 +159,9 @@ static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
             snprintf(outcome->why, sizeof(outcome->why), "%s",
                      ucxpool_error_detail());
         }
-        next = next_size(now, wish->sizes.for_gpu, floor);
+        next = next_size(now, target->sizes.for_gpu, floor);
         if (asked->comm_strict || (next < floor) ||
-            (settle(wish, asked, next, config, now) != UCXPOOL_OK)) {
+            (settle(target, asked, next, config, now) != UCXPOOL_OK)) {
             break;
         }
     }
@@ -184,7 +184,7 @@ static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
  * Same errors as mem_regions_init() and ucx_reg_regions(). A lack of memory is
  * not logged, because the caller logs the consequence.
  */
-static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
+static ucxpool_status_t allocate(ucxpool_t *pool, const target_t *target,
                                  base_config_t *config, mem_regions_t *regions,
                                  outcome_t *outcome_p)
 {
@@ -194,14 +194,14 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
     ucxpool_status_t status;
 
     memset(outcome_p, 0, sizeof(*outcome_p));
-    status = settle(wish, &asked, asked.comm_size, config, &now);
+    status = settle(target, &asked, asked.comm_size, config, &now);
     if (status != UCXPOOL_OK) {
         return status;
     }
     outcome_p->blocks_asked = count_blocks(config, &now);
     outcome_p->bytes_asked  = now.num_regions * config->region_size;
     level                   = base_error_log_at(BASE_LOG_DEBUG);
-    status = descend(pool, wish, &asked, config, &now, regions, outcome_p);
+    status = descend(pool, target, &asked, config, &now, regions, outcome_p);
     base_error_log_at(level);
     if (status != UCXPOOL_OK) {
         *config = asked;
@@ -255,8 +255,8 @@ static void destroy_blocks(ucxpool_t *pool)
     block_pool_destroy(pool->memory.blocks);
 }
 
-static void warn_of_less(const ucxpool_t *pool, size_t size,
-                         const outcome_t *outcome)
+static void warn_of_reduction(const ucxpool_t *pool, size_t size,
+                              const outcome_t *outcome)
 {
     char asked[BASE_FORMAT_SIZE], asked_block[BASE_FORMAT_SIZE];
     char got[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
@@ -293,7 +293,7 @@ static void report(ucxpool_t *pool, const mem_regions_t *regions,
         snprintf(stats->degraded_why, sizeof(stats->degraded_why), "%.191s",
                  outcome->why);
     }
-    warn_of_less(pool, size, outcome);
+    warn_of_reduction(pool, size, outcome);
 }
 
 /* Create the memory of a pool that has only a heap. device: -1 for host
@@ -317,7 +317,7 @@ static ucxpool_status_t create_none(ucxpool_t *pool, int device)
 
 static ucxpool_status_t create_host(ucxpool_t *pool)
 {
-    const wish_t wish = {
+    const target_t target = {
         .sizes         = {.kind        = &mem_kind_host,
                           .memory_size = host_memory_size(),
                           .limit       = BLOCK_BUDGET_NONE},
@@ -328,7 +328,7 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
     ucxpool_status_t status;
 
     status =
-        allocate(pool, &wish, &pool->config, &pool->memory.regions, &outcome);
+        allocate(pool, &target, &pool->config, &pool->memory.regions, &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s", outcome.why)
                                 : status;
@@ -346,7 +346,7 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
 /* Create pinned blocks in addition to those of the GPU. */
 static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
 {
-    const wish_t wish = {
+    const target_t target = {
         .sizes         = {.kind    = &mem_kind_cuda_host,
                           .for_gpu = true,
                           .limit   = BLOCK_BUDGET_NONE},
@@ -372,8 +372,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.recv_share  = params.recv_share;
     /* The limit applies only to the GPU's memory. */
     config.memory_limit = BASE_SIZE_AUTO;
-    status =
-        allocate(pool, &wish, &config, &pool->memory.pinned_regions, &outcome);
+    status = allocate(pool, &target, &config, &pool->memory.pinned_regions,
+                      &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s", outcome.why)
                                 : status;
@@ -393,7 +393,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
 
 /* As a last resort, allocate blocks in pinned host memory instead of the
  * GPU's. */
-static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
+static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, target_t *target,
                                               const outcome_t *before,
                                               block_backing_t *backing)
 {
@@ -401,11 +401,11 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
     outcome_t        outcome;
     ucxpool_status_t status;
 
-    wish->sizes.kind    = &mem_kind_cuda_host;
-    wish->sizes.limit   = BLOCK_BUDGET_NONE;
-    wish->is_registered = true;
+    target->sizes.kind    = &mem_kind_cuda_host;
+    target->sizes.limit   = BLOCK_BUDGET_NONE;
+    target->is_registered = true;
     status =
-        allocate(pool, wish, &pool->config, &pool->memory.regions, &outcome);
+        allocate(pool, target, &pool->config, &pool->memory.regions, &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s; then: %s",
                                              before->why, outcome.why)
@@ -431,14 +431,14 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
 
 /* Returns true if the BAR1 window has less room than the minimum size of a
  * pool. */
-static bool is_window_full(const base_config_t *config, const wish_t *wish,
+static bool is_window_full(const base_config_t *config, const target_t *target,
                            outcome_t *outcome)
 {
     size_t floor;
 
     floor = block_sizes_floor(config, config, true);
-    if (!wish->is_registered || (config->comm_size != BASE_SIZE_AUTO) ||
-        (wish->sizes.limit >= floor)) {
+    if (!target->is_registered || (config->comm_size != BASE_SIZE_AUTO) ||
+        (target->sizes.limit >= floor)) {
         return false;
     }
     memset(outcome, 0, sizeof(*outcome));
@@ -449,7 +449,7 @@ static bool is_window_full(const base_config_t *config, const wish_t *wish,
              "the GPU's BAR1 has room for %" PRIu64 " bytes, and a pool needs "
              "%zu: close other programs, lower UCXPOOL_COMM_RESERVE, or give "
              "UCXPOOL_COMM_SIZE in bytes",
-             wish->sizes.limit, floor);
+             target->sizes.limit, floor);
     return true;
 }
 
@@ -486,7 +486,7 @@ static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
                                         const mem_cuda_device_t *device,
                                         block_backing_t         *backing)
 {
-    wish_t wish = {
+    target_t target = {
         .sizes         = {.kind        = backing->kind,
                           .for_gpu     = true,
                           .memory_size = device->total_size},
@@ -496,14 +496,14 @@ static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
     outcome_t        outcome;
     ucxpool_status_t status;
 
-    status = find_limit(pool, device, backing->kind, &wish.sizes.limit);
+    status = find_limit(pool, device, backing->kind, &target.sizes.limit);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (is_window_full(&pool->config, &wish, &outcome)) {
+    if (is_window_full(&pool->config, &target, &outcome)) {
         status = UCXPOOL_ERR_NO_MEMORY;
     } else {
-        status = allocate(pool, &wish, &pool->config, &pool->memory.regions,
+        status = allocate(pool, &target, &pool->config, &pool->memory.regions,
                           &outcome);
     }
     if (status == UCXPOOL_OK) {
@@ -517,7 +517,7 @@ static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
         (pool->config.cuda_backing != BASE_BACKING_AUTO)) {
         return base_error(status, "%s", outcome.why);
     }
-    return allocate_host_instead(pool, &wish, &outcome, backing);
+    return allocate_host_instead(pool, &target, &outcome, backing);
 }
 
 static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,

@@ -133,7 +133,7 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
 /* Record that UCX is lost. The worker is kept until UCX is restarted or the
  * pool is destroyed. It has no handlers and no registrations, sends nothing,
  * and is not progressed. */
-static void lose(ucxpool_t *pool, const char *devices)
+static void set_lost(ucxpool_t *pool, const char *devices)
 {
     unwatch(pool);
     memcpy(pool->ucx.devices, devices, sizeof(pool->ucx.devices));
@@ -158,7 +158,7 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     status = move_to(pool, devices, regions, moved_p);
     if ((status != UCXPOOL_OK) && *moved_p &&
         (was_lost || (move_to(pool, old, regions, &is_back) != UCXPOOL_OK))) {
-        lose(pool, old);
+        set_lost(pool, old);
     }
     return status;
 }

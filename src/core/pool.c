@@ -54,7 +54,7 @@ bool core_pool_may_warn(ucxpool_t *pool)
     return true;
 }
 
-bool core_pool_turn_away(ucxpool_t *pool)
+bool core_pool_count_refused(ucxpool_t *pool)
 {
     pool->stats.handshakes_refused++;
     return core_pool_may_warn(pool);

@@ -14,7 +14,7 @@
  *       requests.runnable   --> requests that can continue
  *       requests.stalled    --> sends whose wire has no room
  *       requests.completed  --> ended requests whose callback is due
- *       requests.to_tell    --> ended requests whose completion is not reported
+ *       requests.to_report  --> ended requests with a completion to report
  *       windows             --> memory that peers read and write
  *       xfer                --> messages, and the waits of sends and receives
  */
@@ -83,8 +83,8 @@ typedef struct core_wakeup {
     pthread_t       armed_by;     /* the last one; valid if was_armed */
     uint64_t        num_events;   /* see core_event_count(); atomic */
     uint64_t        num_seen;     /* num_events at the loop's last check */
-    bool            tells_events; /* the application polls for events; atomic */
-    bool            tells_ends;   /* it polls for completions; atomic */
+    bool            polls_events; /* the application polls for events; atomic */
+    bool            polls_completions; /* it polls for completions; atomic */
     pthread_cond_t  leader_woke;
     pthread_mutex_t leader_lock; /* guards num_wakes; taken after the pool's */
     bool            has_leader;  /* a thread sleeps on the descriptors; other
@@ -102,8 +102,8 @@ typedef struct core_wakeup {
 
 typedef struct core_channels {
     base_list_t         open;
-    base_list_t         gone;  /* without references */
-    ucxpool_channel_t **table; /* by number; NULL where free */
+    base_list_t         unreferenced; /* without references */
+    ucxpool_channel_t **table;        /* by number; NULL where free */
     uint32_t            table_size;
     uint32_t            count;
     uint32_t            num_read;       /* rings read in this round */
@@ -133,7 +133,7 @@ typedef struct core_requests {
     base_list_t runnable;
     base_list_t stalled; /* no room in their wire; retried */
     base_list_t completed;
-    base_list_t to_tell; /* ended, with a completion to report */
+    base_list_t to_report; /* ended, with a completion to report */
     base_list_t deadlines;
     uint64_t    next_deadline;
 } core_requests_t;
@@ -202,7 +202,7 @@ void core_pool_end_operation(ucxpool_t *pool);
 bool core_pool_may_warn(ucxpool_t *pool);
 
 /* Count a rejected message, and return core_pool_may_warn(). */
-bool core_pool_turn_away(ucxpool_t *pool);
+bool core_pool_count_refused(ucxpool_t *pool);
 
 /* Allocate memory for a transfer with malloc(), and count this in the
  * statistics. */

@@ -297,18 +297,18 @@ static void decide(core_remote_t *remote, core_turn_t turn)
  * other pool has forgotten this one, and has decided again.
  */
 static core_turn_t settle(const core_remote_t     *remote,
-                          const ucxpool_channel_t *channel, core_turn_t told)
+                          const ucxpool_channel_t *channel, core_turn_t answer)
 {
     return (remote->decided_at >= channel->wireup.called_at)
                ? turn_of_smaller(remote)
-               : told;
+               : answer;
 }
 
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
-                          core_blob_turn_t told)
+                          core_blob_turn_t answer)
 {
     core_turn_t turn =
-        (told == CORE_BLOB_CALLERS) ? CORE_TURN_OURS : CORE_TURN_THEIRS;
+        (answer == CORE_BLOB_CALLERS) ? CORE_TURN_OURS : CORE_TURN_THEIRS;
 
     if (core_remote_is_self(remote)) {
         return;
@@ -316,7 +316,7 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
     if (remote->turn == CORE_TURN_UNKNOWN) {
         decide(remote,
                channel->wireup.via_listener ? turn : turn_of_smaller(remote));
-    } else if (channel->wireup.begins && (told != CORE_BLOB_NO_TURN) &&
+    } else if (channel->wireup.begins && (answer != CORE_BLOB_NO_TURN) &&
                (remote->turn != turn)) {
         decide(remote, settle(remote, channel, turn));
     }

@@ -99,10 +99,10 @@ bool core_remote_is_self(const core_remote_t *remote);
  * the side that connects first begins, and learns this from the listener's
  * answer. If they connect by address, the side with the smaller id begins.
  *
- * told  The turn in the listener's answer.
+ * answer  The turn in the listener's answer.
  */
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
-                          core_blob_turn_t told);
+                          core_blob_turn_t answer);
 
 /* Pools that have connected and have no channel are remembered for ten seconds.
  * This is their maximum number. */

@@ -156,16 +156,16 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel       = NULL;
-    request->any_channel   = false;
-    request->user_ref      = true; /* the creator's, until it is passed on */
-    request->called_back   = false;
-    request->told.caller   = NULL;
-    request->told.callback = NULL;
-    request->told.callback_arg        = NULL;
+    request->channel         = NULL;
+    request->any_channel     = false;
+    request->user_ref        = true; /* the creator's, until it is passed on */
+    request->called_back     = false;
+    request->notify.caller   = NULL;
+    request->notify.callback = NULL;
+    request->notify.callback_arg      = NULL;
     request->has_completion           = false;
-    request->told.completion_ptr      = NULL;
-    request->told.hook                = NULL;
+    request->notify.completion_ptr    = NULL;
+    request->notify.hook              = NULL;
     request->deadline                 = BASE_CLOCK_FOREVER;
     request->tag                      = 0;
     request->mask                     = 0;
@@ -190,14 +190,14 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     uint64_t timeout = request->pool->config.request_timeout_ns;
 
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK) {
-        request->told.callback     = params->callback;
-        request->told.callback_arg = params->callback_arg;
+        request->notify.callback     = params->callback;
+        request->notify.callback_arg = params->callback_arg;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION) {
-        __atomic_store_n(&request->pool->wakeup.tells_ends, true,
+        __atomic_store_n(&request->pool->wakeup.polls_completions, true,
                          __ATOMIC_RELAXED);
-        request->has_completion      = true;
-        request->told.completion_ptr = params->completion_ptr;
+        request->has_completion        = true;
+        request->notify.completion_ptr = params->completion_ptr;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT) {
         timeout = params->timeout_ns;
@@ -358,7 +358,7 @@ ucxpool_status_t core_request_shown(const ucxpool_request_t *request)
     int shown = __atomic_load_n(&request->shown, __ATOMIC_ACQUIRE);
 
     if ((shown == UCXPOOL_INPROGRESS) &&
-        (__atomic_load_n(&request->told.caller, __ATOMIC_RELAXED) ==
+        (__atomic_load_n(&request->notify.caller, __ATOMIC_RELAXED) ==
          &base_lock_me)) {
         return core_request_status(request);
     }
@@ -425,7 +425,7 @@ static void show(ucxpool_request_t *request)
 {
     request->called_back = true;
     if (request->has_completion) {
-        base_list_add_tail(&request->pool->requests.to_tell,
+        base_list_add_tail(&request->pool->requests.to_report,
                            &request->end_link);
     } else {
         core_event_count(request->pool);
@@ -438,16 +438,16 @@ static void show(ucxpool_request_t *request)
 void core_request_call_back(ucxpool_request_t *request)
 {
     ucxpool_t           *pool     = request->pool;
-    ucxpool_request_cb_t callback = request->told.callback;
-    void                *arg      = request->told.callback_arg;
+    ucxpool_request_cb_t callback = request->notify.callback;
+    void                *arg      = request->notify.callback_arg;
 
     base_list_del(&request->end_link);
-    __atomic_store_n(&request->told.caller, (const char *)&base_lock_me,
+    __atomic_store_n(&request->notify.caller, (const char *)&base_lock_me,
                      __ATOMIC_RELAXED);
     core_unlock(pool);
     callback(request, core_request_status(request), arg);
     core_lock(pool);
-    __atomic_store_n(&request->told.caller, (const char *)NULL,
+    __atomic_store_n(&request->notify.caller, (const char *)NULL,
                      __ATOMIC_RELAXED);
     show(request);
     core_request_reuse(request);
@@ -471,11 +471,11 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->kind->ended != NULL) {
         request->kind->ended(request, status);
     }
-    if (request->told.hook != NULL) {
-        request->told.hook(request, status, request->told.hook_arg);
+    if (request->notify.hook != NULL) {
+        request->notify.hook(request, status, request->notify.hook_arg);
     }
     __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
-    if (request->told.callback != NULL) {
+    if (request->notify.callback != NULL) {
         base_list_add_tail(&request->pool->requests.completed,
                            &request->end_link);
     } else {
@@ -515,24 +515,24 @@ void core_request_release(ucxpool_request_t *request)
     request->user_ref       = false;
     request->has_completion = false;
     if (request->called_back) {
-        base_list_del(&request->end_link); /* to_tell */
+        base_list_del(&request->end_link); /* to_report */
     }
     core_request_reuse(request);
 }
 
-size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
-                         size_t max)
+size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
+                           size_t max)
 {
-    base_list_t       *to_tell = &pool->requests.to_tell;
+    base_list_t       *to_report = &pool->requests.to_report;
     ucxpool_request_t *request;
     size_t             num = 0;
 
-    while ((num < max) && !base_list_is_empty(to_tell)) {
-        request = base_list_head(to_tell, ucxpool_request_t, end_link);
+    while ((num < max) && !base_list_is_empty(to_report)) {
+        request = base_list_head(to_report, ucxpool_request_t, end_link);
         base_list_del(&request->end_link);
         completions[num++] = (ucxpool_completion_t){
             .request        = request->user_ref ? request : NULL,
-            .completion_ptr = request->told.completion_ptr,
+            .completion_ptr = request->notify.completion_ptr,
             .status         = core_request_status(request),
             .tag            = request->tag,
             .length         = request->data.totals.payload_size,
@@ -565,12 +565,13 @@ void core_request_destroy_all(ucxpool_t *pool)
 }
 
 /* The number of checks of unreached markers per query of the driver. */
-#define LOOKS_PER_CHECK ((uint32_t)1 << 14)
+#define POLLS_PER_CHECK ((uint32_t)1 << 14)
 
 /* --- the caller's memory -------------------------------------------------- */
 
 /* Returns the kind of segments that the caller declared. */
-static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
+static ucxpool_segments_kind_t
+declared_kind(const ucxpool_request_params_t *params)
 {
     if ((params == NULL) ||
         !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS)) {
@@ -580,9 +581,9 @@ static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
 }
 
 /* Returns true if the caller declared that the GPU can access all segments. */
-static bool is_told_reached(const ucxpool_request_params_t *params)
+static bool declares_gpu_access(const ucxpool_request_params_t *params)
 {
-    ucxpool_segments_kind_t kind = told_kind(params);
+    ucxpool_segments_kind_t kind = declared_kind(params);
 
     return (kind == UCXPOOL_SEGMENTS_CUDA) || (kind == UCXPOOL_SEGMENTS_EVEN);
 }
@@ -627,10 +628,10 @@ void core_request_find_length(ucxpool_request_t              *request,
     const copy_engine_t *engine = request->pool->engine;
     copy_memory_t       *memory = &request->data.memory;
 
-    memory->is_unseen = (told_kind(params) == UCXPOOL_SEGMENTS_EVEN) &&
+    memory->is_unseen = (declared_kind(params) == UCXPOOL_SEGMENTS_EVEN) &&
                         copy_engine_takes_even(engine, memory);
     if (memory->is_unseen ||
-        copy_engine_is_even(engine, memory, is_told_reached(params))) {
+        copy_engine_is_even(engine, memory, declares_gpu_access(params))) {
         memory->length = memory->segments[0].length;
     }
 }
@@ -662,7 +663,7 @@ static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
 {
     copy_memory_t memory = to_be_asked_for(&request->data.memory);
 
-    if (told_kind(params) == UCXPOOL_SEGMENTS_HOST) {
+    if (declared_kind(params) == UCXPOOL_SEGMENTS_HOST) {
         *memtypes_p = COPY_MEMTYPE_PAGEABLE;
         return UCXPOOL_OK;
     }
@@ -682,7 +683,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     if (copy_engine_memory_kind(engine) == UCXPOOL_MEMORY_HOST) {
         return check_pieces(request); /* the CPU can access all memory */
     }
-    if (!is_told_reached(params)) {
+    if (!declares_gpu_access(params)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {
             return status;
@@ -750,7 +751,7 @@ static unsigned check_gpu(copy_engine_t *engine)
     ucxpool_status_t status;
 
     if (base_list_is_empty(&engine->marked) ||
-        (++engine->num_looks % LOOKS_PER_CHECK != 0)) {
+        (++engine->num_checks % POLLS_PER_CHECK != 0)) {
         return 0;
     }
     status = copy_cuda_copier_check(engine->copier);

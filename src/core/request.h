@@ -93,7 +93,7 @@ typedef void (*core_request_hook_t)(ucxpool_request_t *request,
                                     ucxpool_status_t status, void *arg);
 
 /* How the end of a request is reported. */
-typedef struct core_told {
+typedef struct core_notify {
     ucxpool_request_cb_t callback; /* NULL: none */
     void                *callback_arg;
     const char          *caller; /* thread that runs the callback, identified by
@@ -102,7 +102,7 @@ typedef struct core_told {
     /* For internal use: called at the end, with the lock held. NULL: none. */
     core_request_hook_t hook;
     void               *hook_arg;
-} core_told_t;
+} core_notify_t;
 
 /* A free list of requests that are followed in memory by state of the same
  * size. */
@@ -118,7 +118,7 @@ struct ucxpool_request {
     base_list_t link;            /* in posted, in the channel's queue, */
                                  /* packing or flushes, or in free */
     base_list_t        run_link; /* in runnable, waiters, or posted by tag */
-    base_list_t        end_link; /* in completed, then in to_tell */
+    base_list_t        end_link; /* in completed, then in to_report */
     base_list_t        all_link;
     base_list_t        deadline_link;
     ucxpool_t         *pool;
@@ -132,7 +132,7 @@ struct ucxpool_request {
     bool            any_channel; /* posted without a channel */
     bool            called_back;
     bool            has_completion; /* reported by ucxpool_completion_get() */
-    core_told_t     told;
+    core_notify_t   notify;
     uint64_t        deadline;
     uint64_t        order; /* of sends and flushes, and of posted receives */
     uint64_t        tag;
@@ -177,8 +177,8 @@ void core_request_release(ucxpool_request_t *request);
 
 /* Report the completions of ended requests, at most `max`. Returns their
  * number. */
-size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
-                         size_t max);
+size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
+                           size_t max);
 
 /* Return the handle of a request to its caller. If request_p is NULL, the
  * request has no handle and is reused as soon as it has ended. */

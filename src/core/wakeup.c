@@ -122,7 +122,7 @@ uint64_t core_event_counted(const ucxpool_t *pool)
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds |= kind;
-    if (!__atomic_load_n(&event->pool->wakeup.tells_events, __ATOMIC_RELAXED)) {
+    if (!__atomic_load_n(&event->pool->wakeup.polls_events, __ATOMIC_RELAXED)) {
         core_event_count(event->pool);
     }
     core_event_update(event);
@@ -137,23 +137,23 @@ void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind)
 bool core_event_is_pending(ucxpool_t *pool)
 {
     bool with_events =
-        __atomic_load_n(&pool->wakeup.tells_events, __ATOMIC_RELAXED);
+        __atomic_load_n(&pool->wakeup.polls_events, __ATOMIC_RELAXED);
     bool is_pending;
 
     if (!with_events &&
-        !__atomic_load_n(&pool->wakeup.tells_ends, __ATOMIC_RELAXED)) {
+        !__atomic_load_n(&pool->wakeup.polls_completions, __ATOMIC_RELAXED)) {
         return false;
     }
     core_lock(pool);
-    is_pending = !base_list_is_empty(&pool->requests.to_tell) ||
+    is_pending = !base_list_is_empty(&pool->requests.to_report) ||
                  (with_events && !base_list_is_empty(&pool->channels.events));
     core_unlock(pool);
     return is_pending;
 }
 
-static ucxpool_event_t tell(core_event_t *event)
+static ucxpool_event_t take_event(core_event_t *event)
 {
-    ucxpool_event_t told = {
+    ucxpool_event_t reported = {
         .kinds    = event->kinds,
         .channel  = event->channel,
         .listener = event->listener,
@@ -162,10 +162,10 @@ static ucxpool_event_t tell(core_event_t *event)
 
     base_list_del(&event->link);
     core_event_clear(event, UCXPOOL_EVENT_STATE);
-    return told;
+    return reported;
 }
 
-size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
+size_t core_event_report(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
 {
     size_t      num = 0;
     base_list_t round;
@@ -173,7 +173,7 @@ size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
     base_list_init(&round);
     base_list_splice_tail(&round, &pool->channels.events);
     while ((num < max) && !base_list_is_empty(&round)) {
-        events[num++] = tell(base_list_head(&round, core_event_t, link));
+        events[num++] = take_event(base_list_head(&round, core_event_t, link));
     }
     base_list_splice_tail(&round, &pool->channels.events);
     base_list_splice_tail(&pool->channels.events, &round);

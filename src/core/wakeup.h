@@ -91,7 +91,7 @@ void core_event_update(core_event_t *event);
 
 /* Report events, and return their number. Conditions that persist are reported
  * again, but after the others, and not in this call. */
-size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
+size_t core_event_report(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
 
 /* Returns true if there is a completion to report, or an event for an
  * application that polls for events. Takes the lock. */

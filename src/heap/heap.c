@@ -259,7 +259,7 @@ static void count(heap_stats_t *stats, const heap_range_t *range)
         break;
     case HEAP_FREE:
     case HEAP_CACHED:
-    case HEAP_LATE:
+    case HEAP_DEFERRED:
         count_free(stats, range);
         break;
     default:
@@ -477,7 +477,7 @@ static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
 
 /* Reclaim ranges in this stream's pages that other streams have freed. Returns
  * false if no such range is left. Called with the heap's lock held. */
-static bool settle_late(heap_t *heap, heap_stream_t *stream)
+static bool settle_deferred(heap_t *heap, heap_stream_t *stream)
 {
     heap_stream_t *other;
     uint64_t       ticket;
@@ -510,7 +510,7 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
     }
     pthread_mutex_lock(&heap->lock);
     while ((status == UCXPOOL_OK) && (*range_p == NULL)) {
-        is_settled = is_settled || !settle_late(heap, stream);
+        is_settled = is_settled || !settle_deferred(heap, stream);
         status     = take_small(stream, size, asked, range_p);
         if ((status == UCXPOOL_OK) && (*range_p == NULL) && is_settled) {
             status = add_page(heap, stream);
@@ -556,7 +556,7 @@ static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
     bool          is_settled;
 
     do {
-        is_settled = !settle_late(heap, stream);
+        is_settled = !settle_deferred(heap, stream);
         if (!take_medium(heap, stream, size, asked, range_p) ||
             (*range_p != NULL)) {
             return;
@@ -717,19 +717,19 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
                        heap_stream_t *stream, heap_range_t *range,
                        void *address)
 {
-    bool is_late = (owner != stream) && !heap->vmm->is_host;
+    bool is_deferred = (owner != stream) && !heap->vmm->is_host;
 
     if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
         return false;
     }
-    heap_range_become(range, is_late ? HEAP_LATE : HEAP_CACHED);
+    heap_range_become(range, is_deferred ? HEAP_DEFERRED : HEAP_CACHED);
     heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
                    stream->handle);
     heap_small_end(&owner->small, range);
-    if (is_late) {
+    if (is_deferred) {
         range->stream = stream;
         range->ticket = heap_stream_ticket(stream);
-        heap_small_give_late(&owner->small, range);
+        heap_small_defer(&owner->small, range);
     } else {
         heap_small_give(&owner->small, range);
     }
@@ -757,8 +757,8 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
 static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
                                    heap_stream_t *stream, void *address)
 {
-    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
-    unsigned      num_gone;
+    heap_range_t *released[HEAP_FREE_CACHE_DEPTH];
+    unsigned      num_released;
 
     if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_CACHED)) {
         return refuse_dead(address);
@@ -766,12 +766,12 @@ static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
     heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
                    stream->handle);
     base_lock_take(&stream->lock);
-    num_gone = heap_free_cache_put(&stream->cache, range, gone);
+    num_released = heap_free_cache_put(&stream->cache, range, released);
     base_lock_give(&stream->lock);
-    if (num_gone > 0) {
+    if (num_released > 0) {
         pthread_mutex_lock(&heap->lock);
-        for (unsigned i = 0; i < num_gone; i++) {
-            heap_release_range(heap, gone[i], stream);
+        for (unsigned i = 0; i < num_released; i++) {
+            heap_release_range(heap, released[i], stream);
         }
         pthread_mutex_unlock(&heap->lock);
     }
@@ -1159,7 +1159,7 @@ static const char *const state_words[] = {
     [HEAP_UNBACKED] = "hole",     [HEAP_FREE] = "free",
     [HEAP_LIVE] = "live",         [HEAP_CACHED] = "free",
     [HEAP_STITCHED] = "stitched", [HEAP_SMALL] = "small",
-    [HEAP_LATE] = "free",         [HEAP_SPARE] = "spare"};
+    [HEAP_DEFERRED] = "free",     [HEAP_SPARE] = "spare"};
 
 void heap_print_ranges(heap_t *heap, FILE *stream)
 {

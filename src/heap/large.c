@@ -84,7 +84,7 @@ static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
 
 /* Give a stream the free ranges of all other streams, and make it wait for
  * their work. */
-static void give_all_to(heap_t *heap, heap_stream_t *stream)
+static void move_all_to(heap_t *heap, heap_stream_t *stream)
 {
     for (heap_stream_t *other = heap->streams.all; other != NULL;
          other                = other->next) {
@@ -122,7 +122,7 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
         stream = any_stream(heap);
     }
     if ((status == UCXPOOL_OK) && (stream != NULL)) {
-        give_all_to(heap, stream);
+        move_all_to(heap, stream);
     }
     return status;
 }
@@ -305,58 +305,59 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
 #define FEW_OWED  (16 * SELDOM)
 #define MOST_OWED (48 * SELDOM)
 
-typedef struct wish {
+typedef struct search {
     heap_t          *heap;
     heap_stream_t   *stream;
     uint64_t         size;
     bool             is_page;
-    bool             is_late; /* cheap searches have failed */
-    heap_range_t    *range;   /* the result, or NULL */
-    ucxpool_status_t status;  /* last error */
-} wish_t;
+    bool             is_exhaustive; /* cheap searches have failed */
+    heap_range_t    *range;         /* the result, or NULL */
+    ucxpool_status_t status;        /* last error */
+} search_t;
 
-static void note(wish_t *wish, ucxpool_status_t status)
+static void note(search_t *search, ucxpool_status_t status)
 {
     if (status != UCXPOOL_OK) {
-        wish->status = status;
+        search->status = status;
     }
 }
 
 /* Find the offset in a free range where the request fits. */
-static bool fits(const wish_t *wish, const heap_range_t *range,
+static bool fits(const search_t *search, const heap_range_t *range,
                  uint64_t *offset_p)
 {
-    *offset_p =
-        wish->is_page ? base_align_up(range->offset, HEAP_PAGE) : range->offset;
-    return *offset_p + wish->size <= heap_range_end(range);
+    *offset_p = search->is_page ? base_align_up(range->offset, HEAP_PAGE)
+                                : range->offset;
+    return *offset_p + search->size <= heap_range_end(range);
 }
 
 /* Search all ranges that are long enough for a page. A range shorter than two
  * pages may not contain an aligned page. */
-static heap_range_t *
-look_for_page(const wish_t *wish, const heap_index_t *index, uint64_t *offset_p)
+static heap_range_t *look_for_page(const search_t     *search,
+                                   const heap_index_t *index,
+                                   uint64_t           *offset_p)
 {
     heap_range_t *range = heap_index_first(index, HEAP_PAGE);
 
-    while ((range != NULL) && !fits(wish, range, offset_p)) {
+    while ((range != NULL) && !fits(search, range, offset_p)) {
         range = heap_index_next(index, range, HEAP_PAGE);
     }
     return range;
 }
 
-static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
+static heap_range_t *look_up(const search_t *search, heap_index_t *index,
                              uint64_t *offset_p)
 {
-    heap_range_t *range = heap_index_find(index, wish->size);
+    heap_range_t *range = heap_index_find(index, search->size);
 
-    if ((range != NULL) && !fits(wish, range, offset_p)) {
+    if ((range != NULL) && !fits(search, range, offset_p)) {
         /* A range of this size always contains an aligned page. */
         range = heap_index_find(index, 2 * HEAP_PAGE - HEAP_UNIT);
-        if ((range == NULL) && wish->is_late) {
-            return look_for_page(wish, index, offset_p);
+        if ((range == NULL) && search->is_exhaustive) {
+            return look_for_page(search, index, offset_p);
         }
     }
-    return ((range != NULL) && fits(wish, range, offset_p)) ? range : NULL;
+    return ((range != NULL) && fits(search, range, offset_p)) ? range : NULL;
 }
 
 /* Returns true if a slot is one chunk that is completely free and unused by any
@@ -377,9 +378,9 @@ static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
  * of the chunk can be stitched. Returns true if the free ranges may have
  * changed.
  */
-static bool split_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
+static bool split_chunk(search_t *search, heap_range_t *range, uint64_t offset)
 {
-    heap_t      *heap = wish->heap;
+    heap_t      *heap = search->heap;
     heap_home_t *home = &heap->space.home;
     size_t       slot = offset / home->slot_size;
 
@@ -392,128 +393,128 @@ static bool split_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
                              home->slot_size) != UCXPOOL_OK)) {
         return false;
     }
-    note(wish, heap_space_split(&heap->space, range, slot));
+    note(search, heap_space_split(&heap->space, range, slot));
     heap->num_splits++;
     return true;
 }
 
-static void take(wish_t *wish, heap_range_t *range, uint64_t offset)
+static void take(search_t *search, heap_range_t *range, uint64_t offset)
 {
     ucxpool_status_t status =
-        heap_ranges_prepare(&wish->heap->space.ranges, HEAP_SPACE_TAKES);
+        heap_ranges_prepare(&search->heap->space.ranges, HEAP_SPACE_TAKES);
 
-    note(wish, status);
+    note(search, status);
     if (status == UCXPOOL_OK) {
-        wish->range =
-            heap_space_take(&wish->heap->space, range, offset, wish->size);
+        search->range =
+            heap_space_take(&search->heap->space, range, offset, search->size);
     }
 }
 
 /* Search the stream's own free ranges. */
-static void own(wish_t *wish)
+static void own(search_t *search)
 {
-    heap_index_t *index = &wish->stream->index;
+    heap_index_t *index = &search->stream->index;
     uint64_t      offset;
-    heap_range_t *range = look_up(wish, index, &offset);
+    heap_range_t *range = look_up(search, index, &offset);
 
-    if ((range != NULL) && (wish->heap->is_tight || wish->is_page) &&
-        (split_chunk(wish, range, offset) ||
-         split_chunk(wish, range, offset + wish->size))) {
-        range = look_up(wish, index, &offset);
+    if ((range != NULL) && (search->heap->is_tight || search->is_page) &&
+        (split_chunk(search, range, offset) ||
+         split_chunk(search, range, offset + search->size))) {
+        range = look_up(search, index, &offset);
     }
     if (range != NULL) {
-        take(wish, range, offset);
+        take(search, range, offset);
     }
 }
 
 /* Search again after emptying the stream's cache. */
-static void own_cached(wish_t *wish)
+static void own_cached(search_t *search)
 {
-    heap_collect(wish->heap, wish->stream, 1);
-    own(wish);
+    heap_collect(search->heap, search->stream, 1);
+    own(search);
 }
 
-static void restitch(wish_t *wish)
+static void restitch(search_t *search)
 {
-    if (!wish->is_page) {
-        note(wish, heap_restitch(&wish->heap->stitcher, wish->stream,
-                                 wish->size, &wish->range));
+    if (!search->is_page) {
+        note(search, heap_restitch(&search->heap->stitcher, search->stream,
+                                   search->size, &search->range));
     }
 }
 
-static void borrow_from(wish_t *wish, heap_stream_t *other)
+static void borrow_from(search_t *search, heap_stream_t *other)
 {
-    heap_streams_t *streams = &wish->heap->streams;
+    heap_streams_t *streams = &search->heap->streams;
     heap_range_t   *range;
     uint64_t        offset;
 
-    if (wish->size >= wish->heap->space.home.slot_size) {
+    if (search->size >= search->heap->space.home.slot_size) {
         /* For a large request it is worth emptying the other stream's cache. */
-        heap_collect(wish->heap, other, 1);
+        heap_collect(search->heap, other, 1);
     }
-    range = look_up(wish, &other->index, &offset);
+    range = look_up(search, &other->index, &offset);
     if (range == NULL) {
         return;
     }
     heap_stream_look(streams, other);
     if (heap_stream_is_over(other, range->ticket) ||
-        (heap_stream_wait(streams, other, wish->stream) == UCXPOOL_OK)) {
-        take(wish, range, offset);
+        (heap_stream_wait(streams, other, search->stream) == UCXPOOL_OK)) {
+        take(search, range, offset);
     }
 }
 
 /* Take a single range that another stream has freed. */
-static void borrow(wish_t *wish)
+static void borrow(search_t *search)
 {
-    for (heap_stream_t *other = wish->heap->streams.all;
-         (other != NULL) && (wish->range == NULL); other = other->next) {
-        if (other != wish->stream) {
-            borrow_from(wish, other);
+    for (heap_stream_t *other = search->heap->streams.all;
+         (other != NULL) && (search->range == NULL); other = other->next) {
+        if (other != search->stream) {
+            borrow_from(search, other);
         }
     }
 }
 
 /* Take all ranges that other streams have freed. */
-static void borrow_all(wish_t *wish)
+static void borrow_all(search_t *search)
 {
     uint64_t size = 0;
 
-    for (heap_stream_t *stream = wish->heap->streams.all; stream != NULL;
+    for (heap_stream_t *stream = search->heap->streams.all; stream != NULL;
          stream                = stream->next) {
         size += stream->index.size;
     }
-    if ((size < wish->size) || (size == wish->stream->index.size)) {
+    if ((size < search->size) || (size == search->stream->index.size)) {
         return;
     }
-    give_all_to(wish->heap, wish->stream);
-    own(wish);
-    if (wish->range == NULL) {
-        restitch(wish);
+    move_all_to(search->heap, search->stream);
+    own(search);
+    if (search->range == NULL) {
+        restitch(search);
     }
 }
 
-static void stitch_up_to(wish_t *wish, size_t max_mappings)
+static void stitch_up_to(search_t *search, size_t max_mappings)
 {
-    if (!wish->is_page) {
-        note(wish, heap_stitch(&wish->heap->stitcher, wish->stream, wish->size,
-                               max_mappings, &wish->range));
+    if (!search->is_page) {
+        note(search, heap_stitch(&search->heap->stitcher, search->stream,
+                                 search->size, max_mappings, &search->range));
     }
 }
 
 /* Returns true if the heap may grow instead of stitching free memory. */
-static bool has_room(const wish_t *wish)
+static bool has_room(const search_t *search)
 {
-    heap_t  *heap     = wish->heap;
+    heap_t  *heap     = search->heap;
     uint64_t owed     = base_max(heap->stitches_owed, FEW_OWED) - FEW_OWED;
     uint64_t reserved = heap->space.home.reserved;
-    uint64_t used     = reserved + wish->size;
+    uint64_t used     = reserved + search->size;
 
     for (const heap_stream_t *stream = heap->streams.all; stream != NULL;
          stream                      = stream->next) {
         used -= stream->index.size;
     }
     heap->peak_used = base_max(heap->peak_used, used);
-    return reserved + wish->size <=
+    return reserved + search->size <=
            heap->peak_used +
                heap->peak_used / 2 / (MOST_OWED - FEW_OWED) * owed;
 }
@@ -526,108 +527,110 @@ static void count_stitches(heap_t *heap, uint64_t num)
     heap->stitches_owed = base_max(base_min(owed, MOST_OWED), -FEW_OWED);
 }
 
-static void stitch_few(wish_t *wish)
+static void stitch_few(search_t *search)
 {
-    if ((wish->size >= wish->heap->space.home.slot_size) && !has_room(wish)) {
-        stitch_up_to(wish, FEW_MAPPINGS);
+    if ((search->size >= search->heap->space.home.slot_size) &&
+        !has_room(search)) {
+        stitch_up_to(search, FEW_MAPPINGS);
     }
 }
 
-static void grow(wish_t *wish)
+static void grow(search_t *search)
 {
     heap_range_t *range;
     uint64_t      offset;
 
-    note(wish, grow_range(wish->heap, wish->stream, wish->size, wish->is_page,
-                          &range));
-    if ((range != NULL) && fits(wish, range, &offset)) {
-        take(wish, range, offset);
+    note(search, grow_range(search->heap, search->stream, search->size,
+                            search->is_page, &range));
+    if ((range != NULL) && fits(search, range, &offset)) {
+        take(search, range, offset);
     }
 }
 
-static void stitch(wish_t *wish)
+static void stitch(search_t *search)
 {
-    stitch_up_to(wish, SIZE_MAX);
+    stitch_up_to(search, SIZE_MAX);
 }
 
 /* Take all memory that other streams have freed, including their caches. */
-static void reclaim(wish_t *wish)
+static void reclaim(search_t *search)
 {
-    wish->is_late = true;
-    heap_collect_all(wish->heap);
-    own(wish);
-    if (wish->range == NULL) {
-        borrow_all(wish);
+    search->is_exhaustive = true;
+    heap_collect_all(search->heap);
+    own(search);
+    if (search->range == NULL) {
+        borrow_all(search);
     }
-    if (wish->range == NULL) {
-        stitch(wish);
+    if (search->range == NULL) {
+        stitch(search);
     }
 }
 
 /* Stitch free memory together with new memory. */
-static void grow_and_stitch(wish_t *wish)
+static void grow_and_stitch(search_t *search)
 {
-    heap_t  *heap = wish->heap;
-    uint64_t size = heap_stitchable(&heap->space, wish->stream);
+    heap_t  *heap = search->heap;
+    uint64_t size = heap_stitchable(&heap->space, search->stream);
 
-    if ((size > 0) && (size < wish->size) && !wish->is_page) {
-        note(wish, grow_pages(heap, wish->stream,
-                              base_align_up(wish->size - size, HEAP_PAGE)));
-        stitch(wish);
+    if ((size > 0) && (size < search->size) && !search->is_page) {
+        note(search, grow_pages(heap, search->stream,
+                                base_align_up(search->size - size, HEAP_PAGE)));
+        stitch(search);
     }
 }
 
 /* Wait until all free memory may be used. */
-static void sync(wish_t *wish)
+static void sync(search_t *search)
 {
-    note(wish, heap_settle(wish->heap, wish->stream));
-    own(wish);
-    if (wish->range == NULL) {
-        restitch(wish);
+    note(search, heap_settle(search->heap, search->stream));
+    own(search);
+    if (search->range == NULL) {
+        restitch(search);
     }
-    if (wish->range == NULL) {
+    if (search->range == NULL) {
         /* The memory of other streams is usable now, so less memory has to be
          * added. */
-        grow(wish);
+        grow(search);
     }
-    if (wish->range == NULL) {
-        stitch(wish);
+    if (search->range == NULL) {
+        stitch(search);
     }
-    if (wish->range == NULL) {
-        grow_and_stitch(wish);
+    if (search->range == NULL) {
+        grow_and_stitch(search);
     }
 }
 
 /* Run the steps in order until one finds a range. */
-static ucxpool_status_t fulfil(wish_t *wish, void (*const *steps)(wish_t *),
-                               size_t num_steps, heap_range_t **range_p)
+static ucxpool_status_t run_steps(search_t *search,
+                                  void (*const *steps)(search_t *),
+                                  size_t num_steps, heap_range_t **range_p)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
 
-    for (size_t i = 0; (i < num_steps) && (wish->range == NULL); i++) {
-        steps[i](wish);
+    for (size_t i = 0; (i < num_steps) && (search->range == NULL); i++) {
+        steps[i](search);
     }
     base_error_log_at(level);
-    *range_p = wish->range;
-    return (wish->range != NULL) ? UCXPOOL_OK : wish->status;
+    *range_p = search->range;
+    return (search->range != NULL) ? UCXPOOL_OK : search->status;
 }
 
 ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p)
 {
-    static void (*const steps[])(wish_t *) = {
+    static void (*const steps[])(search_t *) = {
         own,  own_cached, restitch, borrow,          borrow_all, stitch_few,
         grow, stitch,     reclaim,  grow_and_stitch, sync};
 
-    wish_t wish = {.heap    = heap,
-                   .stream  = stream,
-                   .size    = size,
-                   .is_page = is_page,
-                   .status  = UCXPOOL_ERR_NO_MEMORY};
+    search_t search = {.heap    = heap,
+                       .stream  = stream,
+                       .size    = size,
+                       .is_page = is_page,
+                       .status  = UCXPOOL_ERR_NO_MEMORY};
 
     uint64_t         before = heap->stitcher.num_stitches;
     ucxpool_status_t status =
-        fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+        run_steps(&search, steps, sizeof(steps) / sizeof(steps[0]), range_p);
 
     count_stitches(heap, heap->stitcher.num_stitches - before);
     return status;
@@ -636,16 +639,16 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p)
 {
-    static void (*const steps[])(wish_t *) = {own, own_cached, borrow,
-                                              borrow_all, grow};
+    static void (*const steps[])(search_t *) = {own, own_cached, borrow,
+                                                borrow_all, grow};
 
-    wish_t wish = {.heap    = heap,
-                   .stream  = stream,
-                   .size    = HEAP_PAGE,
-                   .is_page = true,
-                   .status  = UCXPOOL_ERR_NO_MEMORY};
+    search_t search = {.heap    = heap,
+                       .stream  = stream,
+                       .size    = HEAP_PAGE,
+                       .is_page = true,
+                       .status  = UCXPOOL_ERR_NO_MEMORY};
 
-    return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+    return run_steps(&search, steps, sizeof(steps) / sizeof(steps[0]), range_p);
 }
 
 /* --- reserve and trim ----------------------------------------------------- */
@@ -660,8 +663,8 @@ static uint64_t half_of(const heap_t *heap, uint64_t size)
 
 /* Add memory. If the driver has too little for a piece, try smaller and smaller
  * pieces. */
-static ucxpool_status_t back_in_pieces(heap_t *heap, heap_stream_t *stream,
-                                       uint64_t missing)
+static ucxpool_status_t reserve_in_pieces(heap_t *heap, heap_stream_t *stream,
+                                          uint64_t missing)
 {
     uint64_t piece = missing;
 
@@ -694,7 +697,7 @@ static ucxpool_status_t reserve(heap_t *heap, uint64_t size)
         return status;
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = back_in_pieces(heap, stream, size - reserved);
+    status = reserve_in_pieces(heap, stream, size - reserved);
     base_error_log_at(level);
     if (status == UCXPOOL_OK) {
         return UCXPOOL_OK;
@@ -724,7 +727,8 @@ ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
 
 /* Release a chunk or a page to the driver. Skips memory that is in use by a
  * stitched range. */
-static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
+static ucxpool_status_t release_to_driver(heap_t *heap, uint64_t offset,
+                                          uint64_t size)
 {
     heap_range_t    *range = heap_space_cover(&heap->space, offset);
     uint64_t         done  = 0;
@@ -760,7 +764,7 @@ static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
         } else if (!heap_space_unit(&heap->space, range, &offset, &size)) {
             offset = heap_range_end(range);
         } else {
-            status = give_back(heap, offset, size);
+            status = release_to_driver(heap, offset, size);
             offset += size;
         }
     }

@@ -9,46 +9,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOT 256
+#define RANGES_PER_BATCH 256
 
-typedef struct heap_lot {
-    struct heap_lot *next;
-    heap_range_t     ranges[LOT];
-} heap_lot_t;
+typedef struct heap_batch {
+    struct heap_batch *next;
+    heap_range_t       ranges[RANGES_PER_BATCH];
+} heap_batch_t;
 
 void heap_ranges_init(heap_ranges_t *ranges)
 {
     base_list_init(&ranges->spare);
     ranges->num_spare = 0;
-    ranges->lots      = NULL;
+    ranges->batches   = NULL;
 }
 
 void heap_ranges_cleanup(heap_ranges_t *ranges)
 {
-    while (ranges->lots != NULL) {
-        heap_lot_t *lot = ranges->lots;
+    while (ranges->batches != NULL) {
+        heap_batch_t *batch = ranges->batches;
 
-        ranges->lots = lot->next;
-        free(lot);
+        ranges->batches = batch->next;
+        free(batch);
     }
     heap_ranges_init(ranges);
 }
 
-static ucxpool_status_t add_lot(heap_ranges_t *ranges)
+static ucxpool_status_t add_batch(heap_ranges_t *ranges)
 {
-    heap_lot_t *lot = calloc(1, sizeof(*lot));
+    heap_batch_t *batch = calloc(1, sizeof(*batch));
 
-    if (lot == NULL) {
+    if (batch == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no host memory (%zu bytes) to describe ranges of "
                           "the heap",
-                          sizeof(*lot));
+                          sizeof(*batch));
     }
-    lot->next    = ranges->lots;
-    ranges->lots = lot;
-    for (size_t i = 0; i < LOT; i++) {
-        base_list_init(&lot->ranges[i].link);
-        heap_ranges_put(ranges, &lot->ranges[i]);
+    batch->next     = ranges->batches;
+    ranges->batches = batch;
+    for (size_t i = 0; i < RANGES_PER_BATCH; i++) {
+        base_list_init(&batch->ranges[i].link);
+        heap_ranges_put(ranges, &batch->ranges[i]);
     }
     return UCXPOOL_OK;
 }
@@ -56,7 +56,7 @@ static ucxpool_status_t add_lot(heap_ranges_t *ranges)
 ucxpool_status_t heap_ranges_prepare(heap_ranges_t *ranges, size_t num)
 {
     while (ranges->num_spare < num) {
-        ucxpool_status_t status = add_lot(ranges);
+        ucxpool_status_t status = add_batch(ranges);
 
         if (status != UCXPOOL_OK) {
             return status;
@@ -404,40 +404,41 @@ heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
 }
 
 static unsigned empty_bin(heap_free_cache_t *cache, unsigned number,
-                          heap_range_t **gone)
+                          heap_range_t **released)
 {
     heap_free_cache_bin_t *bin   = &cache->bins[number];
     unsigned               count = bin->count;
 
-    memcpy(gone, bin->ranges, count * sizeof(gone[0]));
+    memcpy(released, bin->ranges, count * sizeof(released[0]));
     bin->count = 0;
     cache->used &= ~(UINT64_C(1) << number);
     return count;
 }
 
 unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
-                             heap_range_t **gone)
+                             heap_range_t **released)
 {
-    unsigned               number   = cache_bin_of(range->size);
-    heap_free_cache_bin_t *bin      = &cache->bins[number];
-    unsigned               num_gone = 0;
+    unsigned               number       = cache_bin_of(range->size);
+    heap_free_cache_bin_t *bin          = &cache->bins[number];
+    unsigned               num_released = 0;
 
     if ((bin->count == HEAP_FREE_CACHE_DEPTH) ||
         ((bin->count > 0) && (bin->size != range->size))) {
-        num_gone = empty_bin(cache, number, gone);
+        num_released = empty_bin(cache, number, released);
     }
     bin->size                 = range->size;
     bin->ranges[bin->count++] = range;
     cache->used |= UINT64_C(1) << number;
-    return num_gone;
+    return num_released;
 }
 
-unsigned heap_free_cache_empty(heap_free_cache_t *cache, heap_range_t **gone)
+unsigned heap_free_cache_empty(heap_free_cache_t *cache,
+                               heap_range_t     **released)
 {
     if (cache->used == 0) {
         return 0;
     }
-    return empty_bin(cache, (unsigned)__builtin_ctzll(cache->used), gone);
+    return empty_bin(cache, (unsigned)__builtin_ctzll(cache->used), released);
 }
 
 /* --- the page map --------------------------------------------------------- */

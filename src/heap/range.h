@@ -42,7 +42,7 @@ typedef enum heap_state {
     HEAP_CACHED,   /* freed, and cached for the stream that freed it */
     HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
-    HEAP_LATE,     /* small, freed in another stream than the page's */
+    HEAP_DEFERRED, /* small, freed in another stream than the page's */
     HEAP_SPARE     /* unused descriptor */
 } heap_state_t;
 
@@ -110,9 +110,9 @@ static inline bool heap_range_turn(heap_range_t *range, heap_state_t from,
  * with the heap, so a pointer to a descriptor always remains readable.
  */
 typedef struct heap_ranges {
-    base_list_t      spare;
-    size_t           num_spare;
-    struct heap_lot *lots;
+    base_list_t        spare;
+    size_t             num_spare;
+    struct heap_batch *batches;
 } heap_ranges_t;
 
 void heap_ranges_init(heap_ranges_t *ranges);
@@ -227,14 +227,15 @@ heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
 
 /*
  * Add a HEAP_CACHED range. Ranges that the new range displaces are written to
- * `gone`, an array of HEAP_FREE_CACHE_DEPTH. Returns their number.
+ * `released`, an array of HEAP_FREE_CACHE_DEPTH. Returns their number.
  */
 unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
-                             heap_range_t **gone);
+                             heap_range_t **released);
 
-/* Remove all ranges of a bin that is not empty, and write them to `gone`.
+/* Remove all ranges of a bin that is not empty, and write them to `released`.
  * Returns their number; 0 if the cache is empty. */
-unsigned heap_free_cache_empty(heap_free_cache_t *cache, heap_range_t **gone);
+unsigned heap_free_cache_empty(heap_free_cache_t *cache,
+                               heap_range_t     **released);
 
 /* --- the page map -----------------------------------------------------------
  * Maps an address to the range that begins there, without a lock.

@@ -172,15 +172,15 @@ static void small_release_all(heap_small_t *small, heap_range_t **ranges,
 
 void heap_small_give(heap_small_t *small, heap_range_t *range)
 {
-    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
+    heap_range_t *released[HEAP_FREE_CACHE_DEPTH];
 
-    small_release_all(small, gone,
-                      heap_free_cache_put(&small->cache, range, gone));
+    small_release_all(small, released,
+                      heap_free_cache_put(&small->cache, range, released));
 }
 
-void heap_small_give_late(heap_small_t *small, heap_range_t *range)
+void heap_small_defer(heap_small_t *small, heap_range_t *range)
 {
-    assert(heap_range_state(range) == HEAP_LATE);
+    assert(heap_range_state(range) == HEAP_DEFERRED);
     base_list_add_tail(&small->late, &range->link);
 }
 
@@ -204,11 +204,11 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
 
 void heap_small_join(heap_small_t *small)
 {
-    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
+    heap_range_t *released[HEAP_FREE_CACHE_DEPTH];
     unsigned      num;
 
-    while ((num = heap_free_cache_empty(&small->cache, gone)) != 0) {
-        small_release_all(small, gone, num);
+    while ((num = heap_free_cache_empty(&small->cache, released)) != 0) {
+        small_release_all(small, released, num);
     }
 }
 

@@ -196,8 +196,8 @@ void heap_small_end(heap_small_t *small, const heap_range_t *range);
 /* Free a HEAP_CACHED range in the stream of its page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
 
-/* Free a HEAP_LATE range once its ticket is over. */
-void heap_small_give_late(heap_small_t *small, heap_range_t *range);
+/* Free a HEAP_DEFERRED range once its ticket is over. */
+void heap_small_defer(heap_small_t *small, heap_range_t *range);
 
 /*
  * Free late ranges whose ticket is over. Also free those that were freed in

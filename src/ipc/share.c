@@ -191,43 +191,43 @@ uint64_t ipc_net_namespace(void)
 }
 
 typedef enum process_state {
-    PROCESS_IS_THERE,
-    PROCESS_IS_GONE,  /* the PID is unused, or belongs to another process */
-    PROCESS_IS_HIDDEN /* unknown: the system did not show the process, perhaps
+    PROCESS_RUNNING,
+    PROCESS_ENDED,  /* the PID is unused, or belongs to another process */
+    PROCESS_UNKNOWN /* unknown: the system did not show the process, perhaps
                          for lack of descriptors */
 } process_state_t;
 
-static process_state_t process_look(const ipc_host_t *peer,
-                                    proc_stat_t      *process_p)
+static process_state_t process_query(const ipc_host_t *peer,
+                                     proc_stat_t      *process_p)
 {
     int error;
 
     if ((peer->pid == 0) || (peer->pid > INT_MAX)) {
-        return PROCESS_IS_GONE;
+        return PROCESS_ENDED;
     }
     error = stat_read(peer->pid, process_p);
     if ((error == ENOENT) || (error == ESRCH)) {
-        return PROCESS_IS_GONE;
+        return PROCESS_ENDED;
     }
     if ((error != 0) || (peer->start_time == 0)) {
-        return PROCESS_IS_HIDDEN;
+        return PROCESS_UNKNOWN;
     }
-    return (process_p->start_time == peer->start_time) ? PROCESS_IS_THERE
-                                                       : PROCESS_IS_GONE;
+    return (process_p->start_time == peer->start_time) ? PROCESS_RUNNING
+                                                       : PROCESS_ENDED;
 }
 
 bool ipc_host_is_alive(const ipc_host_t *peer)
 {
     proc_stat_t process;
 
-    return process_look(peer, &process) == PROCESS_IS_THERE;
+    return process_query(peer, &process) == PROCESS_RUNNING;
 }
 
-bool ipc_host_is_gone(const ipc_host_t *peer)
+bool ipc_host_is_reaped(const ipc_host_t *peer)
 {
     proc_stat_t process;
 
-    return process_look(peer, &process) == PROCESS_IS_GONE;
+    return process_query(peer, &process) == PROCESS_ENDED;
 }
 
 /* Returns true if this process can see the peer's process and map its files. */
@@ -285,7 +285,7 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
     return true;
 }
 
-bool ipc_host_is_here(const ipc_host_t *peer)
+bool ipc_host_is_local(const ipc_host_t *peer)
 {
     static const uint8_t unknown[sizeof(peer->boot_id)];
     ipc_host_t           own;
@@ -327,10 +327,10 @@ bool ipc_host_has_ended(const ipc_host_t *peer)
     if (!is_within_reach(peer, reason, sizeof(reason))) {
         return false;
     }
-    state = process_look(peer, &process);
-    return (state == PROCESS_IS_GONE) ||
-           ((state == PROCESS_IS_THERE) && process.is_exiting) ||
-           ((state == PROCESS_IS_HIDDEN) && has_no_program(peer));
+    state = process_query(peer, &process);
+    return (state == PROCESS_ENDED) ||
+           ((state == PROCESS_RUNNING) && process.is_exiting) ||
+           ((state == PROCESS_UNKNOWN) && has_no_program(peer));
 }
 
 int ipc_watch(const ipc_host_t *host)
@@ -500,7 +500,7 @@ static ucxpool_status_t refuse_ended(const attempt_t *attempt)
 /* Refuse because the owner's process was not found. */
 static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
 {
-    if (ipc_host_is_gone(attempt->host)) {
+    if (ipc_host_is_reaped(attempt->host)) {
         return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
@@ -511,7 +511,7 @@ static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
  * be that the process has ended. */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
-    if (ipc_host_is_gone(attempt->host)) {
+    if (ipc_host_is_reaped(attempt->host)) {
         return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
@@ -932,7 +932,7 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
 
 static ucxpool_status_t import_error(const ipc_host_t *host, int error)
 {
-    if ((error == ESRCH) || ipc_host_is_gone(host)) {
+    if ((error == ESRCH) || ipc_host_is_reaped(host)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "process %" PRIu32 " has ended", host->pid);
     }
@@ -966,7 +966,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
     /* Use a pidfd, because the PID of the owner may be reused. */
     process = ipc_watch(host);
     if (process < 0) {
-        return !ipc_host_is_gone(host)
+        return !ipc_host_is_reaped(host)
                    ? base_error(UCXPOOL_ERR_UNSUPPORTED,
                                 "process %" PRIu32
                                 " cannot be watched: pidfd_open needs Linux "

@@ -68,7 +68,7 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
 /* Returns true if the peer is a process of this host, of any user. Returns
  * false if that is unknown. */
-bool ipc_host_is_here(const ipc_host_t *peer);
+bool ipc_host_is_local(const ipc_host_t *peer);
 
 /* Returns true if the peer is a process of this host and user, in the same
  * network namespace. Returns false if that is unknown. */
@@ -81,7 +81,7 @@ bool ipc_host_shares_network(const ipc_host_t *peer);
  * must not count as ended.
  */
 bool ipc_host_is_alive(const ipc_host_t *peer);
-bool ipc_host_is_gone(const ipc_host_t *peer);
+bool ipc_host_is_reaped(const ipc_host_t *peer);
 
 /* Returns true if the process has certainly ended or is exiting. A zombie
  * counts as ended. Returns false for a process that cannot be seen from here.

@@ -120,14 +120,14 @@ err_close_epoll:
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
-        &pool->channels.open,      &pool->channels.gone,
+        &pool->channels.open,      &pool->channels.unreferenced,
         &pool->wireup.early,       &pool->wireup.listeners,
         &pool->wireup.clients,     &pool->requests.runnable,
         &pool->requests.stalled,   &pool->requests.completed,
         &pool->requests.deadlines, &pool->free.plans,
         &pool->requests.all,       &pool->channels.remotes,
         &pool->wireup.fd_imports,  &pool->channels.endpoints,
-        &pool->channels.events,    &pool->requests.to_tell,
+        &pool->channels.events,    &pool->requests.to_report,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

@@ -27,7 +27,7 @@
 
 /* --- dispatch ------------------------------------------------------------- */
 
-static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
+static void credits_received(ucxpool_channel_t *channel, uint32_t credits)
 {
     if (credits == 0) {
         return;
@@ -61,7 +61,7 @@ static void handle_cancel(ucxpool_channel_t    *channel,
 static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
                    const void *data, size_t data_size)
 {
-    credits_came(channel, message->head.credits);
+    credits_received(channel, message->head.credits);
     switch (message->head.type) {
     case PROTO_READY:
         wireup_hello_ready(channel, &message->ready, data, data_size);
@@ -207,7 +207,7 @@ const core_dispatch_t pool_dispatch = {
     .from_ucx        = handle_outside,
     .window_message  = window_message,
     .window_files    = wireup_fd_import_window,
-    .unheard         = wireup_hello_unheard,
+    .unanswered      = wireup_hello_unanswered,
 };
 
 /* --- rounds --------------------------------------------------------------- */
@@ -324,13 +324,13 @@ static unsigned progress_channels(ucxpool_t *pool)
                             ucxpool_channel_t, link) {
         count += wireup_channel_progress(channel);
     }
-    if (!base_list_is_empty(&pool->channels.gone)) {
-        wireup_channel_destroy_gone(pool);
+    if (!base_list_is_empty(&pool->channels.unreferenced)) {
+        wireup_channel_destroy_unreferenced(pool);
     }
     return count;
 }
 
-static bool has_strangers(const ucxpool_t *pool)
+static bool has_unidentified_peers(const ucxpool_t *pool)
 {
     return !base_list_is_empty(&pool->wireup.clients) ||
            !base_list_is_empty(&pool->wireup.listeners) ||
@@ -410,7 +410,7 @@ static unsigned progress(ucxpool_t *pool)
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
         ((pool->progress_count % STRANGERS_EVERY == 0) &&
-         has_strangers(pool))) {
+         has_unidentified_peers(pool))) {
         count += progress_sockets(pool);
     }
     if (!base_list_is_empty(&pool->wire->waiting)) {

@@ -244,8 +244,8 @@ static uint64_t next_moment(ucxpool_t *pool)
         moment = base_min(moment, wireup_channel_close_deadline(channel));
         moment = base_min(moment, core_local_deadline(channel));
         moment = base_min(moment, core_lifeline_deadline(channel));
-        if (!channel->peer.gone) {
-            moment = base_min(moment, channel->peer.next_look);
+        if (!channel->peer.is_detached) {
+            moment = base_min(moment, channel->peer.next_check);
         }
         if (!core_channel_is_live(channel) &&
             core_channel_is_readable(channel)) {

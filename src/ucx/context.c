@@ -30,19 +30,19 @@
 
 /* A function in some versions of libucs that removes UCX's handler of a
  * signal. */
-typedef void give_back_t(int signal);
+typedef void restore_signal_t(int signal);
 
-static give_back_t *find_give_back(void)
+static restore_signal_t *find_restore_signal(void)
 {
-    give_back_t *function;
+    restore_signal_t *function;
 
     *(void **)&function = dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal");
     return function;
 }
 
 /* Returns true if the signal's handler is in the same library as
- * `give_back`. */
-static bool is_of_ucx(int signal, give_back_t *give_back)
+ * `restore_default`. */
+static bool is_of_ucx(int signal, restore_signal_t *restore_default)
 {
     struct sigaction action;
     Dl_info          handler;
@@ -53,14 +53,14 @@ static bool is_of_ucx(int signal, give_back_t *give_back)
         return false;
     }
     return (dladdr(*(void **)&action.sa_handler, &handler) != 0) &&
-           (dladdr(*(void **)&give_back, &ucx) != 0) &&
+           (dladdr(*(void **)&restore_default, &ucx) != 0) &&
            (handler.dli_fbase == ucx.dli_fbase);
 }
 
-static void give_signal_back(int signal, give_back_t *give_back)
+static void restore_signal(int signal, restore_signal_t *restore_default)
 {
-    if (is_of_ucx(signal, give_back)) {
-        give_back(signal);
+    if (is_of_ucx(signal, restore_default)) {
+        restore_default(signal);
     }
 }
 
@@ -70,22 +70,22 @@ static void give_signal_back(int signal, give_back_t *give_back)
  * (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS; UCX_DEBUG_SIGNO). Called when the
  * library is loaded and when a pool is created.
  */
-static void signals_give_back(void)
+static void signals_restore(void)
 {
-    static const int errors[]  = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
-    give_back_t     *give_back = find_give_back();
+    static const int  errors[]        = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+    restore_signal_t *restore_default = find_restore_signal();
 
-    if (give_back == NULL) {
+    if (restore_default == NULL) {
         return;
     }
     if ((getenv("UCX_HANDLE_ERRORS") == NULL) &&
         (getenv("UCX_ERROR_SIGNALS") == NULL)) {
         for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-            give_signal_back(errors[i], give_back);
+            restore_signal(errors[i], restore_default);
         }
     }
     if (getenv("UCX_DEBUG_SIGNO") == NULL) {
-        give_signal_back(SIGHUP, give_back);
+        restore_signal(SIGHUP, restore_default);
     }
 }
 
@@ -94,7 +94,7 @@ static void signals_give_back(void)
  * pool. */
 __attribute__((constructor)) static void loaded(void)
 {
-    signals_give_back();
+    signals_restore();
 }
 
 /* --- destroying a worker -------------------------------------------------- */
@@ -267,7 +267,7 @@ static bool is_refused(const probe_t *probe)
 }
 
 typedef struct shown {
-    bool goes_over_self;
+    bool uses_self;
     bool puts;
 } shown_t;
 
@@ -286,8 +286,8 @@ static shown_t look_at_text(const probe_t *probe)
     ucp_ep_print_info(probe->ep, stream);
     ucp_worker_print_info(probe->worker, stream);
     if (fclose(stream) == 0) {
-        shown.goes_over_self = strstr(text, ":self/") != NULL;
-        shown.puts           = (strstr(text, "put_short:") != NULL) ||
+        shown.uses_self = strstr(text, ":self/") != NULL;
+        shown.puts      = (strstr(text, "put_short:") != NULL) ||
                      (strstr(text, "put[") != NULL);
     }
     free(text);
@@ -327,7 +327,7 @@ static bool is_shown(void)
         probe_cleanup(&probe);
     }
     ucp_cleanup(context);
-    return shown.goes_over_self && shown.puts;
+    return shown.uses_self && shown.puts;
 }
 
 static bool lacks_rma(const probe_t *probe)
@@ -338,7 +338,7 @@ static bool lacks_rma(const probe_t *probe)
         return true;
     }
     shown = look_at_text(probe);
-    return shown.goes_over_self && !shown.puts && is_shown();
+    return shown.uses_self && !shown.puts && is_shown();
 }
 
 /*
@@ -530,7 +530,7 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
         .worker  = params->worker,
     };
     base_list_init(&ucx->claim.link);
-    signals_give_back();
+    signals_restore();
     ucx_child_look_before(&before);
     status = create(ucx, params);
     ucx_child_look_after(&before);
@@ -540,13 +540,13 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
 void ucx_context_settle_worker(ucx_context_t *ucx)
 {
     if (ucx->own_worker) {
-        ucx->worker_stays = !worker_settle(ucx->worker);
+        ucx->keeps_worker = !worker_settle(ucx->worker);
     }
 }
 
 void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name)
 {
-    if (ucx->worker_stays) {
+    if (ucx->keeps_worker) {
         base_warn("%s: a peer has not finished connecting; UCX before 1.14 "
                   "cannot destroy the worker then, so the worker stays until "
                   "the process ends",
@@ -560,7 +560,7 @@ void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name)
 
 void ucx_context_cleanup(ucx_context_t *ucx)
 {
-    if (ucx->own_context && !ucx->worker_stays) {
+    if (ucx->own_context && !ucx->keeps_worker) {
         ucp_cleanup(ucx->context);
     }
 }

@@ -50,7 +50,7 @@ typedef struct ucx_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          worker_stays; /* must not be destroyed */
+    bool          keeps_worker; /* must not be destroyed */
     bool          is_lost;      /* must not be used: see core/network.h */
     ucx_claim_t   claim;        /* of ids of a borrowed worker */
     char          devices[UCX_DEVICES_SIZE]; /* devices that the pool limited

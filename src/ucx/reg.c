@@ -326,7 +326,7 @@ static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
 
 /* Adjust the needed domains to those that have registered the first region.
  * This result applies to all other regions. */
-static void learn(mem_regions_t *regions, uint64_t missing)
+static void update_needed(mem_regions_t *regions, uint64_t missing)
 {
     ucx_domains_t *domains = regions->domains;
     uint64_t       taken   = regions->regions[0].domains;
@@ -362,7 +362,7 @@ static ucxpool_status_t verify_domains(mem_regions_t *regions, unsigned index)
         return refused(regions, index, missing);
     }
     if ((index == 0) && (regions->domains->num > 0)) {
-        learn(regions, missing);
+        update_needed(regions, missing);
     }
     return UCXPOOL_OK;
 }

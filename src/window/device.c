@@ -90,7 +90,7 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
  * GPU, and GPU memory must not be freed while another process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
-    return !grant->channel->peer.gone;
+    return !grant->channel->peer.is_detached;
 }
 
 static ucxpool_status_t map_handle(ucxpool_remote_window_t *remote,
@@ -169,7 +169,7 @@ static unsigned device_open(ucxpool_remote_window_t *remote,
 
     if (!(answer->opened.flags & PROTO_OPENED_CUDA) &&
         (answer->num_parts == 0)) {
-        window_remote_say(remote, "%s", answer->reason);
+        window_remote_set_reason(remote, "%s", answer->reason);
         return 0;
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
@@ -177,10 +177,10 @@ static unsigned device_open(ucxpool_remote_window_t *remote,
                                       : map_allocation(remote, answer);
     base_error_log_at(level);
     if (status != UCXPOOL_OK) {
-        window_remote_say(remote, "%s", ucxpool_error_detail());
+        window_remote_set_reason(remote, "%s", ucxpool_error_detail());
         return 0;
     }
-    window_remote_say(remote, "%s", remote->channel->wire_reason);
+    window_remote_set_reason(remote, "%s", remote->channel->wire_reason);
     return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 
@@ -212,12 +212,12 @@ static bool has_more(const window_operation_t *operation)
 }
 
 /* Returns true if more pieces should be launched. */
-static bool goes_on(const window_operation_t *operation)
+static bool should_launch(const window_operation_t *operation)
 {
     return (operation->end == UCXPOOL_OK) && has_more(operation);
 }
 
-static void end_if_over(window_operation_t *operation)
+static void end_if_done(window_operation_t *operation)
 {
     const char *detail = core_request_detail(operation->request);
 
@@ -246,16 +246,16 @@ static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
 
-    if (goes_on(operation)) {
+    if (should_launch(operation)) {
         status = device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
             fail(operation, status);
         }
     }
-    if (!goes_on(operation)) {
+    if (!should_launch(operation)) {
         core_link_leave(&operation->work);
     }
-    end_if_over(operation);
+    end_if_done(operation);
 }
 
 static void go(core_link_work_t *work)
@@ -480,7 +480,7 @@ static ucxpool_status_t device_copy(window_operation_t *operation)
     if (operation->request->stream.marker != NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    while (goes_on(operation) && core_link_take(&operation->work) &&
+    while (should_launch(operation) && core_link_take(&operation->work) &&
            ((job = free_job(operation)) != NULL)) {
         status = launch(operation, job);
         if (status != UCXPOOL_INPROGRESS) {

@@ -225,7 +225,7 @@ typedef struct attempt {
 
 static bool not_mapped(ucxpool_remote_window_t *remote, const char *reason)
 {
-    window_remote_say(remote, "not mapped: %s", reason);
+    window_remote_set_reason(remote, "not mapped: %s", reason);
     return false;
 }
 
@@ -361,10 +361,11 @@ static unsigned mapped_open(ucxpool_remote_window_t *remote,
         return 0;
     }
     if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
-        window_remote_say(remote, "mapped read-only; writes use another way");
+        window_remote_set_reason(remote,
+                                 "mapped read-only; writes use another way");
         return UCXPOOL_WINDOW_READ;
     }
-    window_remote_say(remote, "same host and user");
+    window_remote_set_reason(remote, "same host and user");
     return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 

@@ -79,8 +79,8 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
 
     call->send->desc_flags = PROTO_DESC_CALL;
     call->tag              = operation->number;
-    call->told.hook        = operation->call_ended;
-    call->told.hook_arg    = operation;
+    call->notify.hook      = operation->call_ended;
+    call->notify.hook_arg  = operation;
     if (is_write) {
         request->send->desc_flags = PROTO_DESC_WRITE;
         request->tag              = operation->number;
@@ -142,7 +142,7 @@ unsigned window_messages_progress(ucxpool_channel_t *channel)
     return count;
 }
 
-static void say_given_up(const window_operation_t *operation)
+static void send_abandoned(const window_operation_t *operation)
 {
     ucxpool_channel_t *channel = operation->remote->channel;
     proto_fixed_t     *fixed;
@@ -169,7 +169,7 @@ void window_messages_ended(window_operation_t *operation,
     windows->num_calls--;
     windows->calls_size -= operation->call.length;
     if (status != UCXPOOL_OK) {
-        say_given_up(operation);
+        send_abandoned(operation);
     }
 }
 

@@ -24,7 +24,7 @@
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
-    window_operation_t *operation = request->told.hook_arg;
+    window_operation_t *operation = request->notify.hook_arg;
 
     if (operation->num_jobs == 0) {
         core_request_end(request, status, detail);
@@ -92,9 +92,9 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
 
     base_range_end(&operation->range);
     /* The tag of an operation by messages is internal. */
-    request->tag       = 0;
-    request->told.hook = NULL;
-    operation->request = NULL;
+    request->tag         = 0;
+    request->notify.hook = NULL;
+    operation->request   = NULL;
     base_list_del(&operation->link);
     core_link_leave(&operation->work);
     window_messages_ended(operation, status);
@@ -284,8 +284,8 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     request->metadata.length          = 0; /* sent with the notification */
     request->data.totals.payload_size = operation->size;
     request->kind                     = &operation_kind;
-    request->told.hook                = ended;
-    request->told.hook_arg            = operation;
+    request->notify.hook              = ended;
+    request->notify.hook_arg          = operation;
     return UCXPOOL_OK;
 }
 

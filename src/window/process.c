@@ -67,29 +67,30 @@ static unsigned process_open(ucxpool_remote_window_t *remote,
     uint8_t byte = 0;
 
     if (!(answer->opened.flags & PROTO_OPENED_PROCESS)) {
-        window_remote_say(remote, "the owner's pool is on a GPU");
+        window_remote_set_reason(remote, "the owner's pool is on a GPU");
         return 0;
     }
     if (remote->channel->peer.watch.fd < 0) {
-        window_remote_say(remote,
-                          "the kernel does not report the end of a process");
+        window_remote_set_reason(
+            remote, "the kernel does not report the end of a process");
         return 0;
     }
     if (!try_copy(remote, &byte, 1, false)) {
-        window_remote_say(
+        window_remote_set_reason(
             remote, "the system does not let us read the owner's memory: %s",
             strerror(errno));
         return 0;
     }
     if ((remote->access & UCXPOOL_WINDOW_WRITE) &&
         !try_copy(remote, &byte, 0, true)) {
-        window_remote_say(remote,
-                          "the system does not let us write to the owner's "
-                          "memory, so writes use messages: %s",
-                          strerror(errno));
+        window_remote_set_reason(
+            remote,
+            "the system does not let us write to the owner's "
+            "memory, so writes use messages: %s",
+            strerror(errno));
         return UCXPOOL_WINDOW_READ;
     }
-    window_remote_say(remote, "same host and user");
+    window_remote_set_reason(remote, "same host and user");
     return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 

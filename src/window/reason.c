@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-void window_remote_say(ucxpool_remote_window_t *remote, const char *format, ...)
+void window_remote_set_reason(ucxpool_remote_window_t *remote,
+                              const char              *format, ...)
 {
     char    before[WINDOW_REASON_SIZE];
     size_t  length;

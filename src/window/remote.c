@@ -71,7 +71,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
     window_blob_t            checked;
 
     if (!core_channel_is_live(channel)) {
-        return core_channel_say_ended(channel);
+        return core_channel_ended_error(channel);
     }
     status = check_blob(blob, blob_size, &checked);
     if (status != UCXPOOL_OK) {
@@ -217,7 +217,7 @@ static void choose_ways(ucxpool_remote_window_t *remote,
     remote->way       = &window_messages;
     remote->write_way = &window_messages;
     if (wants_messages(remote)) {
-        window_remote_say(remote, "UCXPOOL_WINDOW_WAY=messages");
+        window_remote_set_reason(remote, "UCXPOOL_WINDOW_WAY=messages");
         return;
     }
     window_for_each_way(way, channel->wire->reach) {
@@ -246,7 +246,7 @@ static uint32_t num_files(const window_answer_t *answer)
 }
 
 /* Ask the owner for the files that this process may not take. Returns true if
- * window_remote_given() will be called. */
+ * window_remote_files_received() will be called. */
 static bool ask_for_files(ucxpool_remote_window_t *remote,
                           const window_answer_t   *answer)
 {
@@ -363,8 +363,8 @@ void window_remote_opened(ucxpool_channel_t           *channel,
     use_answer(remote, &answer);
 }
 
-void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
-                         const int *fds, const char *reason)
+void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
+                                  const int *fds, const char *reason)
 {
     ucxpool_remote_window_t *remote = find(channel, number);
     window_answer_t         *answer;

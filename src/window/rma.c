@@ -196,7 +196,7 @@ static bool is_native(ucxpool_remote_window_t *remote, bool for_gpu)
         ucx_rma_is_native(channel->conn.endpoint->ep, for_gpu)) {
         return true;
     }
-    window_remote_say(
+    window_remote_set_reason(
         remote, "the transports here have no get and put of their own (%.96s)",
         channel->wire_reason);
     return false;
@@ -212,7 +212,7 @@ static uint32_t rma_ask(ucxpool_remote_window_t *remote)
         return 0;
     }
     if (!endpoint->is_own) {
-        window_remote_say(remote, "the endpoint is the caller's own");
+        window_remote_set_reason(remote, "the endpoint is the caller's own");
         return 0;
     }
     return is_native(remote, for_gpu) ? PROTO_OPEN_KEY : 0;
@@ -231,12 +231,12 @@ static bool is_of_endpoint(ucs_status_t status)
 static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (status != UCS_OK) {
-        window_remote_say(remote, "UCX does not get from the window: %s",
-                          ucs_status_string(status));
+        window_remote_set_reason(remote, "UCX does not get from the window: %s",
+                                 ucs_status_string(status));
         return false;
     }
-    window_remote_say(remote, "%.96s; UCX gets and puts",
-                      remote->channel->wire_reason);
+    window_remote_set_reason(remote, "%.96s; UCX gets and puts",
+                             remote->channel->wire_reason);
     return true;
 }
 
@@ -316,7 +316,7 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
         return false;
     }
     if (!core_channel_can_send(channel) || !channel->conn.endpoint->is_own) {
-        window_remote_say(remote, "the endpoint cannot be used for it");
+        window_remote_set_reason(remote, "the endpoint cannot be used for it");
         return false;
     }
     if (!is_native(remote, remote->is_on_gpu)) {
@@ -324,7 +324,7 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
     }
     if (ucx_rma_key_unpack(channel->conn.endpoint->ep, key, key_size,
                            &remote->key) != UCXPOOL_OK) {
-        window_remote_say(remote, "%s", ucxpool_error_detail());
+        window_remote_set_reason(remote, "%s", ucxpool_error_detail());
         return false;
     }
     return remote->is_on_gpu ? is_good(remote, UCS_OK) : try_key(remote);
@@ -335,7 +335,7 @@ static unsigned rma_open(ucxpool_remote_window_t *remote,
 {
     if (!(answer->opened.flags & PROTO_OPENED_KEY)) {
         if (answer->reason[0] != '\0') {
-            window_remote_say(remote, "%s", answer->reason);
+            window_remote_set_reason(remote, "%s", answer->reason);
         }
         return 0;
     }
@@ -470,7 +470,7 @@ static bool flush(window_operation_t *operation)
  * has completed all posted parts, flushes a write, then ends the operation. May
  * free the operation.
  */
-static void end_if_over(window_operation_t *operation)
+static void end_if_done(window_operation_t *operation)
 {
     ucxpool_request_t *request = operation->request;
 
@@ -540,7 +540,7 @@ static void post_some(ucxpool_channel_t *channel)
             base_list_add_tail(moving, &operation->link);
         } else {
             base_list_add_tail(&channel->windows->moved, &operation->link);
-            end_if_over(operation);
+            end_if_done(operation);
         }
     }
 }
@@ -560,7 +560,7 @@ static void done(void *request, ucs_status_t status, void *arg)
     if (!has_more(operation)) {
         base_list_del(&operation->link);
         base_list_add_tail(&channel->windows->moved, &operation->link);
-        end_if_over(operation);
+        end_if_done(operation);
     }
     post_some(channel);
     core_channel_end_operation(channel);
@@ -569,7 +569,7 @@ static void done(void *request, ucs_status_t status, void *arg)
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
-    window_operation_t *operation = request->told.hook_arg;
+    window_operation_t *operation = request->notify.hook_arg;
     ucxpool_channel_t  *channel   = operation->remote->channel;
 
     if (operation->end != UCXPOOL_OK) {
@@ -582,14 +582,14 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     base_list_del(&operation->link);
     base_list_add_tail(&channel->windows->moved, &operation->link);
     core_request_drain(request);
-    end_if_over(operation);
+    end_if_done(operation);
 }
 
 /* Start the operation, because the work before it on the caller's stream has
  * ended. */
 static void resume(ucxpool_request_t *request)
 {
-    window_operation_t *operation = request->told.hook_arg;
+    window_operation_t *operation = request->notify.hook_arg;
     ucxpool_channel_t  *channel   = operation->remote->channel;
 
     if (operation->end == UCXPOOL_OK) {

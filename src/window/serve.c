@@ -82,9 +82,9 @@ static void request_ended(ucxpool_request_t *request, ucxpool_status_t status,
 
 static void own(window_served_t *served, ucxpool_request_t *request)
 {
-    request->told.hook     = request_ended;
-    request->told.hook_arg = served;
-    served->request        = request;
+    request->notify.hook     = request_ended;
+    request->notify.hook_arg = served;
+    served->request          = request;
 }
 
 static window_served_t *create(ucxpool_message_t *message)
@@ -174,7 +174,7 @@ static bool has_room(const ucxpool_message_t *message)
             PROTO_CALLS_SIZE_MAX - windows->served_size);
 }
 
-void window_served_called(ucxpool_message_t *message)
+void window_served_start(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
     ucxpool_t         *pool    = channel->pool;
@@ -246,7 +246,7 @@ static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
     unsigned needed = (call->kind == PROTO_CALL_WRITE) ? UCXPOOL_WINDOW_WRITE
                                                        : UCXPOOL_WINDOW_READ;
 
-    if ((grant == NULL) || grant->is_let_go || grant->window->is_revoked) {
+    if ((grant == NULL) || grant->is_released || grant->window->is_revoked) {
         return base_error(UCXPOOL_ERR_CANCELED, "the window has been revoked");
     }
     if (call->operation != served->number) {
@@ -366,7 +366,7 @@ unsigned window_served_progress(ucxpool_t *pool)
     return count;
 }
 
-void window_served_brought(ucxpool_message_t *message)
+void window_served_data_received(ucxpool_message_t *message)
 {
     window_served_t *served = find(message->channel, message->desc.tag);
 
@@ -392,7 +392,7 @@ static void cancel(window_served_t *served)
     wake(served);
 }
 
-void window_served_given_up(ucxpool_channel_t *channel, uint64_t number)
+void window_served_abandon(ucxpool_channel_t *channel, uint64_t number)
 {
     window_served_t *served = find(channel, number);
 

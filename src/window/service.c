@@ -12,12 +12,12 @@
 
 /* --- messages ------------------------------------------------------------- */
 
-static void let_go(ucxpool_channel_t *channel, uint64_t number)
+static void release_grant(ucxpool_channel_t *channel, uint64_t number)
 {
     window_grant_t *grant = window_grant_find(channel, number);
 
-    if ((grant != NULL) && !grant->is_let_go) {
-        window_grant_let_go(grant);
+    if ((grant != NULL) && !grant->is_released) {
+        window_grant_release(grant);
     }
 }
 
@@ -36,7 +36,7 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
                              reason);
         break;
     case PROTO_WINDOW_CLOSE:
-        let_go(channel, message->window_close.grant);
+        release_grant(channel, message->window_close.grant);
         break;
     case PROTO_WINDOW_REVOKE:
         window_remote_revoked(channel, message->window_revoke.remote);
@@ -45,7 +45,7 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
         if (message->window_end.refused) {
             window_messages_refused(channel, &message->window_end, reason);
         } else {
-            window_served_given_up(channel, message->window_end.operation);
+            window_served_abandon(channel, message->window_end.operation);
         }
         break;
     default:
@@ -56,11 +56,11 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
 void window_message(ucxpool_message_t *message)
 {
     if (message->desc.flags & PROTO_DESC_CALL) {
-        window_served_called(message);
+        window_served_start(message);
     } else if (message->desc.flags & PROTO_DESC_READ) {
         window_messages_answered(message);
     } else {
-        window_served_brought(message);
+        window_served_data_received(message);
     }
 }
 
@@ -97,7 +97,7 @@ unsigned window_channel_progress(ucxpool_channel_t *channel)
         }
     } else if (!core_channel_is_live(channel) &&
                !base_list_is_empty(&channel->windows->grants)) {
-        window_grants_let_go(channel, false);
+        window_grants_release(channel, false);
     }
     return count;
 }
@@ -139,7 +139,7 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
      * only destroys these operations. */
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
-    window_grants_let_go(channel, true);
+    window_grants_release(channel, true);
     while (!base_list_is_empty(&windows->remotes)) {
         ucxpool_remote_window_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_window_t, link);

@@ -61,8 +61,9 @@ bool window_grant_may_copy(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel = grant->channel;
 
-    return !channel->peer.gone && (!grant->window->is_revoked ||
-                                   core_ring_peer_copies(&channel->ring));
+    return !channel->peer.is_detached &&
+           (!grant->window->is_revoked ||
+            core_ring_peer_copies(&channel->ring));
 }
 
 unsigned window_turns_progress(ucxpool_t *pool)

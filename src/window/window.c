@@ -179,12 +179,12 @@ static void free_if_over(ucxpool_window_t *window)
     }
 }
 
-static void ask_to_let_go(const window_grant_t *grant)
+static void send_revoke(const window_grant_t *grant)
 {
     proto_fixed_t *fixed;
 
     if (!core_channel_is_live(grant->channel)) {
-        return; /* window_grants_let_go() releases the grant */
+        return; /* window_grants_release() releases the grant */
     }
     fixed = core_control_begin(grant->channel, PROTO_WINDOW_REVOKE, 0,
                                CORE_MUST, NULL);
@@ -203,7 +203,7 @@ static void unshare_if_over(ucxpool_window_t *window)
     }
 }
 
-static void ask_all_to_let_go(ucxpool_window_t *window)
+static void revoke_grants(ucxpool_window_t *window)
 {
     window_grant_t *grant;
 
@@ -211,7 +211,7 @@ static void ask_all_to_let_go(ucxpool_window_t *window)
     base_list_for_each(grant, &window->grants, window_grant_t, link) {
         window_served_cancel(grant->channel, grant);
         core_ring_withdraw(&grant->channel->ring);
-        ask_to_let_go(grant);
+        send_revoke(grant);
     }
 }
 
@@ -236,12 +236,12 @@ void window_revoke(ucxpool_window_t *window)
     window_grant_t *next;
 
     if (!window->is_revoked) {
-        ask_all_to_let_go(window);
+        revoke_grants(window);
     }
     base_list_for_each_safe(grant, next, &window->grants, window_grant_t,
                             link) {
-        if (!grant->is_let_go && !may_touch(grant)) {
-            window_grant_let_go(grant);
+        if (!grant->is_released && !may_touch(grant)) {
+            window_grant_release(grant);
         }
     }
     unshare_if_over(window);
@@ -287,7 +287,7 @@ bool window_abandon(const ucxpool_window_t *window)
 
     base_list_for_each(grant, &window->grants, const window_grant_t, link) {
         ucxpool_channel_t *channel         = grant->channel;
-        bool               ends_by_channel = !channel->peer.it_maps;
+        bool               ends_by_channel = !channel->peer.peer_maps;
 
         base_warn("%s: the window %s%s%llu bytes at %p is no longer waited "
                   "for: the peer of %s has not released it within "
@@ -378,8 +378,8 @@ int window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
     }
 }
 
-static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
-                        ucxpool_status_t status, const char *reason)
+static void send_refused(ucxpool_channel_t *channel, uint64_t remote,
+                         ucxpool_status_t status, const char *reason)
 {
     proto_fixed_t *fixed =
         core_control_begin_words(channel, PROTO_WINDOW_OPENED, reason);
@@ -406,7 +406,7 @@ static window_offer_t make_offer(window_grant_t *grant)
     return offer;
 }
 
-static void say_opened(window_grant_t *grant)
+static void send_opened(window_grant_t *grant)
 {
     const ucxpool_window_t *window = grant->window;
     window_offer_t          offer  = make_offer(grant);
@@ -489,17 +489,17 @@ void window_grant_open(ucxpool_channel_t         *channel,
         status = UCXPOOL_ERR_NO_MEMORY;
         reason = "the peer has no memory for an import";
     } else {
-        say_opened(grant);
+        send_opened(grant);
         return;
     }
-    say_refused(channel, open->remote, status, reason);
+    send_refused(channel, open->remote, status, reason);
 }
 
 static void free_if_unused(window_grant_t *grant)
 {
     ucxpool_window_t *window = grant->window;
 
-    if (grant->is_let_go && (grant->num_served == 0)) {
+    if (grant->is_released && (grant->num_served == 0)) {
         base_list_del(&grant->link);
         base_list_del(&grant->channel_link);
         grant->channel->windows->num_grants--;
@@ -510,23 +510,23 @@ static void free_if_unused(window_grant_t *grant)
     }
 }
 
-void window_grant_let_go(window_grant_t *grant)
+void window_grant_release(window_grant_t *grant)
 {
-    grant->is_let_go = true;
+    grant->is_released = true;
     grant->num_served++; /* keeps the grant until the calls have returned */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);
 }
 
-void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched)
+void window_grants_release(ucxpool_channel_t *channel, bool are_touched)
 {
     window_grant_t *grant;
     window_grant_t *next;
 
     base_list_for_each_safe(grant, next, &channel->windows->grants,
                             window_grant_t, channel_link) {
-        if (!grant->is_let_go && (are_touched || !may_touch(grant))) {
-            window_grant_let_go(grant);
+        if (!grant->is_released && (are_touched || !may_touch(grant))) {
+            window_grant_release(grant);
         }
     }
 }

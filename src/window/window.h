@@ -154,10 +154,10 @@ typedef struct window_grant {
     uint64_t           number;
     uint64_t           remote; /* the importer's number of the remote window */
     unsigned           access;
-    unsigned           num_served; /* served operations that use the grant */
-    bool               is_let_go;  /* released: freed when num_served is 0 */
-    bool               wants_key;  /* the importer asked for UCX's key */
-    bool               has_key;    /* the importer may have that key */
+    unsigned           num_served;  /* served operations that use the grant */
+    bool               is_released; /* released: freed when num_served is 0 */
+    bool               wants_key;   /* the importer asked for UCX's key */
+    bool               has_key;     /* the importer may have that key */
 } window_grant_t;
 
 /* Implements ucxpool_window_create(). */
@@ -217,12 +217,12 @@ int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
 
 /* Release a grant whose importer no longer accesses the memory. Cancels the
  * grant's served operations. May free the grant. */
-void window_grant_let_go(window_grant_t *grant);
+void window_grant_release(window_grant_t *grant);
 
 /* Release grants of a channel that has ended. Releases only the grants whose
  * importer can no longer access the memory, or all of them if are_touched is
  * true. */
-void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched);
+void window_grants_release(ucxpool_channel_t *channel, bool are_touched);
 
 /* Returns true if the importer's CPU may be copying, according to the channel's
  * ring. */
@@ -326,15 +326,16 @@ void window_remote_opened(ucxpool_channel_t           *channel,
 /* Handle the owner's reply to a request for files that this process may not
  * take. The caller keeps ownership of the descriptors. If fds is NULL, the
  * owner did not send them, and `reason` says why. */
-void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
-                         const int *fds, const char *reason);
+void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
+                                  const int *fds, const char *reason);
 
 /* End the remote, because the owner has revoked the window. */
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
 /* Add a reason why the remote uses a way, or cannot use one. The newest reason
  * comes first in the text. */
-void window_remote_say(ucxpool_remote_window_t *remote, const char *format, ...)
+void window_remote_set_reason(ucxpool_remote_window_t *remote,
+                              const char              *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Release the remote's mappings and keys. May be called again. */
@@ -477,10 +478,10 @@ typedef struct window_way {
 
     /*
      * Importer: get access to the memory, and pass the reason for success or
-     * failure to window_remote_say(). Returns the kinds of access that the way
-     * supports: UCXPOOL_WINDOW_READ, UCXPOOL_WINDOW_WRITE, both, or 0. A way
-     * whose test takes time sets is_trying, and calls tried() when it has the
-     * result.
+     * failure to window_remote_set_reason(). Returns the kinds of access that
+     * the way supports: UCXPOOL_WINDOW_READ, UCXPOOL_WINDOW_WRITE, both, or 0.
+     * A way whose test takes time sets is_trying, and calls tried() when it has
+     * the result.
      */
     unsigned (*open)(ucxpool_remote_window_t *remote,
                      const window_answer_t   *answer);
@@ -620,14 +621,14 @@ typedef struct window_served {
 
 /* Handle a CALL, and the data of a write. Both functions take over the
  * message. */
-void window_served_called(ucxpool_message_t *message);
-void window_served_brought(ucxpool_message_t *message);
+void window_served_start(ucxpool_message_t *message);
+void window_served_data_received(ucxpool_message_t *message);
 
 /* Continue the runnable operations. Returns the number of these operations. */
 unsigned window_served_progress(ucxpool_t *pool);
 
 /* End an operation that the importer has canceled. */
-void window_served_given_up(ucxpool_channel_t *channel, uint64_t number);
+void window_served_abandon(ucxpool_channel_t *channel, uint64_t number);
 
 /* Cancel the served operations of a grant, or of the whole channel if the grant
  * is NULL. */

@@ -86,7 +86,7 @@ static void finish(delivery_t *delivery, ucxpool_status_t status)
     }
     delivery->done(request, &delivery->data, status, delivery->arg);
     delivery_put(delivery);
-    wire_recv_let_go(request);
+    wire_recv_release(request);
 }
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
@@ -179,7 +179,7 @@ static bool take_bytes(delivery_t                   *delivery,
 
 /* Returns true if another delivery of the same request waits. Overtaking that
  * delivery would walk the plan twice. */
-static bool is_behind_another(const delivery_t *delivery)
+static bool is_queued_behind(const delivery_t *delivery)
 {
     delivery_t *other;
 
@@ -215,7 +215,7 @@ static void deliver_later(ucxpool_request_t            *request,
     delivery->done    = params->done;
     delivery->arg     = params->arg;
     delivery->waits   = true;
-    if (!is_behind_another(delivery)) {
+    if (!is_queued_behind(delivery)) {
         launch(delivery);
     }
 }

@@ -52,7 +52,7 @@ static bool are_written_faster(const copy_totals_t *totals)
     return (length < SEGMENT_MAX) || (length >= SEGMENT_LONG);
 }
 
-static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
+static bool is_useful(const ucxpool_request_t *request, uint64_t size)
 {
     const copy_totals_t *totals = &request->data.totals;
     uint64_t             needed = totals->stream_size;
@@ -88,7 +88,7 @@ static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
     num = base_min(num, (request->data.totals.stream_size + size - 1) / size);
     num_recv = base_min(num_recv, num);
     num_send = base_min(num_send, num - num_recv);
-    if (!is_worth_it(request, (num_recv + num_send) * size)) {
+    if (!is_useful(request, (num_recv + num_send) * size)) {
         num_recv = 0;
         num_send = 0;
     }
@@ -196,7 +196,7 @@ void wire_loan_end(wire_loan_t *loan, bool is_well)
 {
     const ucxpool_channel_t *channel = loan->channel;
     block_pool_t            *blocks  = channel->pool->memory.blocks;
-    bool is_free = is_well || loan->is_returned || channel->peer.gone;
+    bool is_free = is_well || loan->is_returned || channel->peer.is_detached;
 
     loan->is_in_use = false;
     for (unsigned i = 0; i < loan->num_blocks; i++) {
@@ -212,7 +212,7 @@ void wire_loan_end(wire_loan_t *loan, bool is_well)
 }
 
 /* Record that the sender no longer writes to the loan. */
-static void give_back(wire_loan_t *loan)
+static void release_blocks(wire_loan_t *loan)
 {
     block_pool_t *blocks = loan->channel->pool->memory.blocks;
 
@@ -234,7 +234,7 @@ void wire_loan_returned(ucxpool_channel_t *channel, uint64_t message)
     base_list_for_each_safe(loan, next, &channel->pool->wire->loans,
                             wire_loan_t, link) {
         if ((loan->channel == channel) && (loan->message == message)) {
-            give_back(loan);
+            release_blocks(loan);
         }
     }
 }
@@ -247,7 +247,7 @@ void wire_loans_end(ucxpool_channel_t *channel)
     base_list_for_each_safe(loan, next, &channel->pool->wire->loans,
                             wire_loan_t, link) {
         if (loan->channel == channel) {
-            give_back(loan);
+            release_blocks(loan);
         }
     }
 }

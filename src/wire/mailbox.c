@@ -107,7 +107,7 @@ static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
 /* Returns true if the message would fit in a mailbox, and a mailbox is useful.
  * A mailbox is not useful if both processes use the same GPU: their kernels run
  * in turn, so a kernel must not wait for the other process. */
-static bool is_worth_it(const ucxpool_request_t *request)
+static bool is_useful(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
     const ucxpool_t         *pool    = request->pool;
@@ -118,7 +118,7 @@ static bool is_worth_it(const ucxpool_request_t *request)
            !copy_engine_shares_device(pool->engine, channel->peer.gpu.uuid);
 }
 
-static void tell(ucxpool_channel_t *channel)
+static void send_mailbox(ucxpool_channel_t *channel)
 {
     ucxpool_t     *pool = channel->pool;
     mem_piece_t    where;
@@ -143,7 +143,7 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
     size_t             size    = slot_size_of(pool);
     copy_flag_t        first;
 
-    if (!is_worth_it(request) || is_lent(channel) || !part_get(channel)) {
+    if (!is_useful(request) || is_lent(channel) || !part_get(channel)) {
         return;
     }
     first = wire_mailbox_flag(slot_of(channel, 0), size, 0);
@@ -152,7 +152,7 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
         part_put(channel);
         return;
     }
-    tell(channel);
+    send_mailbox(channel);
 }
 
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,

@@ -75,7 +75,7 @@ static void count_begun(struct wire_recv *recv, const proto_data_t *data)
  * start. The number of such walks is limited in proportion to the bytes
  * received. A correct sender stays below this limit.
  */
-static bool is_worth_its_cost(const ucxpool_request_t *request)
+static bool is_cost_acceptable(const ucxpool_request_t *request)
 {
     const uint64_t free_restarts = 64;
     const uint64_t steps_a_byte  = 16;
@@ -101,7 +101,7 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
         return false;
     }
     if ((request->recv->pending >= PENDING_MAX) ||
-        !is_worth_its_cost(request)) {
+        !is_cost_acceptable(request)) {
         core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer cut a message into too many fragments");
         return false;
@@ -193,7 +193,7 @@ void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
     }
 }
 
-void wire_recv_let_go(ucxpool_request_t *request)
+void wire_recv_release(ucxpool_request_t *request)
 {
     if ((request->recv->failing != UCXPOOL_OK) &&
         (request->recv->in_place == 0)) {

@@ -48,7 +48,7 @@ void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
 
 /* Called when a writer to the caller's memory has stopped. Ends the request if
  * its end has waited for this, and no other writer is left. */
-void wire_recv_let_go(ucxpool_request_t *request);
+void wire_recv_release(ucxpool_request_t *request);
 
 /* End the receive now, or when nothing writes to its target any more. The
  * sender keeps its data unchanged until then. */

@@ -54,7 +54,7 @@ static void rndv_put(rndv_t *rndv)
     core_channel_put(rndv->channel);
 }
 
-static void give_block_back(rndv_t *rndv)
+static void release_block(rndv_t *rndv)
 {
     block_pool_t *blocks = rndv->pool->memory.ucx_blocks;
 
@@ -75,9 +75,9 @@ static void finish(rndv_t *rndv)
 
     base_list_del(&rndv->link);
     request->recv->rndvs--;
-    give_block_back(rndv);
+    release_block(rndv);
     rndv_put(rndv);
-    wire_recv_let_go(request);
+    wire_recv_release(request);
 }
 
 /* Called when the delivery of a fragment from its block has ended. */
@@ -144,7 +144,7 @@ static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
 
 /* Let UCX write the fragment to its target. memh: the target's handle; NULL:
  * none. */
-static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
+static void receive_data(rndv_t *rndv, void *target, ucp_mem_h memh)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -244,7 +244,7 @@ static bool start_rndv(rndv_t *rndv)
     request->recv->rndvs++;
     request->recv->in_place += rndv->in_place;
     base_list_add_tail(&pool->wire->writing, &rndv->link);
-    land(rndv, target, memh);
+    receive_data(rndv, target, memh);
     return true;
 }
 

@@ -94,7 +94,7 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
 }
 
 /* Send the queued messages and BYE. Returns false if there is no room now. */
-static bool say_bye(ucxpool_channel_t *channel)
+static bool send_bye(ucxpool_channel_t *channel)
 {
     if (channel->closing.bye_received && !channel->closing.bye_sent) {
         core_control_drop(channel); /* the peer ignores these messages */
@@ -120,7 +120,7 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
     return ((channel->conn.endpoint != NULL) ||
             !(channel->wireup.handshake & CORE_GO_SENT)) &&
            (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
-           !channel->closing.bye_received && !channel->peer.gone;
+           !channel->closing.bye_received && !channel->peer.is_detached;
 }
 
 /* Send BYE if possible, and return true if the goodbye is done. BYE promises
@@ -128,7 +128,7 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
  * this process ends, the peer does not reuse the blocks that it has granted. So
  * BYE is sent only after the GPU's writes in flight have completed, even if
  * this is after the deadline. These writes always complete. */
-static bool has_said_goodbye(ucxpool_channel_t *channel)
+static bool finish_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
 
@@ -137,7 +137,7 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
     }
     if (base_clock_now() >= last_moment(channel)) {
         if (is_always_read && !window_channel_is_busy(channel)) {
-            (void)say_bye(channel);
+            (void)send_bye(channel);
         }
         return true;
     }
@@ -147,7 +147,7 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
     if (is_way_due(channel)) {
         return false;
     }
-    return !window_channel_is_busy(channel) && say_bye(channel) &&
+    return !window_channel_is_busy(channel) && send_bye(channel) &&
            !is_answer_due(channel);
 }
 
@@ -217,7 +217,7 @@ static unsigned progress_goodbye(ucxpool_channel_t *channel)
     core_close_t before = channel->closing.step;
 
     if ((channel->closing.step == CORE_CLOSE_GOODBYE) &&
-        has_said_goodbye(channel)) {
+        finish_goodbye(channel)) {
         channel->closing.step = CORE_CLOSE_ENDPOINT;
         core_control_drop(channel);
     }
@@ -406,9 +406,9 @@ static void detect_failure(ucxpool_channel_t *channel)
         core_local_is_lost(channel)) {
         core_channel_set_broken(channel);
     }
-    if (channel->peer.has_ended && !channel->peer.gone) {
+    if (channel->peer.has_ended && !channel->peer.is_detached) {
         core_inbox_drain(channel);
-        channel->peer.gone = true;
+        channel->peer.is_detached = true;
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }
@@ -423,10 +423,10 @@ static unsigned progress_close(ucxpool_channel_t *channel)
 {
     unsigned count = progress_goodbye(channel);
 
-    if (channel->peer.gone && (channel->requests.sends.num != 0)) {
+    if (channel->peer.is_detached && (channel->requests.sends.num != 0)) {
         forget_sends(channel);
     }
-    if (channel->peer.gone) {
+    if (channel->peer.is_detached) {
         wire_loans_end(channel);
         wire_mailbox_end(channel);
     }
@@ -443,7 +443,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
 static bool is_quiet(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
-           (channel->peer.next_look == BASE_CLOCK_FOREVER) &&
+           (channel->peer.next_check == BASE_CLOCK_FOREVER) &&
            (channel->conn.lifeline.deadline == BASE_CLOCK_FOREVER) &&
            (channel->conn.lost_at == BASE_CLOCK_FOREVER) &&
            !channel->peer.has_ended && !core_channel_is_broken(channel) &&
@@ -461,7 +461,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         return 0;
     }
     core_channel_get(channel);
-    if (channel->peer.next_look != BASE_CLOCK_FOREVER) {
+    if (channel->peer.next_check != BASE_CLOCK_FOREVER) {
         count += wireup_process_watch_look(channel);
     }
     if (channel->conn.lifeline.deadline != BASE_CLOCK_FOREVER) {
@@ -521,10 +521,11 @@ static void destroy(ucxpool_channel_t *channel)
     free(channel);
 }
 
-void wireup_channel_destroy_gone(ucxpool_t *pool)
+void wireup_channel_destroy_unreferenced(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&pool->channels.gone)) {
-        destroy(base_list_head(&pool->channels.gone, ucxpool_channel_t, link));
+    while (!base_list_is_empty(&pool->channels.unreferenced)) {
+        destroy(base_list_head(&pool->channels.unreferenced, ucxpool_channel_t,
+                               link));
     }
 }
 
@@ -536,7 +537,7 @@ void wireup_channel_discard(ucxpool_channel_t *channel)
     pool->channels.count--;
     channel->state = UCXPOOL_CHANNEL_FAILED;
     core_channel_put(channel);
-    wireup_channel_destroy_gone(pool);
+    wireup_channel_destroy_unreferenced(pool);
 }
 
 void wireup_channel_destroy_all(ucxpool_t *pool)
@@ -547,12 +548,12 @@ void wireup_channel_destroy_all(ucxpool_t *pool)
         if (channel == NULL) {
             continue;
         }
-        channel->peer.gone = true;
+        channel->peer.is_detached = true;
         forget_sends(channel);
         window_channel_drop_all(channel);
         xfer_message_drop_all(channel);
         channel->refs = 1;
         core_channel_put(channel);
     }
-    wireup_channel_destroy_gone(pool);
+    wireup_channel_destroy_unreferenced(pool);
 }

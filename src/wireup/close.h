@@ -28,7 +28,7 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel);
 void wireup_channel_end_drains(ucxpool_t *pool);
 
 /* Free all channels that have no references left. */
-void wireup_channel_destroy_gone(ucxpool_t *pool);
+void wireup_channel_destroy_unreferenced(ucxpool_t *pool);
 
 /* Free all channels at once. Called when the pool and UCX's worker are
  * destroyed, with no transfer in flight. */

@@ -38,9 +38,9 @@ typedef struct caller {
     core_source_t  source;
     uint64_t       deadline;
     uint64_t       next_try; /* next try to answer; 0: in every round */
-    ipc_caller_t   who;
-    bool           has_asked;
-    proto_import_t asked;
+    ipc_caller_t   peer;
+    bool           has_request;
+    proto_import_t request;
     uint32_t       num_given; /* descriptors sent so far */
 } caller_t;
 
@@ -80,35 +80,35 @@ static int export_detach(ucxpool_t *pool, caller_t *caller)
 }
 
 /* Disconnect the caller. Always returns true: there was progress. */
-static bool export_hang_up(ucxpool_t *pool, caller_t *caller)
+static bool export_disconnect(ucxpool_t *pool, caller_t *caller)
 {
     ipc_socket_close(export_detach(pool, caller));
     return true;
 }
 
-static void warn(ucxpool_t *pool, const ipc_caller_t *who, const char *reason)
+static void warn(ucxpool_t *pool, const ipc_caller_t *peer, const char *reason)
 {
-    if (core_pool_turn_away(pool)) {
+    if (core_pool_count_refused(pool)) {
         base_warn("%s: process %" PRIu32 " of user %" PRIu32
                   " receives no descriptors: %s",
-                  pool->name, who->pid, who->uid, reason);
+                  pool->name, peer->pid, peer->uid, reason);
     }
 }
 
 static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 {
-    warn(pool, &caller->who, reason);
-    return export_hang_up(pool, caller);
+    warn(pool, &caller->peer, reason);
+    return export_disconnect(pool, caller);
 }
 
 static void enter(ucxpool_t *pool, int fd)
 {
-    ipc_caller_t who    = {0, 0};
+    ipc_caller_t peer   = {0, 0};
     caller_t    *caller = NULL;
     const char  *reason;
 
-    if ((ipc_socket_caller(fd, &who) != 0) ||
-        (who.uid != (uint32_t)geteuid())) {
+    if ((ipc_socket_caller(fd, &peer) != 0) ||
+        (peer.uid != (uint32_t)geteuid())) {
         reason = "it belongs to another user";
         goto err_close;
     }
@@ -121,14 +121,14 @@ static void enter(ucxpool_t *pool, int fd)
     if (core_source_add(&caller->source, pool, fd, NULL) != UCXPOOL_OK) {
         goto err_close;
     }
-    caller->who      = who;
+    caller->peer     = peer;
     caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
     base_list_add_tail(&pool->wireup.fd_export->callers, &caller->link);
     pool->wireup.fd_export->num_callers++;
     return;
 
 err_close:
-    warn(pool, &who, reason);
+    warn(pool, &peer, reason);
     free(caller);
     ipc_socket_close(fd);
 }
@@ -175,8 +175,8 @@ static unsigned accept_callers(core_source_t *source)
 static uint32_t num_asked(const caller_t          *caller,
                           const ucxpool_channel_t *channel)
 {
-    if (caller->asked.grant != 0) {
-        return window_grant_num_files(channel, caller->asked.grant);
+    if (caller->request.grant != 0) {
+        return window_grant_num_files(channel, caller->request.grant);
     }
     return (wireup_mapping_num_files(channel) == 0)
                ? 0
@@ -186,8 +186,8 @@ static uint32_t num_asked(const caller_t          *caller,
 static int fd_asked(const caller_t *caller, const ucxpool_channel_t *channel,
                     uint32_t index)
 {
-    return (caller->asked.grant != 0)
-               ? window_grant_file(channel, caller->asked.grant, index)
+    return (caller->request.grant != 0)
+               ? window_grant_file(channel, caller->request.grant, index)
                : wireup_mapping_fd(channel, index);
 }
 
@@ -198,11 +198,11 @@ static const char *check_caller(const caller_t          *caller,
 {
     char reason[PROTO_TEXT_MAX + 1];
 
-    if ((caller->who.pid != channel->peer.host.pid) ||
+    if ((caller->peer.pid != channel->peer.host.pid) ||
         !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
         return "it is not the process that sent the HELLO";
     }
-    if (caller->asked.first >= num_asked(caller, channel)) {
+    if (caller->request.first >= num_asked(caller, channel)) {
         return "it requests descriptors that do not exist";
     }
     return NULL;
@@ -214,7 +214,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
 {
     int           fds[IPC_FDS_MAX];
     uint32_t      total = num_asked(caller, channel);
-    uint32_t      first = caller->asked.first;
+    uint32_t      first = caller->request.first;
     uint32_t      count = base_min(total - first, IPC_FDS_MAX);
     proto_given_t given = {
         .magic   = PROTO_IMPORT_MAGIC,
@@ -237,13 +237,13 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     if (error != 0) {
         return refuse(pool, caller, strerror(error));
     }
-    caller->has_asked = false;
-    caller->num_given = first + count;
-    caller->next_try  = 0;
-    caller->deadline  = base_clock_deadline(pool->config.handshake_timeout_ns);
+    caller->has_request = false;
+    caller->num_given   = first + count;
+    caller->next_try    = 0;
+    caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
     if (first + count == total) {
         base_debug("%s: sent %" PRIu32 " descriptors", channel->name, total);
-        export_hang_up(pool, caller);
+        export_disconnect(pool, caller);
     }
     return true;
 }
@@ -251,8 +251,8 @@ static bool give(ucxpool_t *pool, caller_t *caller,
 static bool answer(ucxpool_t *pool, caller_t *caller)
 {
     proto_head_t head = {
-        .channel = caller->asked.channel,
-        .key     = caller->asked.key,
+        .channel = caller->request.channel,
+        .key     = caller->request.key,
     };
     const ucxpool_channel_t *channel = core_channel_find(pool, &head);
     const char              *reason;
@@ -261,7 +261,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         return refuse(pool, caller, "it names no channel");
     }
     if (!core_channel_is_live(channel)) {
-        return export_hang_up(pool, caller); /* the channel has ended */
+        return export_disconnect(pool, caller); /* the channel has ended */
     }
     if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return false;
@@ -275,15 +275,15 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
 
 /* Handle a HELLO: the connection becomes the connection of the HELLO's
  * channel. */
-static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
-                       size_t length)
+static bool receive_hello(ucxpool_t *pool, caller_t *caller,
+                          const uint8_t *bytes, size_t length)
 {
     proto_hello_t hello;
 
     if (!core_local_parse_hello(bytes, length, &hello)) {
         return refuse(pool, caller, "it sent neither IMPORT nor HELLO");
     }
-    if (hello.host.pid != caller->who.pid) {
+    if (hello.host.pid != caller->peer.pid) {
         return refuse(pool, caller, "its HELLO names another process");
     }
     if (hello.flags & PROTO_HELLO_BY_EP) {
@@ -298,7 +298,7 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
  * caller could stay connected forever by repeating a request. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
-    const proto_import_t *before = &caller->asked;
+    const proto_import_t *before = &caller->request;
 
     return (asked->first == caller->num_given) &&
            ((caller->num_given == 0) ||
@@ -306,7 +306,7 @@ static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
              (asked->key == before->key) && (asked->grant == before->grant)));
 }
 
-static bool export_hear(ucxpool_t *pool, caller_t *caller)
+static bool export_receive(ucxpool_t *pool, caller_t *caller)
 {
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     proto_import_t                  asked;
@@ -319,32 +319,32 @@ static bool export_hear(ucxpool_t *pool, caller_t *caller)
         return false;
     }
     if (error == ECONNRESET) {
-        return export_hang_up(pool, caller);
+        return export_disconnect(pool, caller);
     }
     if (error != 0) {
         return refuse(pool, caller, strerror(error));
     }
-    if (caller->has_asked) {
+    if (caller->has_request) {
         return refuse(pool, caller,
                       "it sent a request before the last one was answered");
     }
     if (!proto_parse_import(bytes, length, &asked)) {
-        return hear_hello(pool, caller, bytes, length);
+        return receive_hello(pool, caller, bytes, length);
     }
     if (!is_in_turn(caller, &asked)) {
         return refuse(pool, caller,
                       "it requested descriptors in the wrong order");
     }
-    caller->asked     = asked;
-    caller->has_asked = true;
+    caller->request     = asked;
+    caller->has_request = true;
     return answer(pool, caller);
 }
 
 static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
 {
-    bool is_due = caller->has_asked && (caller->next_try <= now);
+    bool is_due = caller->has_request && (caller->next_try <= now);
 
-    if (export_hear(pool, caller) || (is_due && answer(pool, caller))) {
+    if (export_receive(pool, caller) || (is_due && answer(pool, caller))) {
         return true;
     }
     return (caller->deadline <= now) &&
@@ -449,8 +449,8 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
         return;
     }
     while (!base_list_is_empty(&fd_export->callers)) {
-        export_hang_up(pool,
-                       base_list_head(&fd_export->callers, caller_t, link));
+        export_disconnect(pool,
+                          base_list_head(&fd_export->callers, caller_t, link));
     }
     fd = fd_export->source.fd;
     core_source_remove(&fd_export->source);
@@ -511,7 +511,7 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
     wireup_fd_import_t *fd_import = import_create(channel, num_fds, size);
 
     if (fd_import == NULL) {
-        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+        snprintf(channel->peer.local_reason, sizeof(channel->peer.local_reason),
                  "no memory");
         return false;
     }
@@ -541,7 +541,7 @@ bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
     return true;
 }
 
-static void import_hang_up(wireup_fd_import_t *fd_import)
+static void import_disconnect(wireup_fd_import_t *fd_import)
 {
     int fd = fd_import->source.fd;
 
@@ -554,7 +554,7 @@ static void import_hang_up(wireup_fd_import_t *fd_import)
 /* Remove the import, but do not free its memory yet. */
 static void import_detach(wireup_fd_import_t *fd_import)
 {
-    import_hang_up(fd_import);
+    import_disconnect(fd_import);
     base_list_del(&fd_import->link);
 }
 
@@ -602,24 +602,24 @@ static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
 static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
 {
     const ipc_host_t *host = &fd_import->hello.host;
-    ipc_caller_t      who;
-    int               error = ipc_socket_caller(fd_import->source.fd, &who);
+    ipc_caller_t      peer;
+    int               error = ipc_socket_caller(fd_import->source.fd, &peer);
 
     if (error != 0) {
         return no(fd_import, "the owner of its socket is unknown: %s",
                   strerror(error));
     }
-    if ((who.pid != host->pid) || (who.uid != (uint32_t)geteuid())) {
+    if ((peer.pid != host->pid) || (peer.uid != (uint32_t)geteuid())) {
         return no(fd_import,
                   "its socket belongs to process %" PRIu32 " of user %" PRIu32,
-                  who.pid, who.uid);
+                  peer.pid, peer.uid);
     }
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
 {
-    proto_import_t asked = {
+    proto_import_t request = {
         .magic   = PROTO_IMPORT_MAGIC,
         .version = PROTO_VERSION,
         .channel = fd_import->hello.channel,
@@ -627,8 +627,8 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
         .key     = fd_import->hello.channel_key,
         .grant   = fd_import->grant,
     };
-    int error =
-        ipc_socket_send(fd_import->source.fd, &asked, sizeof(asked), NULL, 0);
+    int error = ipc_socket_send(fd_import->source.fd, &request, sizeof(request),
+                                NULL, 0);
 
     return (error == 0)
                ? UCXPOOL_OK
@@ -665,7 +665,7 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
     return (status == UCXPOOL_OK) ? ask(fd_import) : status;
 }
 
-static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
+static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
 {
     proto_given_t given;
     int           fds[IPC_FDS_MAX];
@@ -707,7 +707,7 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
         status = connect_owner(fd_import);
     }
     while (status == UCXPOOL_OK) {
-        status = import_hear(fd_import);
+        status = import_receive(fd_import);
         if ((status == UCXPOOL_OK) &&
             (fd_import->num_fds == fd_import->total)) {
             return UCXPOOL_OK;
@@ -721,18 +721,19 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
 
 /* Report the result of the import: the descriptors have arrived, or the import
  * has failed. */
-static void import_done(wireup_fd_import_t *fd_import, bool has_come)
+static void import_done(wireup_fd_import_t *fd_import, bool has_arrived)
 {
     ucxpool_channel_t *channel = fd_import->channel;
     core_peer_t       *peer    = &channel->peer;
-    const int         *fds     = has_come ? fd_import->fds : NULL;
+    const int         *fds     = has_arrived ? fd_import->fds : NULL;
 
     if (fd_import->remote != 0) {
-        window_remote_given(channel, fd_import->remote, fds, fd_import->reason);
+        window_remote_files_received(channel, fd_import->remote, fds,
+                                     fd_import->reason);
         return;
     }
-    if (!has_come) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason), "%s",
+    if (!has_arrived) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
                  fd_import->reason);
     }
     fd_import->done(channel, &fd_import->hello, fd_import->files, fds);

@@ -61,15 +61,15 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool);
  */
 
 /* Called when the import is done. The caller of the callback owns the
- * descriptors. If fds is NULL, the import failed, and channel->peer.we_reason
- * has the reason. */
+ * descriptors. If fds is NULL, the import failed, and
+ * channel->peer.local_reason has the reason. */
 typedef void (*wireup_fd_import_cb_t)(ucxpool_channel_t   *channel,
                                       const proto_hello_t *hello,
                                       const ipc_file_t *files, const int *fds);
 
 /*
  * Start an import. Returns false if out of memory; the reason is in
- * channel->peer.we_reason.
+ * channel->peer.local_reason.
  *
  * num_fds  Number of descriptors, from wireup_mapping_num_fds_of().
  * done     Called from progress.
@@ -80,8 +80,8 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
 
 /*
  * Request the files of a window that is being imported. Progress calls
- * window_remote_given() with the result, unless the channel ends first. Returns
- * false if out of memory.
+ * window_remote_files_received() with the result, unless the channel ends
+ * first. Returns false if out of memory.
  */
 bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
                              uint64_t grant, uint32_t num_fds);

@@ -98,7 +98,7 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
 
 /* Returns true if the channel of a HELLO was closed. This is known only for a
  * channel that connected to a listener. */
-static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
+static bool was_closed(ucxpool_t *pool, const proto_hello_t *hello)
 {
     ucxpool_channel_t *channel;
 
@@ -180,7 +180,7 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
 static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
                             const void *files, const core_way_t *way)
 {
-    if (is_over(pool, hello)) {
+    if (was_closed(pool, hello)) {
         core_way_close(way);
     } else {
         keep(pool, hello, files, way);
@@ -238,24 +238,24 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
     core_peer_t *peer = &channel->peer;
 
     if (channel->pool->config.wire == BASE_WIRE_UCX) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
                  "UCXPOOL_WIRE=ucx is set");
         return false;
     }
     if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
                  "it does not offer its memory");
         return false;
     }
     if (!wireup_mapping_fits(channel, hello)) {
         return false;
     }
-    if (!ipc_host_fits(&hello->host, peer->we_reason,
-                       sizeof(peer->we_reason))) {
+    if (!ipc_host_fits(&hello->host, peer->local_reason,
+                       sizeof(peer->local_reason))) {
         return false;
     }
     if (!wireup_process_watch_start(channel, &hello->host)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
                  "its process cannot be watched");
         return false;
     }
@@ -281,21 +281,21 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
     wireup_mapping_close(channel);
     if (result == WIREUP_MAPPING_IMPOSSIBLE) {
         base_warn("%s: cannot map the peer's memory: %s", channel->name,
-                  channel->peer.we_reason);
+                  channel->peer.local_reason);
     } else if (!channel->pool->wireup.was_forbidden) {
         channel->pool->wireup.was_forbidden = true;
         base_info("%s: descriptors are requested from peers over a socket, "
                   "because the system does not let this process take them: %s",
-                  channel->pool->name, channel->peer.we_reason);
+                  channel->pool->name, channel->peer.local_reason);
     }
     return result;
 }
 
 /*
  * Try the `map` wire on this side, with the memory that the peer's HELLO
- * offers. Returns true when the result is in channel->peer.we_map and
- * we_reason. Returns false if descriptors must be requested first; `imported`
- * is then called later.
+ * offers. Returns true when the result is in channel->peer.local_maps and
+ * local_reason. Returns false if descriptors must be requested first;
+ * `imported` is then called later.
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, wireup_fd_import_cb_t imported)
@@ -306,8 +306,8 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (!may_map(channel, hello)) {
         return true;
     }
-    result               = try_take(channel, hello, files);
-    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
+    result                   = try_take(channel, hello, files);
+    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
     return (result != WIREUP_MAPPING_FORBIDDEN) ||
            !wireup_fd_import_start(channel, hello, files,
                                    wireup_mapping_num_fds_of(hello, files),
@@ -326,30 +326,30 @@ static void try_map_given(ucxpool_channel_t   *channel,
         result = wireup_mapping_open(channel, hello, files, fds);
     } else {
         base_warn("%s: cannot map the peer's memory: %s", channel->name,
-                  channel->peer.we_reason);
+                  channel->peer.local_reason);
     }
     if (result == WIREUP_MAPPING_DONE) {
-        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+        snprintf(channel->peer.local_reason, sizeof(channel->peer.local_reason),
                  "same host and user, with descriptors that it sent");
     } else {
         wireup_mapping_close(channel);
     }
-    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
+    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
 }
 
 /* Set the reason why the wire is not `map`: the configuration, or a failure. */
-static void explain_ucx(ucxpool_channel_t *channel)
+static void set_ucx_reason(ucxpool_channel_t *channel)
 {
     const core_peer_t *peer   = &channel->peer;
     const char        *prefix = "its memory cannot be mapped: ";
 
     if (channel->pool->config.wire == BASE_WIRE_UCX) {
         prefix = "";
-    } else if (peer->we_map) {
+    } else if (peer->local_maps) {
         prefix = "the peer cannot map our memory: ";
     }
     snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s", prefix,
-             peer->we_map ? peer->it_reason : peer->we_reason);
+             peer->local_maps ? peer->peer_reason : peer->local_reason);
 }
 
 /* Fail the channel because the peer cannot be reached over the required path. A
@@ -377,7 +377,7 @@ static void warn_of_ucx(const ucxpool_channel_t *channel)
 {
     if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
         (channel->require == 0) && channel->peer.offers_map &&
-        ipc_host_is_here(&channel->peer.host)) {
+        ipc_host_is_local(&channel->peer.host)) {
         base_warn("%s: the peer is on this host, but the channel uses the ucx "
                   "wire, which is slower than map: %s. UCXPOOL_REQUIRE=map "
                   "makes this an error",
@@ -390,7 +390,7 @@ static void warn_of_ucx(const ucxpool_channel_t *channel)
 static bool choose_wire(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
-    bool         map  = peer->we_map && peer->it_maps;
+    bool         map  = peer->local_maps && peer->peer_maps;
 
     if (map) {
         channel->wire = (peer->gpu.way != 0) ? &wire_map_gpu : &wire_map;
@@ -398,7 +398,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
                  "same host and user, %s", channel->wire->how(channel));
         return true;
     }
-    explain_ucx(channel);
+    set_ucx_reason(channel);
     if (channel->pool->config.wire == BASE_WIRE_MAP) {
         fail_unreachable(channel, "UCXPOOL_WIRE=map, but %.120s",
                          channel->wire_reason);
@@ -409,9 +409,9 @@ static bool choose_wire(ucxpool_channel_t *channel)
                          channel->wire_reason);
         return false;
     }
-    peer->it_maps = false; /* the ring is not used either */
-    peer->pushes  = false;
-    channel->wire = &wire_ucx;
+    peer->peer_maps = false; /* the ring is not used either */
+    peer->pushes    = false;
+    channel->wire   = &wire_ucx;
     return true;
 }
 
@@ -488,7 +488,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     ipc_host_fill(&hello->host);
 }
 
-static void hello_say(ucxpool_channel_t *channel)
+static void send_hello(ucxpool_channel_t *channel)
 {
     uint32_t       num_files = wireup_mapping_num_files(channel);
     void          *files;
@@ -508,10 +508,10 @@ static void hello_say(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* Report channel->peer.we_map and we_reason. */
-static void hello_say_ready(ucxpool_channel_t *channel)
+/* Report channel->peer.local_maps and local_reason. */
+static void send_ready(ucxpool_channel_t *channel)
 {
-    size_t         size = strlen(channel->peer.we_reason);
+    size_t         size = strlen(channel->peer.local_reason);
     void          *text;
     proto_fixed_t *fixed;
 
@@ -520,8 +520,8 @@ static void hello_say_ready(ucxpool_channel_t *channel)
         return;
     }
     channel->wireup.handshake |= CORE_READY_SENT;
-    fixed->ready.can_map = channel->peer.we_map;
-    memcpy(text, channel->peer.we_reason, size);
+    fixed->ready.can_map = channel->peer.local_maps;
+    memcpy(text, channel->peer.local_reason, size);
     core_control_end(channel);
 }
 
@@ -530,7 +530,7 @@ static void hello_say_ready(ucxpool_channel_t *channel)
 #define PATIENCE_NS UINT64_C(2000000000)
 
 /* The delay before a retry if the peer has hung up without an answer. */
-#define UNHEARD_NS UINT64_C(100000000)
+#define UNANSWERED_NS UINT64_C(100000000)
 
 static bool has_way(const ucxpool_channel_t *channel)
 {
@@ -554,7 +554,7 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 
 /* Returns true if GO can be sent. On `ucx`, GO needs the endpoint, which the
  * side that begins creates first. */
-static bool can_go(ucxpool_channel_t *channel)
+static bool can_send_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
         core_endpoint_warn();
@@ -576,11 +576,11 @@ static void try_open(ucxpool_channel_t *channel)
         return;
     }
     if (!(channel->wireup.handshake & CORE_GO_SENT)) {
-        if (!choose_wire(channel) || !can_go(channel) ||
+        if (!choose_wire(channel) || !can_send_go(channel) ||
             !has_required_path(channel)) {
             return;
         }
-        if (!channel->peer.it_maps) {
+        if (!channel->peer.peer_maps) {
             warn_of_ucx(channel);
         }
         channel->wireup.handshake |= CORE_GO_SENT;
@@ -601,30 +601,30 @@ static void try_open(ucxpool_channel_t *channel)
 
 /* Send HELLO, and schedule a repetition, because the peer may have no room for
  * the HELLO. */
-static void say_hello(ucxpool_channel_t *channel)
+static void repeat_hello(ucxpool_channel_t *channel)
 {
-    core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
+    core_channel_schedule_hello(channel, base_clock_deadline(CORE_HELLO_NS));
     /* A HELLO that UCX has not sent yet need not be repeated. */
     if (channel->control.num_in_ucx == 0) {
-        hello_say(channel);
+        send_hello(channel);
     }
 }
 
 /* Repeat the messages after HELLO, because a connection has failed. */
-static void say_rest(ucxpool_channel_t *channel)
+static void send_rest(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_READY_SENT) {
-        hello_say_ready(channel);
+        send_ready(channel);
     }
     if (channel->wireup.handshake & CORE_GO_SENT) {
         core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
     }
 }
 
-static void say_all(ucxpool_channel_t *channel)
+static void send_all(ucxpool_channel_t *channel)
 {
-    say_hello(channel);
-    say_rest(channel);
+    repeat_hello(channel);
+    send_rest(channel);
 }
 
 /* Connect within the host if possible, otherwise over an endpoint. */
@@ -647,14 +647,14 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     ucxpool_status_t status = open_way(channel);
 
     if (status == UCXPOOL_INPROGRESS) {
-        core_channel_say_hello_at(channel,
-                                  base_clock_deadline(CORE_LOCAL_RETRY_NS));
+        core_channel_schedule_hello(channel,
+                                    base_clock_deadline(CORE_LOCAL_RETRY_NS));
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
         channel->closing.has_begun |=
             !(channel->wireup.handshake & CORE_HELLO_RECEIVED);
-        say_all(channel);
+        send_all(channel);
         try_open(channel);
     }
     return status;
@@ -677,12 +677,12 @@ static ucxpool_status_t answer(ucxpool_channel_t *channel,
     }
     if ((status == UCXPOOL_OK) &&
         !(channel->wireup.handshake & CORE_HELLO_SENT)) {
-        say_all(channel);
+        send_all(channel);
     }
     return status;
 }
 
-static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
+static void set_peer(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     core_peer_t *peer = &channel->peer;
 
@@ -704,14 +704,14 @@ static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
                      const ipc_file_t *files, const int *fds)
 {
     try_map_given(channel, hello, files, fds);
-    hello_say_ready(channel);
+    send_ready(channel);
     try_open(channel);
 }
 
 /* Handle a HELLO that has been matched to its channel. A channel that was
  * closed in the meantime also answers, so that it can send BYE. */
-static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                 const ipc_file_t *files, const core_way_t *way)
+static void handle_hello(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                         const ipc_file_t *files, const core_way_t *way)
 {
     ucxpool_status_t status;
 
@@ -724,7 +724,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
         ((way->fd < 0) || (channel->state != UCXPOOL_CHANNEL_CONNECTING))) {
         core_way_close(way);
         if (core_channel_is_live(channel) && has_way(channel)) {
-            say_rest(channel);
+            send_rest(channel);
         }
         return;
     }
@@ -739,21 +739,21 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
         return; /* this HELLO is a repetition */
     }
-    take_over(channel, hello);
+    set_peer(channel, hello);
     if (core_channel_is_live(channel) &&
         try_map(channel, hello, files, imported)) {
-        hello_say_ready(channel);
+        send_ready(channel);
         try_open(channel);
     }
 }
 
 /* Handle the early HELLO for this channel. Returns false if there is none. */
-static bool meet_early(ucxpool_channel_t *channel)
+static bool handle_early_hello(ucxpool_channel_t *channel)
 {
     wireup_early_t *early = match_take(channel);
 
     if (early != NULL) {
-        meet(channel, &early->hello, early->files, &early->way);
+        handle_hello(channel, &early->hello, early->files, &early->way);
         free(early);
     }
     return early != NULL;
@@ -763,7 +763,7 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status;
 
-    if (meet_early(channel)) {
+    if (handle_early_hello(channel)) {
         return UCXPOOL_OK;
     }
     if (core_remote_is_our_turn(channel)) {
@@ -778,7 +778,7 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
             core_remote_prepare_endpoint(channel->conn.remote);
         }
     }
-    core_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
+    core_channel_schedule_hello(channel, base_clock_deadline(PATIENCE_NS));
     return UCXPOOL_OK;
 }
 
@@ -817,7 +817,7 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             /* An early HELLO that did not match when it arrived may match now:
              * its process could not be checked then, for example because no
              * descriptor was left. */
-            if (!meet_early(channel)) {
+            if (!handle_early_hello(channel)) {
                 fail_unless_ok(channel, begin(channel));
             }
             count++;
@@ -830,7 +830,7 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
 }
 
 /* Returns true if the sender has proven that it knows the pool's address. */
-static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
+static bool knows_address(const ucxpool_t *pool, const proto_hello_t *hello)
 {
     return (hello->flags & PROTO_HELLO_BY_EP) ||
            ((memcmp(hello->to_id, pool->id, CORE_ID_SIZE) == 0) &&
@@ -843,9 +843,9 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
     ipc_file_t         copies[PROTO_FILES_MAX];
     ucxpool_channel_t *channel;
 
-    if (!may_speak(pool, hello)) {
+    if (!knows_address(pool, hello)) {
         core_way_close(way);
-        if (core_pool_turn_away(pool)) {
+        if (core_pool_count_refused(pool)) {
             base_warn("%s: rejected a HELLO: its sender does not know the "
                       "pool's address",
                       pool->name);
@@ -858,7 +858,7 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
         return;
     }
     memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-    meet(channel, hello, copies, way);
+    handle_hello(channel, hello, copies, way);
 }
 
 void wireup_hello_answered(ucxpool_channel_t   *channel,
@@ -867,18 +867,18 @@ void wireup_hello_answered(ucxpool_channel_t   *channel,
     ipc_file_t       copies[PROTO_FILES_MAX];
     const core_way_t none = {.fd = -1};
 
-    if (may_speak(channel->pool, hello) &&
+    if (knows_address(channel->pool, hello) &&
         (match_find(channel->pool, hello, &none) == channel)) {
         memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-        meet(channel, hello, copies, &none);
+        handle_hello(channel, hello, copies, &none);
     }
 }
 
-void wireup_hello_unheard(ucxpool_channel_t *channel)
+void wireup_hello_unanswered(ucxpool_channel_t *channel)
 {
     channel->wireup.handshake &= ~(unsigned)CORE_HELLO_SENT;
-    core_channel_say_hello_at(
-        channel, base_clock_deadline(channel->closing.has_begun ? UNHEARD_NS
+    core_channel_schedule_hello(
+        channel, base_clock_deadline(channel->closing.has_begun ? UNANSWERED_NS
                                                                 : PATIENCE_NS));
 }
 
@@ -889,9 +889,9 @@ void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
         return;
     }
     channel->wireup.handshake |= CORE_READY_RECEIVED;
-    channel->peer.it_maps = ready->can_map != 0;
-    proto_copy_text(channel->peer.it_reason, sizeof(channel->peer.it_reason),
-                    text, text_size);
+    channel->peer.peer_maps = ready->can_map != 0;
+    proto_copy_text(channel->peer.peer_reason,
+                    sizeof(channel->peer.peer_reason), text, text_size);
     try_open(channel);
 }
 

@@ -57,7 +57,7 @@ void wireup_hello_answered(ucxpool_channel_t   *channel,
 
 /* Send all messages of the handshake again later. Called when the connection
  * failed during the handshake, or the peer had no room for the HELLO. */
-void wireup_hello_unheard(ucxpool_channel_t *channel);
+void wireup_hello_unanswered(ucxpool_channel_t *channel);
 
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                         const void *text, size_t text_size);

@@ -170,7 +170,7 @@ uint16_t wireup_listener_port(const ucxpool_listener_t *listener)
     return bootstrap_listener_port(listener->bootstrap);
 }
 
-static void look_who_waits(ucxpool_listener_t *listener)
+static void update_event(ucxpool_listener_t *listener)
 {
     if (bootstrap_listener_num_waiting(listener->bootstrap) != 0) {
         core_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
@@ -187,7 +187,7 @@ static unsigned progress(ucxpool_listener_t *listener)
     listener->pool->stats.handshakes_refused += refused - listener->num_refused;
     listener->num_refused = refused;
     if (count != 0) {
-        look_who_waits(listener);
+        update_event(listener);
     }
     return count;
 }
@@ -258,7 +258,7 @@ ucxpool_status_t wireup_listener_accept(ucxpool_listener_t *listener,
     if (status == UCXPOOL_OK) {
         status = admit(listener->pool, &peer, params, channel_p);
     }
-    look_who_waits(listener);
+    update_event(listener);
     return status;
 }
 

@@ -23,7 +23,7 @@ void wireup_process_watch_stop(ucxpool_channel_t *channel)
     core_peer_t *peer = &channel->peer;
     int          fd   = peer->watch.fd;
 
-    peer->next_look = BASE_CLOCK_FOREVER;
+    peer->next_check = BASE_CLOCK_FOREVER;
     if (fd >= 0) {
         core_source_remove(&peer->watch);
         close(fd);
@@ -50,7 +50,7 @@ bool wireup_process_watch_start(ucxpool_channel_t *channel,
     int          fd   = ipc_watch(host);
 
     if (fd < 0) {
-        peer->next_look = 0;
+        peer->next_check = 0;
         return ipc_host_is_alive(host);
     }
     if (core_source_add(&peer->watch, channel->pool, fd, watch_ready) !=
@@ -65,14 +65,14 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
 
-    if (base_clock_now() < peer->next_look) {
+    if (base_clock_now() < peer->next_check) {
         return 0;
     }
-    if (ipc_host_is_gone(&peer->host)) {
+    if (ipc_host_is_reaped(&peer->host)) {
         process_ended(channel);
         return 1;
     }
-    peer->next_look = base_clock_deadline(LOOK_NS);
+    peer->next_check = base_clock_deadline(LOOK_NS);
     return 0;
 }
 
@@ -166,7 +166,7 @@ bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
         (ours == UCXPOOL_MEMORY_CUDA)) {
         return true;
     }
-    snprintf(peer->we_reason, sizeof(peer->we_reason), "%s",
+    snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
              (ours == UCXPOOL_MEMORY_HOST)
                  ? "it is GPU memory, and this pool is in host memory"
                  : "it is host memory, and this pool is on a GPU");
@@ -218,7 +218,7 @@ static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
 {
     core_peer_t *peer = &attempt->channel->peer;
 
-    snprintf(peer->we_reason, sizeof(peer->we_reason), "%s", reason);
+    snprintf(peer->local_reason, sizeof(peer->local_reason), "%s", reason);
     return WIREUP_MAPPING_IMPOSSIBLE;
 }
 
@@ -241,7 +241,7 @@ static wireup_mapping_result_t map_file(const attempt_t  *attempt,
     ucxpool_status_t status;
 
     status = ipc_map(&attempt->hello->host, file, given, address_p,
-                     peer->we_reason, sizeof(peer->we_reason));
+                     peer->local_reason, sizeof(peer->local_reason));
     return (status == UCXPOOL_OK) ? WIREUP_MAPPING_DONE
                                   : failed(attempt, status);
 }

@@ -36,7 +36,7 @@ uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel);
 void wireup_mapping_fill(ucxpool_channel_t *channel, void *files);
 
 /* Returns true if this process can read memory of the peer's kind. Otherwise
- * channel->peer.we_reason has the reason. */
+ * channel->peer.local_reason has the reason. */
 bool wireup_mapping_fits(ucxpool_channel_t   *channel,
                          const proto_hello_t *hello);
 
@@ -62,8 +62,8 @@ typedef enum wireup_mapping_result {
 } wireup_mapping_result_t;
 
 /*
- * Map the peer's regions and ring. After a failure, channel->peer.we_reason has
- * the reason, and wireup_mapping_close() must be called before another try.
+ * Map the peer's regions and ring. After a failure, channel->peer.local_reason
+ * has the reason, and wireup_mapping_close() must be called before another try.
  *
  * fds  The wireup_mapping_num_fds_of() descriptors that the peer has sent;
  *      owned by the caller. NULL: take them from the peer's process.

@@ -604,8 +604,8 @@ static void fragment_put(core_fragment_t *fragment)
 }
 
 /* Make the range available to the wire: packed or in place. */
-static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
-                            core_fragment_t *fragment)
+static ucxpool_status_t prepare_data(ucxpool_request_t *request, range_t *range,
+                                     core_fragment_t *fragment)
 {
     if (!range->in_place) {
         return copy_range(request, range, fragment);
@@ -630,7 +630,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
         return UCXPOOL_ERR_NO_MEMORY;
     }
     next_range(request, &range);
-    status = lay(request, &range, fragment);
+    status = prepare_data(request, &range, fragment);
     if (status != UCXPOOL_OK) {
         fragment_put(fragment);
         return status;

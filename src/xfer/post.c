@@ -151,7 +151,7 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
     ucxpool_status_t   status;
 
     if (!core_channel_is_live(channel)) {
-        return core_channel_say_ended(channel);
+        return core_channel_ended_error(channel);
     }
     status = core_request_create(channel->pool, &channel->pool->xfer->sends,
                                  &xfer_send_kind, memory, params, &request);
@@ -390,7 +390,7 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if ((message == NULL) && (channel != NULL) &&
         !core_channel_is_live(channel)) {
         core_request_discard(request);
-        return core_channel_say_ended(channel);
+        return core_channel_ended_error(channel);
     }
     if (channel != NULL) {
         core_request_set_channel(request, channel);

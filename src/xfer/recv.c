@@ -189,8 +189,8 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
 
 /* Write the detail for the receive's caller, which names the sender as the
  * cause. */
-static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
-                    const char *reason)
+static void format_reason(char text[CORE_REASON_SIZE], ucxpool_status_t status,
+                          const char *reason)
 {
     if (status == UCXPOOL_ERR_CANCELED) {
         snprintf(text, CORE_REASON_SIZE, "%s", CANCELED_BY_SENDER);
@@ -237,7 +237,7 @@ void xfer_recv_canceled(ucxpool_channel_t    *channel,
     if (cancel->message == 0) {
         return; /* eager messages have no number */
     }
-    say_why(text, (ucxpool_status_t)cancel->status, reason);
+    format_reason(text, (ucxpool_status_t)cancel->status, reason);
     if (xfer_message_cancel(channel, cancel->message, text)) {
         return;
     }

@@ -74,7 +74,7 @@ static bool is_eager(const ucxpool_request_t *request)
 
 /* Returns true if the data of the send can be sent in the descriptor now. This
  * needs a credit. */
-static bool goes_eager(const ucxpool_request_t *request)
+static bool can_send_eager(const ucxpool_request_t *request)
 {
     return (request->channel->flow.credits != 0) && is_eager(request);
 }
@@ -85,7 +85,7 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     size_t size = request->metadata.length;
 
     *flags_p = 0;
-    if (goes_eager(request)) {
+    if (can_send_eager(request)) {
         *flags_p = PROTO_DESC_EAGER;
         return size + runs_size(request) + request->data.totals.stream_size;
     }
@@ -144,7 +144,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
         core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
         return STEP_END;
     }
-    if (goes_eager(request)) {
+    if (can_send_eager(request)) {
         return STEP_NEXT;
     }
     if (is_eager(request) && !xfer_queue_may_announce(channel)) {
@@ -159,7 +159,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
 /* --- words of revoked[] ---------------------------------------------------
  * A send has a word while the receiver may read its data. So at most
  * PROTO_SENDS_MAX sends of a channel transfer data at a time. The others wait
- * in xfer->wordless.
+ * in xfer->word_waiters.
  */
 
 /* Take a word for the send. Returns false if all words are in use. */
@@ -180,12 +180,13 @@ static bool take_word(ucxpool_request_t *request)
 }
 
 /* Wake the first send that waits for a word. */
-static void wake_wordless(ucxpool_channel_t *channel)
+static void wake_word_waiter(ucxpool_channel_t *channel)
 {
-    base_list_t *wordless = &channel->xfer->wordless;
+    base_list_t *word_waiters = &channel->xfer->word_waiters;
 
-    if (!base_list_is_empty(wordless)) {
-        core_request_wake(base_list_head(wordless, ucxpool_request_t, link));
+    if (!base_list_is_empty(word_waiters)) {
+        core_request_wake(
+            base_list_head(word_waiters, ucxpool_request_t, link));
     }
 }
 
@@ -196,7 +197,7 @@ static void put_word(ucxpool_request_t *request)
     if (request->send->word != 0) {
         request->channel->xfer->words[i / 64] &= ~(UINT64_C(1) << i % 64);
         request->send->word = 0;
-        wake_wordless(request->channel);
+        wake_word_waiter(request->channel);
     }
 }
 
@@ -368,7 +369,7 @@ static step_result_t step_runs(ucxpool_request_t *request)
 
 static step_result_t step_accept(ucxpool_request_t *request)
 {
-    base_list_t *wordless = &request->channel->xfer->wordless;
+    base_list_t *word_waiters = &request->channel->xfer->word_waiters;
 
     if (request->send->slot != 0) {
         return STEP_NEXT;
@@ -377,13 +378,13 @@ static step_result_t step_accept(ucxpool_request_t *request)
         return STEP_WAIT;
     }
     if (base_list_is_empty(&request->link)) {
-        base_list_add_tail(wordless, &request->link);
+        base_list_add_tail(word_waiters, &request->link);
     }
-    if ((wordless->next != &request->link) || !take_word(request)) {
+    if ((word_waiters->next != &request->link) || !take_word(request)) {
         return STEP_WAIT;
     }
     base_list_del(&request->link);
-    wake_wordless(request->channel);
+    wake_word_waiter(request->channel);
     return STEP_NEXT;
 }
 
@@ -851,7 +852,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
     revoke(request);
     end(request, status, detail);
-    if (!channel->peer.it_maps || channel->peer.gone) {
+    if (!channel->peer.peer_maps || channel->peer.is_detached) {
         xfer_send_forget(request);
     }
 }
@@ -878,7 +879,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
     xfer_queue_count(request, status);
     base_list_del(&request->send->sent_link);
-    wake_wordless(request->channel);
+    wake_word_waiter(request->channel);
     leave_readers(request);
     core_link_leave(&request->send->push);
     xfer_send_release(request);
@@ -962,7 +963,7 @@ ucxpool_status_t xfer_flush_post(ucxpool_channel_t              *channel,
     ucxpool_status_t           status;
 
     if (!core_channel_is_live(channel)) {
-        return core_channel_say_ended(channel);
+        return core_channel_ended_error(channel);
     }
     status = core_request_create(channel->pool, &channel->pool->xfer->recvs,
                                  &flush_kind, &nothing, params, &request);

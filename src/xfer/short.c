@@ -58,8 +58,8 @@ static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
 }
 
 /* Returns true if the caller requests neither a handle nor a notification. */
-static bool is_untold(const ucxpool_request_params_t *params,
-                      ucxpool_request_t             **request_p)
+static bool needs_no_handle(const ucxpool_request_params_t *params,
+                            ucxpool_request_t             **request_p)
 {
     return (request_p == NULL) &&
            ((params == NULL) ||
@@ -69,8 +69,8 @@ static bool is_untold(const ucxpool_request_params_t *params,
 
 /* Send a message without a request. Returns false if other sends are queued, or
  * the message cannot be sent now. */
-static bool send_untold(ucxpool_channel_t       *channel,
-                        const ucxpool_segment_t *segment, uint64_t tag)
+static bool send_without_request(ucxpool_channel_t       *channel,
+                                 const ucxpool_segment_t *segment, uint64_t tag)
 {
     if (!base_list_is_empty(&channel->xfer->queue) ||
         !put(channel, segment, tag)) {
@@ -129,8 +129,8 @@ ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (is_untold(params, request_p) &&
-        send_untold(channel, memory->segments, tag)) {
+    if (needs_no_handle(params, request_p) &&
+        send_without_request(channel, memory->segments, tag)) {
         return UCXPOOL_OK;
     }
     status = core_request_create(channel->pool, &channel->pool->xfer->sends,

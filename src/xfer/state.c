@@ -71,7 +71,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
         &xfer->packing,
         &xfer->ending,
         &xfer->sent,
-        &xfer->wordless,
+        &xfer->word_waiters,
         &xfer->messages.eager.free,
         &xfer->messages.small.free,
         &xfer->messages.large.free,

@@ -79,7 +79,7 @@ struct xfer_channel {
     unsigned    num_pushes; /* copies to the peer's blocks, in flight */
     base_list_t sent;       /* sends with a number that have not ended, in the
                                order in which they were posted */
-    base_list_t wordless;   /* accepted sends that wait for a word */
+    base_list_t word_waiters; /* accepted sends that wait for a word */
     uint64_t    words[PROTO_SENDS_MAX / 64]; /* bit i: a send has the word
                                                 revoked[i] */
     xfer_messages_t messages;

@@ -113,7 +113,7 @@ int options_wrong(const char *format, ...)
     return point_to_help();
 }
 
-static int say_wrong_value(const option_row_t *row, const char *value)
+static int report_wrong_value(const option_row_t *row, const char *value)
 {
     char most[NUMBER_TEXT_SIZE];
     char name[64];
@@ -244,7 +244,7 @@ int options_read(const program_t *program, void *options, int argc, char **argv,
         }
         code = read_value(row, options, optarg);
         if (code != 0) {
-            return code < 0 ? say_wrong_value(row, optarg) : code;
+            return code < 0 ? report_wrong_value(row, optarg) : code;
         }
     }
     if ((unsigned)(argc - optind) > program->max_arguments) {

@@ -48,7 +48,7 @@ static int result_check_suffix(const result_file_t *file)
 }
 
 /* Print the error of a result file. Returns the exit code. */
-static int result_say_error(const result_file_t *file)
+static int result_error(const result_file_t *file)
 {
     tool_error("%s %s: %s%s", file->option, file->path, strerror(errno),
                (errno == ENOSPC) || (errno == EDQUOT) || (errno == EFBIG)
@@ -92,12 +92,12 @@ static int result_try(result_file_t *file)
     file->inode = 0;
     if ((stat(file->path, &status) == 0) && !S_ISREG(status.st_mode) &&
         !S_ISDIR(status.st_mode)) {
-        return access(file->path, W_OK) == 0 ? 0 : result_say_error(file);
+        return access(file->path, W_OK) == 0 ? 0 : result_error(file);
     }
     file->is_new = access(file->path, F_OK) != 0;
     fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0) {
-        return result_say_error(file);
+        return result_error(file);
     }
     if (fstat(fd, &status) == 0) {
         result_note(file, &status);
@@ -184,7 +184,7 @@ static FILE *result_begin(result_file_t *file)
     struct stat status;
 
     if (stream == NULL) {
-        result_say_error(file);
+        result_error(file);
     } else if (fstat(fileno(stream), &status) == 0) {
         result_note(file, &status);
     }
@@ -198,10 +198,10 @@ static int result_end(result_file_t *file, FILE *stream, bool is_good)
     bool is_written = !ferror(stream) && (fflush(stream) == 0);
 
     if (is_good && !is_written) {
-        result_say_error(file);
+        result_error(file);
     }
     if ((fclose(stream) != 0) && is_good && is_written) {
-        result_say_error(file);
+        result_error(file);
         is_written = false;
     }
     if (!is_good || !is_written) {

@@ -65,7 +65,7 @@ static int verify(const stage_t *stage, const batch_order_t *order, char *text,
     return 0;
 }
 
-static int say_over(const stage_t *stage)
+static int send_over(const stage_t *stage)
 {
     batch_order_t over = {.kind = BATCH_OVER};
 
@@ -127,7 +127,7 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
         }
         *seconds_p = (double)(clock_now() - start) * 1e-9;
     }
-    return say_over(stage);
+    return send_over(stage);
 }
 
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
@@ -204,7 +204,7 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
     }
     if ((ends[1] != NULL) && ((end_exchange(ends[1], NULL, order->num_messages,
                                             NULL, &seconds) != 0) ||
-                              (say_over(stage) != 0))) {
+                              (send_over(stage) != 0))) {
         return -1;
     }
     return serve(stage, ends[0]);

@@ -460,7 +460,8 @@ void report_table_row(const char *table, const job_result_t *result,
 }
 
 /* Returns true if this reason has been printed for an earlier side. */
-static bool is_told(const job_result_t *results, unsigned result, unsigned side)
+static bool was_printed(const job_result_t *results, unsigned result,
+                        unsigned side)
 {
     const char *reason = results[result].sides[side].missing;
 
@@ -494,7 +495,7 @@ void report_table_end(const char *table, const job_result_t *results,
         for (unsigned k = 0; k < results[i].job.num_sides; k++) {
             const job_side_t *side = &results[i].sides[k];
 
-            if ((side->missing[0] != '\0') && !is_told(results, i, k)) {
+            if ((side->missing[0] != '\0') && !was_printed(results, i, k)) {
                 fprintf(stream, "Empty columns of %s: %s.\n",
                         side_is(side->side, IS_RAW) ? "UCX" : "copies",
                         side->missing);

@@ -30,10 +30,10 @@ static size_t comm_size(const job_t *job, uint32_t mode)
 }
 
 /* Sent from each process to the other, about its GPU. */
-typedef struct introduction {
+typedef struct gpu_info {
     uint32_t is_ucx_for_gpu;
     char     gpu[JOB_GPU_SIZE];
-} introduction_t;
+} gpu_info_t;
 
 static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
                            const end_params_t *params, char *missing,
@@ -124,18 +124,16 @@ static int create_ends(stage_t *stage, const job_t *job, unsigned index,
 }
 
 /* Record why raw UCX is missing, if it is. */
-static void judge_ucx(stage_t *stage, const job_t *job,
-                      const introduction_t introductions[2])
+static void note_missing_ucx(stage_t *stage, const job_t *job,
+                             const gpu_info_t infos[2])
 {
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (side_is(job->sides[i], IS_RAW) &&
-            !(introductions[0].is_ucx_for_gpu &&
-              introductions[1].is_ucx_for_gpu)) {
+            !(infos[0].is_ucx_for_gpu && infos[1].is_ucx_for_gpu)) {
             snprintf(stage->missing[i], sizeof(stage->missing[i]),
                      "UCX %s knows of no GPU's memory%s",
                      ucp_get_version_string(),
-                     introductions[0].is_ucx_for_gpu ==
-                             introductions[1].is_ucx_for_gpu
+                     infos[0].is_ucx_for_gpu == infos[1].is_ucx_for_gpu
                          ? ""
                          : ", or that of the other process");
         }
@@ -143,13 +141,13 @@ static void judge_ucx(stage_t *stage, const job_t *job,
 }
 
 /* Exchange the GPUs of both processes, and determine which sides cannot run. */
-static int introduce(stage_t *stage, const job_t *job, bool is_sender)
+static int exchange_gpus(stage_t *stage, const job_t *job, bool is_sender)
 {
-    introduction_t  introductions[2] = {0};
-    introduction_t *mine             = &introductions[is_sender ? 0 : 1];
-    introduction_t *theirs           = &introductions[is_sender ? 1 : 0];
-    bool            is_for_gpu       = false;
-    bool            has_raw          = false;
+    gpu_info_t  infos[2]   = {0};
+    gpu_info_t *mine       = &infos[is_sender ? 0 : 1];
+    gpu_info_t *theirs     = &infos[is_sender ? 1 : 0];
+    bool        is_for_gpu = false;
+    bool        has_raw    = false;
 
     for (unsigned i = 0; i < job->num_sides; i++) {
         has_raw |= side_is(job->sides[i], IS_RAW);
@@ -163,9 +161,9 @@ static int introduce(stage_t *stage, const job_t *job, bool is_sender)
         return -1;
     }
     theirs->gpu[sizeof(theirs->gpu) - 1] = '\0';
-    memcpy(stage->gpus[0], introductions[0].gpu, JOB_GPU_SIZE);
-    memcpy(stage->gpus[1], introductions[1].gpu, JOB_GPU_SIZE);
-    judge_ucx(stage, job, introductions);
+    memcpy(stage->gpus[0], infos[0].gpu, JOB_GPU_SIZE);
+    memcpy(stage->gpus[1], infos[1].gpu, JOB_GPU_SIZE);
+    note_missing_ucx(stage, job, infos);
     return 0;
 }
 
@@ -207,7 +205,7 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
                          job->work.pageable & (is_sender ? WORK_PAGEABLE_SEND
                                                          : WORK_PAGEABLE_RECV));
     if ((status == 0) && work_is_on_gpu(&job->work)) {
-        status = introduce(stage, job, is_sender);
+        status = exchange_gpus(stage, job, is_sender);
     }
     for (unsigned i = 0; (i < job->num_sides) && (status == 0); i++) {
         status = create_ends(stage, job, i, is_sender, missing);

@@ -183,7 +183,7 @@ int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
 
 /* Merge a block, which is not in the tree, with the next block if the next
  * block is free. */
-static void swallow(best_fit_t *pool, best_fit_block_t *block)
+static void merge_next(best_fit_t *pool, best_fit_block_t *block)
 {
     best_fit_block_t *behind = block->behind;
 
@@ -203,11 +203,11 @@ void best_fit_free(best_fit_t *pool, best_fit_block_t *block)
 {
     best_fit_block_t *before = block->before;
 
-    swallow(pool, block);
+    merge_next(pool, block);
     tree_add(pool, block);
     if ((before != NULL) && before->is_free) {
         tree_remove(pool, before);
-        swallow(pool, before);
+        merge_next(pool, before);
         tree_add(pool, before);
     }
 }

@@ -158,8 +158,8 @@ static int run_round(const play_t *play, play_mode_t mode, measure_t *measure,
 }
 
 /* Measure the memory use of an allocator that starts without memory. */
-static int look(const play_t *play, const measure_params_t *params,
-                measure_t *measure)
+static int measure_memory(const play_t *play, const measure_params_t *params,
+                          measure_t *measure)
 {
     play_result_t result;
 
@@ -293,7 +293,7 @@ int measure_run(const trace_t *trace, device_t *device,
 
     memset(measure_p, 0, sizeof(*measure_p));
     measure_p->kind = kind;
-    code            = with_allocator(look, trace, device, params, measure_p);
+    code = with_allocator(measure_memory, trace, device, params, measure_p);
     if (code == 0) {
         code = with_allocator(time_all, trace, device, params, measure_p);
     }

@@ -33,8 +33,8 @@ struct round {
     player_t      first; /* untimed events, in the trace's order */
     player_t     *players;
     unsigned      num_players;
-    uint64_t      live;    /* bytes; PLAY_SAMPLED */
-    bool          is_over; /* a player gave up */
+    uint64_t      live;        /* bytes; PLAY_SAMPLED */
+    bool          has_stopped; /* a player gave up */
 
     pthread_barrier_t barrier;
 };
@@ -147,7 +147,7 @@ static int check_marks(const play_t *play, void *address, size_t allocation,
 
 static int give_up(player_t *player)
 {
-    __atomic_store_n(&player->round->is_over, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&player->round->has_stopped, true, __ATOMIC_RELAXED);
     player->code = -1;
     return -1;
 }
@@ -160,7 +160,7 @@ static void *wait_for(const player_t *player, uint32_t allocation)
     void  *address;
 
     while ((address = __atomic_load_n(address_p, __ATOMIC_ACQUIRE)) == NULL) {
-        if (__atomic_load_n(&player->round->is_over, __ATOMIC_RELAXED)) {
+        if (__atomic_load_n(&player->round->has_stopped, __ATOMIC_RELAXED)) {
             return NULL;
         }
         sched_yield();

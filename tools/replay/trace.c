@@ -329,8 +329,8 @@ static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
     return 0;
 }
 
-static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
-                      call_t *call)
+static int parse_fields(const reader_t *reader, char *fields[NUM_FIELDS],
+                        call_t *call)
 {
     call->action = fields[FIELD_ACTION];
     if (!parse(fields[FIELD_THREAD], 10, &call->thread_name)) {
@@ -436,7 +436,7 @@ static int read_line(reader_t *reader, char *line)
         return 0;
     }
     if ((split(reader, line, fields) != 0) ||
-        (understand(reader, fields, &call) != 0)) {
+        (parse_fields(reader, fields, &call) != 0)) {
         return -1;
     }
     if (strcmp(call.action, "allocate") == 0) {

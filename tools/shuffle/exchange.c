@@ -704,18 +704,19 @@ void exchange_wait(exchange_t *exchange, int timeout_ms)
     stopwatch_stop(&exchange->report.wait, &start);
 }
 
-bool exchange_is_over(const exchange_t *exchange)
+bool exchange_has_ended(const exchange_t *exchange)
 {
     const exchange_peer_t *peer;
-    bool is_over = (exchange->num_receiving == 0) && (exchange->ready == NULL);
+    bool                   has_ended =
+        (exchange->num_receiving == 0) && (exchange->ready == NULL);
 
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         peer = &exchange->peers[i];
-        is_over &= (i == exchange->params.self) ||
-                   (peer->has_ended && (peer->pending == 0) &&
-                    (peer->num_received == peer->num_expected));
+        has_ended &= (i == exchange->params.self) ||
+                     (peer->has_ended && (peer->pending == 0) &&
+                      (peer->num_received == peer->num_expected));
     }
-    return is_over;
+    return has_ended;
 }
 
 bool exchange_lost_peer(const exchange_t *exchange)

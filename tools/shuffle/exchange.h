@@ -96,7 +96,7 @@ void     exchange_put(exchange_t *exchange, batch_t *batch);
 
 /* Returns true if all sends have completed and all batches of all other workers
  * have been received. */
-bool exchange_is_over(const exchange_t *exchange);
+bool exchange_has_ended(const exchange_t *exchange);
 
 /* Returns true if the failure was the loss of another worker. */
 bool exchange_lost_peer(const exchange_t *exchange);

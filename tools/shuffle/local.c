@@ -100,7 +100,7 @@ typedef struct child {
     pid_t           parent;
     worker_params_t worker;
     output_folder_t folder; /* of the job, with the child's own claim */
-    bool            told_to_end;
+    bool            was_aborted;
 } child_t;
 
 static volatile sig_atomic_t child_stop;
@@ -135,7 +135,7 @@ static void child_init_signals(pid_t parent)
     }
 }
 
-static void child_say(const child_t *child, word_t word)
+static void child_send_word(const child_t *child, word_t word)
 {
     char byte = (char)word;
 
@@ -143,7 +143,7 @@ static void child_say(const child_t *child, word_t word)
 }
 
 /* Read a word from the main process. An end of file counts as WORD_ABORT. */
-static word_t child_hear(const child_t *child, int flags)
+static word_t child_recv_word(const child_t *child, int flags)
 {
     char    byte;
     ssize_t got;
@@ -163,7 +163,7 @@ static int child_expect(child_t *child, word_t word, word_t expected)
     if (word == expected) {
         return 0;
     }
-    child->told_to_end = true;
+    child->was_aborted = true;
     return keep_error("worker %u was aborted", child->worker.index);
 }
 
@@ -171,10 +171,10 @@ static int child_interrupt(void *arg)
 {
     child_t *child = arg;
 
-    return child_expect(child, child_hear(child, MSG_DONTWAIT), WORD_NONE);
+    return child_expect(child, child_recv_word(child, MSG_DONTWAIT), WORD_NONE);
 }
 
-static int child_meet(child_t *child)
+static int child_connect(child_t *child)
 {
     unsigned    index    = child->worker.index;
     exchange_t *exchange = child->worker.exchange;
@@ -194,8 +194,8 @@ static int child_meet(child_t *child)
     }
     memcpy(child->place->address, address, length);
     child->place->address_length = length;
-    child_say(child, WORD_READY);
-    result = child_expect(child, child_hear(child, 0), WORD_GO);
+    child_send_word(child, WORD_READY);
+    result = child_expect(child, child_recv_word(child, 0), WORD_GO);
     for (unsigned i = 0; (i < child->local->job->num_workers) && (result == 0);
          i++) {
         const place_t *peer = &child->local->places[i];
@@ -210,14 +210,14 @@ static int child_meet(child_t *child)
 
 /* Stay until all workers are done, because they may still need this worker's
  * pool. */
-static int child_stay(child_t *child)
+static int child_await_others(child_t *child)
 {
     exchange_t *exchange = child->worker.exchange;
     word_t      word;
 
-    child_say(child, WORD_DONE);
-    while ((word = child_hear(child, exchange != NULL ? MSG_DONTWAIT : 0)) ==
-           WORD_NONE) {
+    child_send_word(child, WORD_DONE);
+    while ((word = child_recv_word(child, exchange != NULL ? MSG_DONTWAIT
+                                                           : 0)) == WORD_NONE) {
         exchange_wait(exchange, CHILD_WAIT_MS);
         exchange_progress(exchange);
     }
@@ -232,11 +232,11 @@ static void child_fail(child_t *child)
     ssize_t      got;
 
     child->place->is_consequence =
-        child->told_to_end ||
+        child->was_aborted ||
         ((exchange != NULL) && exchange_lost_peer(exchange));
     strcpy(child->place->error, kept_error());
     output_discard(&child->folder, &set);
-    child_say(child, WORD_FAILED);
+    child_send_word(child, WORD_FAILED);
     /* Wait until the main process ends this process, or has died itself. */
     do {
         got = recv(child->socket, &word, 1, 0);
@@ -269,9 +269,9 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
     child_init_signals(parent);
     if ((output_folder_join(&child.folder) != 0) ||
         (worker_prepare(&child.worker, index) != 0) ||
-        (child_meet(&child) != 0) ||
+        (child_connect(&child) != 0) ||
         (worker_run(&child.worker, &child.place->result) != 0) ||
-        (child_stay(&child) != 0)) {
+        (child_await_others(&child) != 0)) {
         child_fail(&child);
         /* Do not close the connections: the other workers exit, too, and
          * closing would fail. */
@@ -316,7 +316,7 @@ static int local_start_one(local_t *local, unsigned index)
     return 0;
 }
 
-static void local_tell(const local_t *local, word_t word)
+static void local_send_word(const local_t *local, word_t word)
 {
     char byte = (char)word;
 
@@ -333,7 +333,7 @@ static void local_fail(local_t *local)
     if (!local->has_failed) {
         local->has_failed = true;
         local->failed_at  = clock_now();
-        local_tell(local, WORD_ABORT);
+        local_send_word(local, WORD_ABORT);
     }
 }
 
@@ -370,7 +370,7 @@ static void local_note_end(local_t *local, member_t *member)
 }
 
 /* Read a worker's word; WORD_NONE after its end. */
-static word_t local_hear(local_t *local, member_t *member)
+static word_t local_recv_word(local_t *local, member_t *member)
 {
     char    byte;
     ssize_t got;
@@ -405,7 +405,7 @@ static bool member_is_dead(const member_t *member)
 }
 
 /* Returns true if a worker was ended by a signal that UCX does not raise. */
-static bool member_is_slain(const member_t *member)
+static bool member_was_killed(const member_t *member)
 {
     return member_is_dead(member) && WIFSIGNALED(member->status) &&
            (WTERMSIG(member->status) == SIGKILL);
@@ -422,7 +422,7 @@ static unsigned local_blame(const local_t *local, unsigned index)
 {
     const member_t *member = &local->members[index];
 
-    if (member_is_slain(member)) {
+    if (member_was_killed(member)) {
         return 0;
     }
     if (member_is_dead(member)) {
@@ -435,7 +435,7 @@ static unsigned local_blame(const local_t *local, unsigned index)
 }
 
 /* Report an error about the worker that is the cause of the failure. */
-static int local_say_cause(const local_t *local)
+static int local_report_cause(const local_t *local)
 {
     unsigned        cause = 0;
     const member_t *member;
@@ -482,7 +482,7 @@ static void local_compare(local_t *local)
     if (result_check(&sum) != 0) {
         local_fail_here(local);
     } else {
-        local_tell(local, WORD_LEAVE);
+        local_send_word(local, WORD_LEAVE);
     }
 }
 
@@ -491,10 +491,10 @@ static void local_take_word(local_t *local, unsigned index)
     member_t *member      = &local->members[index];
     unsigned  num_workers = local->job->num_workers;
 
-    switch (local_hear(local, member)) {
+    switch (local_recv_word(local, member)) {
     case WORD_READY:
         if ((++local->num_ready == num_workers) && !local->has_failed) {
-            local_tell(local, WORD_GO);
+            local_send_word(local, WORD_GO);
         }
         break;
     case WORD_DONE:
@@ -510,7 +510,7 @@ static void local_take_word(local_t *local, unsigned index)
         /* Workers that are connected to this worker would fail before they read
          * WORD_ABORT. Before all are ready, some are still starting UCX, which
          * leaves files behind if it is killed. */
-        if ((local->num_ready == num_workers) && member_is_slain(member)) {
+        if ((local->num_ready == num_workers) && member_was_killed(member)) {
             local_kill(local);
         }
         break;
@@ -640,7 +640,7 @@ static int local_end(local_t *local)
         return local->signal_number;
     }
     return local->error[0] != '\0' ? keep_error("%s", local->error)
-                                   : local_say_cause(local);
+                                   : local_report_cause(local);
 }
 
 static int local_init_signals(local_t *local)

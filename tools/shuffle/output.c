@@ -39,10 +39,10 @@
 /* --- the claim ---------------------------------------------------------- */
 
 typedef enum claim_result {
-    CLAIM_TAKEN  = 0,
-    CLAIM_AGAIN  = 1,
-    CLAIM_GONE   = 2, /* the folder was removed */
-    CLAIM_FAILED = -1 /* an error was kept */
+    CLAIM_TAKEN   = 0,
+    CLAIM_AGAIN   = 1,
+    CLAIM_REMOVED = 2, /* the folder was removed */
+    CLAIM_FAILED  = -1 /* an error was kept */
 } claim_result_t;
 
 static claim_result_t claim_fail(const output_folder_t *folder,
@@ -169,7 +169,7 @@ static claim_result_t claim_try(output_folder_t *folder, char text[CLAIM_TEXT])
         fd = openat(folder->fd, CLAIM_NAME, flags | O_CREAT, 0666);
     }
     if (fd < 0) {
-        return errno == ENOENT ? CLAIM_GONE : claim_fail(folder, "claim");
+        return errno == ENOENT ? CLAIM_REMOVED : claim_fail(folder, "claim");
     }
     result = claim_lock(folder, fd, text);
     if (result != CLAIM_TAKEN) {
@@ -212,7 +212,7 @@ static claim_result_t output_folder_try(output_folder_t *folder)
     }
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0) {
-        return errno == ENOENT ? CLAIM_GONE : claim_fail(folder, "open");
+        return errno == ENOENT ? CLAIM_REMOVED : claim_fail(folder, "open");
     }
     result = faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) == 0
                  ? claim_take(folder)
@@ -237,7 +237,7 @@ int output_folder_open(output_folder_t *folder, const char *path, uint64_t run)
     folder->run  = run;
     for (unsigned i = 0; i < CLAIM_TRIES; i++) {
         result = output_folder_try(folder);
-        if (result != CLAIM_GONE) {
+        if (result != CLAIM_REMOVED) {
             return (int)result;
         }
     }

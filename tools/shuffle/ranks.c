@@ -54,7 +54,7 @@ static unsigned              ranks_num;
 static bool                  ranks_may_be_connected;
 static volatile sig_atomic_t ranks_signal;
 
-static int ranks_say_error(const char *what, pmix_status_t status)
+static int ranks_error(const char *what, pmix_status_t status)
 {
     return keep_error("cannot %s the other workers: %s", what,
                       PMIx_Error_string(status));
@@ -72,14 +72,14 @@ int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
     }
     status = PMIx_Init(&ranks_self, NULL, 0);
     if (status != PMIX_SUCCESS) {
-        return ranks_say_error("meet", status);
+        return ranks_error("meet", status);
     }
     PMIX_PROC_CONSTRUCT(&all);
     PMIX_LOAD_PROCID(&all, ranks_self.nspace, PMIX_RANK_WILDCARD);
     status = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
     if (status != PMIX_SUCCESS) {
         PMIx_Finalize(NULL, 0);
-        return ranks_say_error("count", status);
+        return ranks_error("count", status);
     }
     ranks_num = value->data.uint32;
     PMIX_VALUE_RELEASE(value);
@@ -180,7 +180,7 @@ static int ranks_show(exchange_t *exchange, const char *key, const void *data,
         ((status = PMIx_Commit()) != PMIX_SUCCESS) ||
         ((status = PMIx_Fence_nb(NULL, 0, &info, 1, ranks_on_fence, &fence)) !=
          PMIX_SUCCESS)) {
-        return ranks_say_error("tell", status);
+        return ranks_error("tell", status);
     }
     while ((status = __atomic_load_n(&fence, __ATOMIC_ACQUIRE)) == waiting) {
         if (ranks_interrupt(NULL) != 0) {
@@ -195,7 +195,7 @@ static int ranks_show(exchange_t *exchange, const char *key, const void *data,
             return -1;
         }
     }
-    return status == PMIX_SUCCESS ? 0 : ranks_say_error("meet", status);
+    return status == PMIX_SUCCESS ? 0 : ranks_error("meet", status);
 }
 
 /* Read the value of a rank. The caller releases the value. Returns NULL with an
@@ -210,7 +210,7 @@ static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
     PMIX_LOAD_PROCID(&peer, ranks_self.nspace, rank);
     status = PMIx_Get(&peer, key, NULL, 0, &value);
     if (status != PMIX_SUCCESS) {
-        ranks_say_error("hear from", status);
+        ranks_error("hear from", status);
         return NULL;
     }
     if ((value->type != PMIX_BYTE_OBJECT) || (value->data.bo.size < least)) {
@@ -251,7 +251,7 @@ static int ranks_connect(exchange_t *exchange, unsigned rank,
     return result;
 }
 
-static int ranks_meet(const job_t *job, exchange_t *exchange)
+static int ranks_connect_all(const job_t *job, exchange_t *exchange)
 {
     const inputs_t *inputs = &job->inputs;
     ranks_card_t card = {RANKS_VERSION,       inputs->num_files, inputs->size,
@@ -355,7 +355,7 @@ int ranks_run(job_t *job, result_t *results)
     worker.interrupt = ranks_interrupt;
     ranks_init_signals();
     if ((worker_prepare(&worker, ranks_local_rank()) != 0) ||
-        (ranks_meet(job, worker.exchange) != 0) ||
+        (ranks_connect_all(job, worker.exchange) != 0) ||
         (worker_run(&worker, &results[ranks_self.rank]) != 0) ||
         (ranks_compare(worker.exchange, results) != 0) ||
         (ranks_commit(worker.exchange, job) != 0)) {

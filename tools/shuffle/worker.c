@@ -358,7 +358,7 @@ static int worker_drain(worker_t *worker)
     if ((exchange_end(exchange) != 0) || (worker_turn(worker) != 0)) {
         return -1;
     }
-    while (!exchange_is_over(exchange)) {
+    while (!exchange_has_ended(exchange)) {
         if (worker_wait(worker) != 0) {
             return -1;
         }
