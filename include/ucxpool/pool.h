@@ -33,7 +33,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-typedef struct ucxpool ucxpool_t;
+typedef struct ucxpool_pool ucxpool_t;
 
 /* Handles of UCX. They are declared here so that this header need not include a
  * UCX header. */

@@ -148,7 +148,7 @@ struct window_pool;
 struct wire_pool;
 struct xfer_pool;
 
-struct ucxpool {
+struct ucxpool_pool {
     base_config_t       config;
     char                name[CORE_NAME_SIZE];
     uint8_t             id[CORE_ID_SIZE];  /* names the pool */
