@@ -6,6 +6,7 @@ ucxpoolinclude_HEADERS = \
 	include/ucxpool/log.h include/ucxpool/memory.h include/ucxpool/pool.h \
 	include/ucxpool/stats.h include/ucxpool/status.h \
 	include/ucxpool/transfer.h include/ucxpool/ucxpool.h \
+	include/ucxpool/ucxpool.hpp \
 	include/ucxpool/verbs.h include/ucxpool/window.h
 nodist_ucxpoolinclude_HEADERS = include/ucxpool/version.h
 # Only for ucxpool_info and libucxpool-framework.

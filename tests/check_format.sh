@@ -16,8 +16,8 @@ check() {
     (
         cd "$1"
         # Generated headers are not formatted.
-        find src include tools examples java tests -name '*.[ch]' \
-            ! -name 'org_ucxpool_*.h' | LC_ALL=C sort |
+        find src include tools examples java tests \( -name '*.[ch]' \
+            -o -name '*.[ch]pp' \) ! -name 'org_ucxpool_*.h' | LC_ALL=C sort |
             xargs clang-format --style=file --dry-run 2>&1 |
             sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning.*/\1/p' | uniq
     )

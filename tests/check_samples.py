@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Checks the code samples of README.md and the guide. Samples in C and Java are
-parts of the examples. The others are parsed, and the options, settings and names
+"""Checks the code samples of README.md and the guide. Samples in C, C++ and
+Java are parts of the examples. The others are parsed, and the options, settings and names
 of libucxpool in them exist. An indented sample is shell."""
 import ast
 import configparser
@@ -24,7 +24,7 @@ PACKAGE = TOP / "python" / "ucxpool"
 
 def samples(text):
     """Yield the language and the text of each sample."""
-    fenced = r"^```(\w*)\n(.*?)^```$"
+    fenced = r"^```([\w+]*)\n(.*?)^```$"
     for language, sample in re.findall(fenced, text, re.M | re.S):
         yield language, sample
     text = re.sub(fenced, "", text, flags=re.M | re.S)
@@ -138,8 +138,13 @@ def check_python(sample):
             module = part
 
 
+def check_cpp(sample):
+    return check_part(sample, *(TOP / "examples").glob("*.cpp"))
+
+
 def check_names(sample):
-    """Functions of libucxpool in C++."""
+    """Functions of libucxpool in C++ that needs headers that are not in
+    Debian."""
     text = "".join(path.read_text() for path in
                    (TOP / "include" / "ucxpool").glob("*.h"))
     for name in re.findall(r"\bucxpool_\w+", sample):
@@ -180,7 +185,7 @@ def check_cmake(sample):
 
 
 CHECKS = {"sh": check_sh, "yaml": check_yaml, "python": check_python,
-          "cpp": check_names, "ini": check_ini, "java": check_java,
+          "cpp": check_cpp, "c++": check_names, "ini": check_ini, "java": check_java,
           "c": check_c, "cmake": check_cmake, "text": lambda _: ()}
 
 
@@ -201,7 +206,8 @@ PLANTED = ["Text:\n\n    ucxpool_info --nonsense\n"] + [
         ("yaml", "distributed: {comm: {ucxpool: {nonsense: 1}}}"),
         ("python", "if true"), ("python", "ucxpool.nonsense()"),
         ("python", "from ucxpool.rmm import nonsense"),
-        ("cpp", "ucxpool_nonsense()"), ("ini", "nonsense"),
+        ("cpp", "nonsense();"),
+        ("c++", "ucxpool_nonsense()"), ("ini", "nonsense"),
         ("java", "nonsense();"), ("c", "nonsense();"),
         ("cmake", "nonsense()"), ("nonsense", ""))]
 

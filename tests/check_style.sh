@@ -12,7 +12,7 @@ check() {
         cd "$1"
         # Generated headers do not count.
         find src include tools examples java tests fuzz \( -name '*.[ch]' \
-            -o -name '*.cu' -o -name '*.java' \) \
+            -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.java' \) \
             ! -name 'org_ucxpool_*.h' 2>/dev/null |
             LC_ALL=C sort | while read -r file; do
             awk -v file="$file" \
@@ -28,11 +28,12 @@ check() {
                 /\t/ { bad(NR, "a tab") }
                 /[ \t]$/ { bad(NR, "blanks at the end") }
                 # The braces of a function are in the first column. It begins after a
-                # blank line, a comment, a directive, or another function.
+                # blank line, a comment, a directive, or another function. In C++
+                # it may be a class.
                 !inside && (/^$/ || /^( ?\*\/|#|\/\*.*\*\/$)/) {
                     start = NR + 1
                 }
-                /^{$/ { inside = 1 }
+                /^{$/ && file !~ /pp$/ { inside = 1 }
                 /^}$/ && inside {
                     inside = 0
                     if (NR - start + 1 > max_function) {

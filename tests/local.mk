@@ -43,7 +43,8 @@ AM_TESTS_ENVIRONMENT = \
 
 dist_check_SCRIPTS = \
 	tests/fuzz/check_corpus.sh tests/test_budget.sh tests/test_cable.sh \
-	tests/test_examples.sh tests/test_framework_throw.sh \
+	tests/test_cpp.sh tests/test_examples.sh \
+	tests/test_framework_throw.sh \
 	tests/test_info.sh tests/test_install.sh tests/test_java.sh \
 	tests/test_network.sh tests/test_python.sh \
 	tests/test_shuffle_mpirun.sh tests/test_stress.sh
@@ -64,7 +65,7 @@ TREE_CHECKS = \
 	tests/test_run_gpu_tests.sh tests/test_run_rdma_tests.sh \
 	tests/test_site.sh
 EXTRA_DIST += $(TOOL_CHECKS) $(TREE_CHECKS) \
-	tests/abi tests/fuzz/corpus tests/fuzz/told tests/gpu_alltoall.py \
+	tests/abi tests/cpp tests/fuzz/corpus tests/fuzz/told tests/gpu_alltoall.py \
 	tests/gpu_alltoall_death.py tests/gpu_frameworks.py tests/gpu_torch.py \
 	tests/hosts.sh tests/kill_loop.sh tests/make_rmm_plugins.sh \
 	tests/no_check.sh tests/perf.sh tests/python tests/rdma \

@@ -48,9 +48,8 @@ int plugin_init(int device, std::size_t capacity)
 {
     try {
         RMM_CUDA_TRY(cudaSetDevice(device));
-        pool_size = capacity != 0
-                        ? capacity
-                        : rmm::percent_of_free_device_memory(half);
+        pool_size =
+            capacity != 0 ? capacity : rmm::percent_of_free_device_memory(half);
         rmm::mr::cuda_memory_resource upstream;
 #ifdef RMM_PLUGIN_ARENA
         resource.emplace(upstream, pool_size);

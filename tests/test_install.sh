@@ -18,8 +18,8 @@ flock "$top_builddir/libucxpool-framework.la" \
 # for the site.
 docs=$(dirname "$(find "$root" -name README.md)")
 (cd "$top_srcdir" && find docs examples python/examples -name '[!.]*' \
-    \( -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.java' \
-    -o -path '*/examples/*.py' \) ! -path docs/index.md \
+    \( -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.cpp' \
+    -o -name '*.java' -o -path '*/examples/*.py' \) ! -path docs/index.md \
     ! -path docs/reference/headers.md) |
     while read -r file; do
         cmp "$top_srcdir/$file" "$docs/$file" || {
@@ -28,7 +28,7 @@ docs=$(dirname "$(find "$root" -name README.md)")
         }
     done
 (cd "$docs" &&
-    grep -oE '\]\((\.\./)*[A-Za-z0-9_/.-]+\.(c|java|md|py|svg)[)#]' \
+    grep -oE '\]\((\.\./)*[A-Za-z0-9_/.-]+\.(c|cpp|java|md|py|svg)[)#]' \
         README.md docs/*.md docs/*/*.md) |
     sed 's/[)#]$//; s/:](/ /' | while read -r page link; do
         [ -e "$docs/$(dirname "$page")/$link" ] || {
@@ -60,9 +60,15 @@ int main(void)
 }
 END
 
-# run COMPILER... - build the program with the installed tree, and run it.
+# The same with the C++ header.
+sed 's/ucxpool\.h>/ucxpool.hpp>/' "$dir/program.c" >"$dir/program.cpp"
+
+# run PROGRAM COMPILER... - build the program with the installed tree, and run
+# it.
 run() {
-    "$@" $SANITIZER_CFLAGS -o "$dir/program" "$dir/program.c" \
+    source=$1
+    shift
+    "$@" $SANITIZER_CFLAGS -o "$dir/program" "$dir/$source" \
         $flags || { echo "$* does not build against the installed tree"; exit 1; }
     said=$("$dir/program") || {
         echo 'the headers and the library have different versions'
@@ -82,9 +88,10 @@ case $CC in
 *clang*) cxx=${CXX-clang++} ;;
 *) cxx=${CXX-g++} ;;
 esac
-run $CC -std=c11
+run program.c $CC -std=c11
 if command -v "${cxx%% *}" >/dev/null; then
-    run $cxx -x c++ -std=c++17
+    run program.c $cxx -x c++ -std=c++17
+    run program.cpp $cxx -std=c++17
 fi
 
 # Build a program that also calls UCX, and finds the library by its run path.

@@ -1,0 +1,1272 @@
+/*
+ * The library for C++17 and later: handles that release their objects,
+ * exceptions with the error's detail, data from containers and spans, and from
+ * C++20 on coroutines. This header only calls the C functions of ucxpool.h,
+ * which it includes; link with libucxpool.
+ *
+ *     ucxpool::pool        pool;
+ *     ucxpool::channel     channel = pool.connect("127.0.0.1:7000");
+ *     std::vector<double>  numbers = ...;
+ *     channel.send(numbers, 1).wait();
+ *
+ * Handles. A handle owns one object of the library and releases it in its
+ * destructor, which never throws. Handles can be moved, but not copied. get()
+ * returns the pointer for the C functions, or nullptr if the handle has been
+ * moved from, or if its pool has been destroyed. The C functions report such a
+ * nullptr as UCXPOOL_ERR_INVALID_PARAM, so using such a handle is an error and
+ * not undefined. Handles may be destroyed in any order: those that are
+ * destroyed after their pool do nothing, because ucxpool_destroy() has released
+ * their objects. The destructors do the following:
+ *
+ *     pool           destroys the pool: waits at most CLOSE_TIMEOUT and 2 s
+ *     channel        closes the channel without waiting. Its requests continue
+ *     listener       stops listening
+ *     window         destroys the window: waits at most CLOSE_TIMEOUT and 1 s
+ *     remote_window  releases the window. Its reads and writes continue
+ *     message        refuses the message
+ *     request        cancels the request, if it has not ended, and waits for
+ * its end, see class request comm_buffer    frees the memory
+ *
+ * Lifetime of data. The memory of a send, receive, read or write must stay
+ * valid until its request has ended. Declare the memory before the request: the
+ * request is then destroyed first and waits until the library no longer uses
+ * the memory, also if an exception ends the function.
+ *
+ * Errors. A function that fails throws ucxpool::error, unless it is noexcept.
+ * request::wait_status() returns the result of a request without throwing. To
+ * send or receive without exceptions, call the C function and adopt its result:
+ *
+ *     ucxpool_request_t *raw = nullptr;
+ *     ucxpool_status_t   status = ucxpool_send(channel.get(), &data.get(), 1,
+ *                                              nullptr, &raw);
+ *     ucxpool::request   request(channel, raw);
+ *
+ * make_error_code() turns a status into a std::error_code.
+ *
+ * Threads. The rules of pool.h apply. In addition, a handle must not be moved
+ * or reset while another thread uses it. The coroutines are described below.
+ */
+#ifndef UCXPOOL_UCXPOOL_HPP
+#define UCXPOOL_UCXPOOL_HPP
+
+#include <ucxpool/ucxpool.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#if defined(__has_include)
+#if __has_include(<version>)
+#include <version>
+#endif
+#endif
+#ifdef __cpp_lib_span
+#include <span>
+#endif
+#ifdef __cpp_impl_coroutine
+#include <coroutine>
+#endif
+
+#pragma GCC visibility push(default)
+
+namespace ucxpool
+{
+
+/* --- errors --------------------------------------------------------------- */
+
+/* The category of error codes whose values are ucxpool_status_t. */
+class status_category final : public std::error_category
+{
+public:
+    const char *name() const noexcept override { return "ucxpool"; }
+
+    std::string message(int value) const override
+    {
+        return ucxpool_status_string(static_cast<ucxpool_status_t>(value));
+    }
+
+    /* Map to std::errc, where there is an equivalent. */
+    std::error_condition
+    default_error_condition(int value) const noexcept override
+    {
+        constexpr std::pair<ucxpool_status_t, std::errc> equivalents[] = {
+            {UCXPOOL_ERR_INVALID_PARAM, std::errc::invalid_argument},
+            {UCXPOOL_ERR_NO_MEMORY, std::errc::not_enough_memory},
+            {UCXPOOL_ERR_NO_BLOCKS, std::errc::no_buffer_space},
+            {UCXPOOL_ERR_UNSUPPORTED, std::errc::not_supported},
+            {UCXPOOL_ERR_IO, std::errc::io_error},
+            {UCXPOOL_ERR_CANCELED, std::errc::operation_canceled},
+            {UCXPOOL_ERR_TIMED_OUT, std::errc::timed_out},
+            {UCXPOOL_ERR_PEER_LOST, std::errc::connection_reset},
+            {UCXPOOL_ERR_TRUNCATED, std::errc::message_size},
+            {UCXPOOL_ERR_NO_MESSAGE, std::errc::no_message},
+            {UCXPOOL_ERR_BUSY, std::errc::device_or_resource_busy},
+            {UCXPOOL_ERR_PERMISSION, std::errc::permission_denied},
+            {UCXPOOL_ERR_PROTOCOL, std::errc::protocol_error},
+            {UCXPOOL_ERR_CHECKSUM, std::errc::bad_message},
+            {UCXPOOL_ERR_ADDRESS_IN_USE, std::errc::address_in_use},
+            {UCXPOOL_ERR_CLOSED, std::errc::not_connected}};
+
+        for (const auto &[status, equivalent] : equivalents) {
+            if (status == value) {
+                return equivalent;
+            }
+        }
+        return std::error_condition(value, *this);
+    }
+};
+
+inline const std::error_category &category() noexcept
+{
+    static const status_category category;
+
+    return category;
+}
+
+inline std::error_code make_error_code(ucxpool_status_t status) noexcept
+{
+    return std::error_code(static_cast<int>(status), category());
+}
+
+/* An error of the library. what() returns the detail and the status. */
+class error : public std::system_error
+{
+public:
+    explicit error(ucxpool_status_t status,
+                   const char      *detail = ucxpool_error_detail())
+        : std::system_error(make_error_code(status), detail), detail_(detail)
+    {
+    }
+
+    ucxpool_status_t status() const noexcept
+    {
+        return static_cast<ucxpool_status_t>(code().value());
+    }
+
+    /* One sentence, as from ucxpool_error_detail(). */
+    const char *detail() const noexcept { return detail_.what(); }
+
+private:
+    std::runtime_error detail_; /* a string whose copies do not throw */
+};
+
+/* Throw the calling thread's last error if the status is one. Returns true for
+ * UCXPOOL_OK, and false for UCXPOOL_INPROGRESS. */
+inline bool check(ucxpool_status_t status)
+{
+    if (status < 0) {
+        throw error(status);
+    }
+    return status == UCXPOOL_OK;
+}
+
+/* --- times ---------------------------------------------------------------- */
+
+inline constexpr std::chrono::nanoseconds forever =
+    std::chrono::nanoseconds::max();
+
+/* Returns the time as the C functions take it. A negative time counts as 0. */
+inline std::uint64_t timeout_ns(std::chrono::nanoseconds time) noexcept
+{
+    if (time == forever) {
+        return UCXPOOL_FOREVER;
+    }
+    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+}
+
+/* How long a canceled request may take to end, see class request. */
+inline constexpr std::chrono::seconds end_limit{10};
+
+/* --- handles -------------------------------------------------------------- */
+
+namespace detail
+{
+
+/* A pool, and whether it still exists. Shared by the handles of its objects. */
+struct life {
+    ucxpool_t        *pool = nullptr;
+    std::atomic<bool> is_ended{false};
+    ::pid_t           pid = ::getpid();
+
+    ucxpool_t *get() const noexcept
+    {
+        return is_ended.load(std::memory_order_acquire) ? nullptr : pool;
+    }
+};
+
+using life_ptr = std::shared_ptr<const life>;
+
+inline ucxpool_t *pool_of(const life_ptr &life) noexcept
+{
+    return life == nullptr ? nullptr : life->get();
+}
+
+/* Release an object by a C function. */
+template <typename T, void (*Release)(T *)>
+void end(const life &, T *raw) noexcept
+{
+    Release(raw);
+}
+
+inline void end_message(const life &, ucxpool_message_t *message) noexcept
+{
+    ucxpool_message_refuse(message, "the receiver dropped the message");
+}
+
+inline void end_comm(const life &life, void *address) noexcept
+{
+    ucxpool_comm_free(life.pool, address);
+}
+
+/*
+ * Progress until the request has ended. Does not call a function that sleeps in
+ * the library, because only the thread of the event loop may do so
+ * (ucxpool_event_fd()).
+ */
+inline void await_end(const life &life, ucxpool_request_t *request) noexcept
+{
+    const auto limit = std::chrono::steady_clock::now() + end_limit;
+
+    while (ucxpool_request_test(request) == UCXPOOL_INPROGRESS) {
+        if (ucxpool_progress(life.pool) > 0) {
+            continue;
+        }
+        if (std::chrono::steady_clock::now() > limit) {
+            std::fputs("ucxpool: a canceled request still uses its memory, "
+                       "which is about to become invalid\n",
+                       stderr);
+            std::terminate();
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+}
+
+inline void end_request(const life &life, ucxpool_request_t *request) noexcept
+{
+    if (ucxpool_request_test(request) == UCXPOOL_INPROGRESS) {
+        if (life.pid != ::getpid()) {
+            return; /* a forked child must not use the pool */
+        }
+        ucxpool_request_cancel(request);
+        await_end(life, request);
+    }
+    ucxpool_request_release(request);
+}
+
+} /* namespace detail */
+
+/* The owner of one object of a pool. End releases the object. */
+template <typename T, void (*End)(const detail::life &, T *)> class handle
+{
+public:
+    using pointer = T *;
+
+    handle() noexcept = default;
+
+    /* Adopt an object of the pool of `owner`: a pool, or a handle. */
+    template <typename Owner>
+    handle(const Owner &owner, T *raw) noexcept : life_(owner.life()), raw_(raw)
+    {
+    }
+
+    handle(handle &&other) noexcept
+        : life_(std::move(other.life_)),
+          raw_(std::exchange(other.raw_, nullptr))
+    {
+    }
+
+    handle &operator=(handle &&other) noexcept
+    {
+        if (this != &other) {
+            reset();
+            life_ = std::move(other.life_);
+            raw_  = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+
+    ~handle() { reset(); }
+
+    /* Returns the object, or nullptr. */
+    T *get() const noexcept { return pool() == nullptr ? nullptr : raw_; }
+
+    explicit operator bool() const noexcept { return get() != nullptr; }
+
+    /* Do what the destructor does. */
+    void reset() noexcept
+    {
+        T *raw = get();
+
+        raw_ = nullptr;
+        if (raw != nullptr) {
+            End(*life_, raw);
+        }
+        life_.reset();
+    }
+
+    /* Returns the object, which then belongs to the caller, or nullptr. */
+    T *release() noexcept
+    {
+        T *raw = get();
+
+        raw_ = nullptr;
+        life_.reset();
+        return raw;
+    }
+
+    /* Returns the pool, or nullptr. */
+    ucxpool_t *pool() const noexcept { return detail::pool_of(life_); }
+
+    const detail::life_ptr &life() const noexcept { return life_; }
+
+private:
+    detail::life_ptr life_;
+    T               *raw_ = nullptr;
+};
+
+namespace detail
+{
+
+/* Returns a handle of the object that a C function has created, or throws. */
+template <typename Handle, typename Owner, typename Call>
+Handle make(const Owner &owner, Call call)
+{
+    typename Handle::pointer raw = nullptr;
+
+    check(call(&raw));
+    return Handle(owner, raw);
+}
+
+} /* namespace detail */
+
+/* --- data ----------------------------------------------------------------- */
+
+/* Containers that do not own their elements. Only these can be passed as a
+ * temporary object. Specialize it for a span type of your own. */
+template <typename T> struct is_view : std::false_type {
+};
+template <typename C, typename T>
+struct is_view<std::basic_string_view<C, T>> : std::true_type {
+};
+#ifdef __cpp_lib_span
+template <typename T, std::size_t N>
+struct is_view<std::span<T, N>> : std::true_type {
+};
+#endif
+
+namespace detail
+{
+
+/* The type of the elements of a contiguous container. */
+template <typename C>
+using element = std::remove_pointer_t<decltype(std::size(std::declval<C &>()),
+                                               std::data(std::declval<C &>()))>;
+
+template <typename C>
+inline constexpr bool outlives_call =
+    std::is_lvalue_reference_v<C> ||
+    is_view<std::remove_cv_t<std::remove_reference_t<C>>>::value;
+
+template <typename T>
+inline constexpr bool is_segment =
+    std::is_same_v<T, ucxpool_segment_t> || std::is_same_v<T, ::iovec>;
+
+template <typename T>
+inline constexpr bool is_plain =
+    std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
+
+} /* namespace detail */
+
+/* Data to send or write. The memory must stay unchanged until the request has
+ * ended. The source itself need not outlive the call. */
+class source
+{
+public:
+    source(const void *address, std::size_t length) noexcept
+        : data_(ucxpool_source_buffer(address, length))
+    {
+    }
+
+    source(const ucxpool_data_t &data) noexcept : data_(data) {}
+
+    /*
+     * A container with data() and size(): a vector, an array, a string, a span.
+     * Elements of type ucxpool_const_segment_t, ucxpool_segment_t or iovec are
+     * a list of segments, and those of ucxpool_range_t a list of ranges. All
+     * others are the bytes to send.
+     */
+    template <typename C, typename T = detail::element<C>>
+    source(C &&container) noexcept
+        : data_(describe(std::data(container), std::size(container)))
+    {
+        static_assert(detail::outlives_call<C>,
+                      "the container is destroyed before the request ends");
+    }
+
+    /* Pieces of one length. */
+    static source pieces(const void *const *addresses, std::size_t count,
+                         std::size_t length) noexcept
+    {
+        return ucxpool_source_pieces(addresses, count, length);
+    }
+
+    const ucxpool_data_t &get() const noexcept { return data_; }
+
+private:
+    template <typename T>
+    static ucxpool_data_t describe(const T *items, std::size_t count) noexcept
+    {
+        if constexpr (std::is_same_v<T, ucxpool_const_segment_t>) {
+            return ucxpool_source_segments(items, count);
+        } else if constexpr (detail::is_segment<T>) {
+            return ucxpool_source_segments(
+                reinterpret_cast<const ucxpool_const_segment_t *>(items),
+                count);
+        } else if constexpr (std::is_same_v<T, ucxpool_range_t>) {
+            return ucxpool_source_ranges(items, count);
+        } else {
+            static_assert(detail::is_plain<T>,
+                          "the elements are not plain bytes");
+            return ucxpool_source_buffer(items, count * sizeof(T));
+        }
+    }
+
+    ucxpool_data_t data_;
+};
+
+/* Memory to receive or read into. As for a source, except that it is written.
+ */
+class target
+{
+public:
+    target(void *address, std::size_t length) noexcept
+        : data_(ucxpool_data_buffer(address, length))
+    {
+    }
+
+    target(const ucxpool_data_t &data) noexcept : data_(data) {}
+
+    template <typename C, typename T = detail::element<C>>
+    target(C &&container) noexcept
+        : data_(describe(std::data(container), std::size(container)))
+    {
+        static_assert(detail::outlives_call<C>,
+                      "the container is destroyed before the request ends");
+    }
+
+    static target pieces(void *const *addresses, std::size_t count,
+                         std::size_t length) noexcept
+    {
+        return ucxpool_data_pieces(addresses, count, length);
+    }
+
+    const ucxpool_data_t &get() const noexcept { return data_; }
+
+private:
+    template <typename T>
+    static ucxpool_data_t describe(T *items, std::size_t count) noexcept
+    {
+        if constexpr (detail::is_segment<std::remove_const_t<T>>) {
+            return ucxpool_data_segments(
+                reinterpret_cast<const ucxpool_segment_t *>(items), count);
+        } else {
+            static_assert(detail::is_plain<T> && !std::is_const_v<T>,
+                          "the elements are not plain bytes to write");
+            return ucxpool_data_buffer(items, count * sizeof(T));
+        }
+    }
+
+    ucxpool_data_t data_;
+};
+
+/* --- requests ------------------------------------------------------------- */
+
+/* The optional parameters of a send, receive, read or write: see
+ * ucxpool_request_params_t. */
+class request_params
+{
+public:
+    request_params &timeout(std::chrono::nanoseconds time) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT).timeout_ns = timeout_ns(time);
+        return *this;
+    }
+
+    /* The bytes must stay valid until the request has been posted. */
+    request_params &metadata(std::string_view bytes) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_METADATA).metadata = bytes.data();
+        params_.metadata_length                            = bytes.size();
+        return *this;
+    }
+
+    request_params &stream(void *stream) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_STREAM).stream = stream;
+        return *this;
+    }
+
+    request_params &segments(ucxpool_segments_kind_t kind) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS).segments_kind = kind;
+        return *this;
+    }
+
+    request_params &completion(void *ptr) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION).completion_ptr = ptr;
+        return *this;
+    }
+
+    request_params &notify(std::uint64_t tag) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY).notify_tag = tag;
+        return *this;
+    }
+
+    /* The callback must not throw. */
+    request_params &callback(ucxpool_request_cb_t function, void *arg) noexcept
+    {
+        set(UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK).callback = function;
+        params_.callback_arg                               = arg;
+        return *this;
+    }
+
+    const ucxpool_request_params_t *get() const noexcept { return &params_; }
+
+private:
+    ucxpool_request_params_t &set(ucxpool_request_params_field_t field) noexcept
+    {
+        params_.field_mask |= field;
+        return params_;
+    }
+
+    ucxpool_request_params_t params_{};
+};
+
+/*
+ * A send, receive, read or write. Its memory must stay valid until it has
+ * ended.
+ *
+ * If the request has not ended, the destructor cancels it and progresses the
+ * pool until it has ended, so callbacks and coroutines of other requests may
+ * run in the destructor. The end is immediate in most cases. An operation in
+ * place over `ucx` ends within 250 ms or when its channel has failed, see
+ * ucxpool_request_cancel(). If the request has not ended after 10 s (a GPU
+ * stream that it depends on is stalled), the destructor calls std::terminate(),
+ * as that of std::thread does, because the memory would become invalid while it
+ * is in use. detach() leaves the request in progress instead.
+ */
+class request : public handle<ucxpool_request_t, detail::end_request>
+{
+public:
+    using handle::handle;
+
+    /* Returns UCXPOOL_INPROGRESS or the result. Does not progress. */
+    ucxpool_status_t test() const noexcept
+    {
+        return ucxpool_request_test(get());
+    }
+
+    /* Progress until the request has ended. Returns false if the timeout has
+     * expired, and throws if the request has failed. */
+    bool wait(std::chrono::nanoseconds timeout = forever) const
+    {
+        return check(wait_status(timeout));
+    }
+
+    /* As wait(), but returns the result. */
+    ucxpool_status_t
+    wait_status(std::chrono::nanoseconds timeout = forever) const noexcept
+    {
+        return ucxpool_request_wait(get(), timeout_ns(timeout));
+    }
+
+    ucxpool_request_attr_t query() const noexcept
+    {
+        ucxpool_request_attr_t attr;
+
+        ucxpool_request_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+
+    /* The bytes of the message. */
+    std::size_t length() const noexcept { return query().length; }
+
+    /* The sender's metadata, which is valid as long as the request. */
+    std::string_view metadata() const noexcept
+    {
+        ucxpool_request_attr_t attr = query();
+
+        return {static_cast<const char *>(attr.metadata), attr.metadata_length};
+    }
+
+    void cancel() const noexcept { ucxpool_request_cancel(get()); }
+
+    /* Let the request continue, and release it when it ends. The memory must
+     * stay valid until then. */
+    void detach() noexcept { ucxpool_request_release(release()); }
+};
+
+/* --- messages ------------------------------------------------------------- */
+
+/* A message that has arrived and has not been received. */
+class message : public handle<ucxpool_message_t, detail::end_message>
+{
+public:
+    using handle::handle;
+
+    ucxpool_message_attr_t query() const noexcept
+    {
+        ucxpool_message_attr_t attr;
+
+        ucxpool_message_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+
+    /* Receive the message. The handle is then empty; after an error it still
+     * has the message. */
+    request recv(const target &where, const request_params &params = {})
+    {
+        request made = detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_message_recv(get(), &where.get(), params.get(),
+                                        raw_p);
+        });
+
+        (void)release();
+        return made;
+    }
+
+    /* Refuse the message. The handle is then empty. */
+    void refuse(const char *reason) noexcept
+    {
+        ucxpool_message_refuse(release(), reason);
+    }
+};
+
+/* --- windows -------------------------------------------------------------- */
+
+using window_blob = std::array<unsigned char, UCXPOOL_WINDOW_BLOB_SIZE>;
+
+/* Memory that peers read and write. */
+class window
+    : public handle<ucxpool_window_t,
+                    detail::end<ucxpool_window_t, ucxpool_window_destroy>>
+{
+public:
+    using handle::handle;
+
+    window_blob blob(unsigned access) const
+    {
+        window_blob blob;
+
+        check(ucxpool_window_export(get(), access, blob.data()));
+        return blob;
+    }
+
+    /* Returns true if no peer accesses the memory any more. */
+    bool revoke(std::chrono::nanoseconds timeout) const
+    {
+        return check(ucxpool_window_revoke(get(), timeout_ns(timeout)));
+    }
+
+    ucxpool_window_attr_t query() const noexcept
+    {
+        ucxpool_window_attr_t attr;
+
+        ucxpool_window_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+};
+
+/* A window of a peer. */
+class remote_window
+    : public handle<
+          ucxpool_remote_window_t,
+          detail::end<ucxpool_remote_window_t, ucxpool_remote_window_release>>
+{
+public:
+    using handle::handle;
+
+    request read(const ucxpool_places_t &places, const target &where,
+                 const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_remote_window_read(get(), &places, &where.get(),
+                                              params.get(), raw_p);
+        });
+    }
+
+    request write(const ucxpool_places_t &places, const source &what,
+                  const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_remote_window_write(get(), &places, &what.get(),
+                                               params.get(), raw_p);
+        });
+    }
+
+    request read(const ucxpool_place_t &place, const target &where,
+                 const request_params &params = {}) const
+    {
+        return read(ucxpool_places(&place, 1), where, params);
+    }
+
+    request write(const ucxpool_place_t &place, const source &what,
+                  const request_params &params = {}) const
+    {
+        return write(ucxpool_places(&place, 1), what, params);
+    }
+
+    ucxpool_remote_window_attr_t query() const noexcept
+    {
+        ucxpool_remote_window_attr_t attr;
+
+        ucxpool_remote_window_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+};
+
+/* --- channels and listeners ----------------------------------------------- */
+
+/* The connection to one peer. */
+class channel
+    : public handle<ucxpool_channel_t,
+                    detail::end<ucxpool_channel_t, ucxpool_channel_close>>
+{
+public:
+    using handle::handle;
+
+    request send(const source &what, std::uint64_t tag,
+                 const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_send(get(), &what.get(), tag, params.get(), raw_p);
+        });
+    }
+
+    /* Receive from this peer. */
+    request recv(const target &where, std::uint64_t tag,
+                 std::uint64_t         mask   = ~std::uint64_t(0),
+                 const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_recv(pool(), get(), &where.get(), tag, mask,
+                                params.get(), raw_p);
+        });
+    }
+
+    /* A request that ends after all earlier sends. */
+    request flush(const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_channel_flush(get(), params.get(), raw_p);
+        });
+    }
+
+    /* Take the oldest matching message. Returns an empty handle if no message
+     * matches. */
+    message probe(std::uint64_t tag = 0, std::uint64_t mask = 0) const;
+
+    remote_window import(const window_blob &blob) const
+    {
+        return detail::make<remote_window>(*this, [&](auto raw_p) {
+            return ucxpool_remote_window_import(get(), blob.data(), blob.size(),
+                                                raw_p);
+        });
+    }
+
+    /* Progress until the channel is open. Returns false if the timeout has
+     * expired, and throws if the channel has ended. */
+    bool wait(std::chrono::nanoseconds timeout = forever) const
+    {
+        return check(ucxpool_channel_wait(get(), timeout_ns(timeout)));
+    }
+
+    ucxpool_channel_attr_t query() const noexcept
+    {
+        ucxpool_channel_attr_t attr;
+
+        ucxpool_channel_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+
+    /* Close the channel at once. The handle is then empty. */
+    void abort() noexcept { ucxpool_channel_abort(release()); }
+};
+
+namespace detail
+{
+
+template <typename Owner>
+message probe(const Owner &owner, ucxpool_t *pool, ucxpool_channel_t *channel,
+              std::uint64_t tag, std::uint64_t mask)
+{
+    ucxpool_message_t *raw    = nullptr;
+    ucxpool_status_t   status = ucxpool_probe(pool, channel, tag, mask, &raw);
+
+    if (status == UCXPOOL_ERR_NO_MESSAGE) {
+        return {};
+    }
+    check(status);
+    return message(owner, raw);
+}
+
+} /* namespace detail */
+
+inline message channel::probe(std::uint64_t tag, std::uint64_t mask) const
+{
+    return detail::probe(*this, pool(), get(), tag, mask);
+}
+
+/* Accepts peers. */
+class listener
+    : public handle<ucxpool_listener_t,
+                    detail::end<ucxpool_listener_t, ucxpool_listener_destroy>>
+{
+public:
+    using handle::handle;
+
+    std::uint16_t port() const noexcept { return ucxpool_listener_port(get()); }
+
+    /* Accept the next peer. Returns an empty handle if no peer is queued. */
+    channel accept(const ucxpool_channel_params_t *params = nullptr) const
+    {
+        return detail::make<channel>(*this, [&](auto raw_p) {
+            return ucxpool_listener_accept(get(), params, raw_p);
+        });
+    }
+};
+
+/* --- memory --------------------------------------------------------------- */
+
+/* Memory of the pool that is sent and received in place: see
+ * ucxpool_comm_alloc(). */
+class comm_buffer : public handle<void, detail::end_comm>
+{
+public:
+    comm_buffer() noexcept = default;
+
+    template <typename Owner>
+    comm_buffer(const Owner &owner, void *address, std::size_t length) noexcept
+        : handle(owner, address), length_(length)
+    {
+    }
+
+    unsigned char *data() const noexcept
+    {
+        return static_cast<unsigned char *>(get());
+    }
+
+    std::size_t size() const noexcept { return get() == nullptr ? 0 : length_; }
+
+private:
+    std::size_t length_ = 0;
+};
+
+/* --- pools ---------------------------------------------------------------- */
+
+/* Settings, which begin with those of the environment. */
+class config
+{
+public:
+    config()
+    {
+        ucxpool_config_t *raw = nullptr;
+
+        check(ucxpool_config_read(&raw));
+        raw_.reset(raw);
+    }
+
+    config &set(const char *key, const char *value)
+    {
+        check(ucxpool_config_modify(get(), key, value));
+        return *this;
+    }
+
+    config &set_secret(std::string_view secret)
+    {
+        check(ucxpool_config_set_secret(get(), secret.data(), secret.size()));
+        return *this;
+    }
+
+    ucxpool_config_t *get() const noexcept { return raw_.get(); }
+
+private:
+    struct deleter {
+        void operator()(ucxpool_config_t *raw) const noexcept
+        {
+            ucxpool_config_release(raw);
+        }
+    };
+
+    std::unique_ptr<ucxpool_config_t, deleter> raw_;
+};
+
+/* A pool. Must not be destroyed in a callback or in a coroutine that progress
+ * has resumed. */
+class pool
+{
+public:
+    pool() : pool(ucxpool_params_t{}) {}
+
+    explicit pool(const config &config) : pool(with_config(config)) {}
+
+    explicit pool(const ucxpool_params_t &params)
+        : life_(std::make_shared<detail::life>())
+    {
+        check(ucxpool_create(&params, &life_->pool));
+    }
+
+    pool(pool &&other) noexcept : life_(std::move(other.life_)) {}
+
+    pool &operator=(pool &&other) noexcept
+    {
+        if (this != &other) {
+            reset();
+            life_ = std::move(other.life_);
+        }
+        return *this;
+    }
+
+    ~pool() { reset(); }
+
+    /* Destroy the pool. Its handles then return nullptr. */
+    void reset() noexcept
+    {
+        if (life_ != nullptr) {
+            ucxpool_destroy(life_->pool);
+            life_->is_ended.store(true, std::memory_order_release);
+            life_.reset();
+        }
+    }
+
+    ucxpool_t *get() const noexcept
+    {
+        return life_ == nullptr ? nullptr : life_->pool;
+    }
+
+    explicit operator bool() const noexcept { return life_ != nullptr; }
+
+    /* Returns the number of steps; see ucxpool_progress(). */
+    unsigned progress() const noexcept { return ucxpool_progress(get()); }
+
+    /* Progress until something has advanced. Returns false if the timeout has
+     * expired. */
+    bool wait(std::chrono::nanoseconds timeout = forever) const
+    {
+        return check(ucxpool_wait(get(), timeout_ns(timeout)));
+    }
+
+    int event_fd() const
+    {
+        int fd = -1;
+
+        check(ucxpool_event_fd(get(), &fd));
+        return fd;
+    }
+
+    /* Returns true if the caller may sleep, and false if it must progress. */
+    bool arm() const
+    {
+        ucxpool_status_t status = ucxpool_arm(get());
+
+        return status != UCXPOOL_ERR_BUSY && check(status);
+    }
+
+    ucxpool_attr_t query() const noexcept
+    {
+        ucxpool_attr_t attr;
+
+        ucxpool_query(get(), &attr, sizeof(attr));
+        return attr;
+    }
+
+    /* Returns the value of a statistic. */
+    std::uint64_t stat(const char *name) const
+    {
+        std::uint64_t value = 0;
+
+        check(ucxpool_stats_get(get(), name, &value));
+        return value;
+    }
+
+    channel connect(const std::string              &where,
+                    const ucxpool_channel_params_t *params = nullptr) const
+    {
+        return detail::make<channel>(*this, [&](auto raw_p) {
+            return ucxpool_channel_connect(get(), where.c_str(), params, raw_p);
+        });
+    }
+
+    /* Create a channel over an address or an endpoint. */
+    channel create_channel(const ucxpool_channel_params_t &params) const
+    {
+        return detail::make<channel>(*this, [&](auto raw_p) {
+            return ucxpool_channel_create(get(), &params, raw_p);
+        });
+    }
+
+    /* The bytes of the pool's address. */
+    std::string address() const
+    {
+        void       *raw    = nullptr;
+        std::size_t length = 0;
+
+        check(ucxpool_address_get(get(), &raw, &length));
+
+        std::unique_ptr<void, void (*)(void *)> owner(raw,
+                                                      ucxpool_address_release);
+
+        return std::string(static_cast<const char *>(raw), length);
+    }
+
+    listener listen(const std::string &where) const
+    {
+        return detail::make<listener>(*this, [&](auto raw_p) {
+            return ucxpool_listener_create(get(), where.c_str(), raw_p);
+        });
+    }
+
+    /* Receive from any peer. */
+    request recv(const target &where, std::uint64_t tag,
+                 std::uint64_t         mask   = ~std::uint64_t(0),
+                 const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, [&](auto raw_p) {
+            return ucxpool_recv(get(), nullptr, &where.get(), tag, mask,
+                                params.get(), raw_p);
+        });
+    }
+
+    /* Take the oldest matching message of any peer. Returns an empty handle if
+     * no message matches. */
+    message probe(std::uint64_t tag = 0, std::uint64_t mask = 0) const
+    {
+        return detail::probe(*this, get(), nullptr, tag, mask);
+    }
+
+    window create_window(void *address, std::size_t length,
+                         const ucxpool_window_params_t *params = nullptr) const
+    {
+        return detail::make<window>(*this, [&](auto raw_p) {
+            return ucxpool_window_create(get(), address, length, params, raw_p);
+        });
+    }
+
+    comm_buffer alloc(std::size_t length) const
+    {
+        void *address = nullptr;
+
+        check(ucxpool_comm_alloc(get(), length, &address));
+        return comm_buffer(*this, address, length);
+    }
+
+    const std::shared_ptr<detail::life> &life() const noexcept { return life_; }
+
+private:
+    static ucxpool_params_t with_config(const config &config) noexcept
+    {
+        ucxpool_params_t params{};
+
+        params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG;
+        params.config     = config.get();
+        return params;
+    }
+
+    std::shared_ptr<detail::life> life_;
+};
+
+/* --- coroutines -----------------------------------------------------------
+ * co_await async_send(channel, bytes, tag) suspends the coroutine until the
+ * request has ended, and returns the ended request, or throws ucxpool::error.
+ * The request is posted by co_await.
+ *
+ * The thread that progresses the pool resumes the coroutine, in
+ * ucxpool_progress() or a function that waits or destroys, with no lock held.
+ * The library has no other thread and no scheduler. The rules for callbacks
+ * apply to a resumed coroutine until it suspends again: it may call any
+ * function except ucxpool_destroy(), and should not block, because it holds up
+ * that thread. If the pool is destroyed, its coroutines are resumed with
+ * UCXPOOL_ERR_CANCELED. If another thread completes the request while co_await
+ * is posting it, the coroutine continues in its own thread.
+ *
+ * A suspended coroutine may be destroyed, in the thread that progresses the
+ * pool: its request is canceled as described for class request.
+ */
+#ifdef __cpp_impl_coroutine
+
+namespace detail
+{
+
+template <typename Owner, typename Post> class operation
+{
+public:
+    operation(const Owner &owner, Post post, const request_params &params)
+        : owner_(owner), post_(std::move(post)), params_(params)
+    {
+    }
+
+    operation(const operation &)            = delete;
+    operation &operator=(const operation &) = delete;
+
+    ~operation()
+    {
+        /* If the coroutine is destroyed while it is suspended, the end of the
+         * request must not resume it. */
+        state_.store(abandoned);
+        request_.reset();
+    }
+
+    bool await_ready() const noexcept { return false; }
+
+    /* Returns false if the coroutine continues at once. */
+    bool await_suspend(std::coroutine_handle<> coroutine) noexcept
+    {
+        ucxpool_request_t *raw = nullptr;
+
+        coroutine_ = coroutine;
+        params_.callback(ended, this);
+        posted_ = post_(params_.get(), &raw);
+        if (posted_ != UCXPOOL_OK) {
+            return false;
+        }
+        request_ = request(owner_, raw);
+        /* From here on, another thread may resume the coroutine. */
+        return state_.exchange(suspended) != finished;
+    }
+
+    request await_resume()
+    {
+        check(posted_);
+        /* The callback may not have returned yet in another thread. */
+        while (request_.test() == UCXPOOL_INPROGRESS) {
+            std::this_thread::yield();
+        }
+        if (result_ != UCXPOOL_OK) {
+            throw error(result_, request_.query().detail);
+        }
+        return std::move(request_);
+    }
+
+private:
+    enum state { posting, suspended, finished, abandoned };
+
+    static void ended(ucxpool_request_t *, ucxpool_status_t status,
+                      void *arg) noexcept
+    {
+        operation *self     = static_cast<operation *>(arg);
+        state      expected = posting;
+
+        self->result_ = status;
+        if (!self->state_.compare_exchange_strong(expected, finished) &&
+            expected == suspended) {
+            self->coroutine_.resume();
+        }
+    }
+
+    const Owner            &owner_;
+    Post                    post_;
+    request_params          params_;
+    std::coroutine_handle<> coroutine_;
+    request                 request_;
+    std::atomic<state>      state_{posting};
+    ucxpool_status_t        posted_ = UCXPOOL_OK;
+    ucxpool_status_t        result_ = UCXPOOL_OK;
+};
+
+} /* namespace detail */
+
+/* Send. The channel, the data and the metadata must outlive the co_await. */
+inline auto async_send(const channel &to, const source &what, std::uint64_t tag,
+                       const request_params &params = {})
+{
+    return detail::operation(
+        to,
+        [&to, what, tag](auto given, auto raw_p) {
+            return ucxpool_send(to.get(), &what.get(), tag, given, raw_p);
+        },
+        params);
+}
+
+/* Receive from one peer. */
+inline auto async_recv(const channel &from, const target &where,
+                       std::uint64_t         tag,
+                       std::uint64_t         mask   = ~std::uint64_t(0),
+                       const request_params &params = {})
+{
+    return detail::operation(
+        from,
+        [&from, where, tag, mask](auto given, auto raw_p) {
+            return ucxpool_recv(from.pool(), from.get(), &where.get(), tag,
+                                mask, given, raw_p);
+        },
+        params);
+}
+
+/* Receive from any peer. */
+inline auto async_recv(const pool &any, const target &where, std::uint64_t tag,
+                       std::uint64_t         mask   = ~std::uint64_t(0),
+                       const request_params &params = {})
+{
+    return detail::operation(
+        any,
+        [&any, where, tag, mask](auto given, auto raw_p) {
+            return ucxpool_recv(any.get(), nullptr, &where.get(), tag, mask,
+                                given, raw_p);
+        },
+        params);
+}
+
+/* Read a window of a peer. */
+inline auto async_read(const remote_window    &remote,
+                       const ucxpool_places_t &places, const target &where,
+                       const request_params &params = {})
+{
+    return detail::operation(
+        remote,
+        [&remote, places, where](auto given, auto raw_p) {
+            return ucxpool_remote_window_read(remote.get(), &places,
+                                              &where.get(), given, raw_p);
+        },
+        params);
+}
+
+/* Write to a window of a peer. */
+inline auto async_write(const remote_window    &remote,
+                        const ucxpool_places_t &places, const source &what,
+                        const request_params &params = {})
+{
+    return detail::operation(
+        remote,
+        [&remote, places, what](auto given, auto raw_p) {
+            return ucxpool_remote_window_write(remote.get(), &places,
+                                               &what.get(), given, raw_p);
+        },
+        params);
+}
+
+#endif
+
+} /* namespace ucxpool */
+
+#pragma GCC visibility pop
+
+#endif
