@@ -180,7 +180,8 @@ def check_cmake(sample):
     """The test of the installation has these lines, with other values."""
     text = (TOP / "tests" / "test_install.sh").read_text()
     for line in sample.splitlines():
-        if line.replace(" 0.1 ", " ${VERSION} ") not in text.splitlines():
+        line = re.sub(r" \d+\.\d+ ", " ${VERSION} ", line)
+        if line not in text.splitlines():
             yield f"tests/test_install.sh does not have: {line}"
 
 
