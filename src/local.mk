@@ -24,6 +24,7 @@ libucxpool_internal_la_SOURCES = \
 	src/api/heap.c \
 	src/api/listener.c \
 	src/api/pool.c \
+	src/api/post.h \
 	src/api/self_test.c \
 	src/api/stats.c \
 	src/api/transfer.c \

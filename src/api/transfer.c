@@ -2,6 +2,7 @@
 #include <ucxpool/transfer.h>
 
 #include "api/data.h"
+#include "api/post.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -15,23 +16,31 @@
 /* --- send and receive -------------------------------------------------------
  */
 
+ucxpool_status_t api_post_send(ucxpool_channel_t    *channel,
+                               const ucxpool_data_t *data, uint64_t tag,
+                               const ucxpool_request_params_t *params,
+                               ucxpool_request_t             **request_p)
+{
+    api_data_t       caller;
+    ucxpool_status_t status = api_data_read(data, &caller);
+
+    return (status == UCXPOOL_OK)
+               ? xfer_post_send(channel, &caller.memory, tag, params, request_p)
+               : status;
+}
+
 ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
                               const ucxpool_data_t *data, uint64_t tag,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p)
 {
-    api_data_t       caller;
     ucxpool_status_t status;
 
     if (base_missing(channel) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = api_data_read(data, &caller);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     core_lock(channel->pool);
-    status = xfer_post_send(channel, &caller.memory, tag, params, request_p);
+    status = api_post_send(channel, data, tag, params, request_p);
     core_unlock_posted(channel->pool);
     return status;
 }
@@ -50,26 +59,35 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
     return ucxpool_send(channel, &data, tag, params, request_p);
 }
 
+ucxpool_status_t api_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                               const ucxpool_data_t *data, uint64_t tag,
+                               uint64_t                        mask,
+                               const ucxpool_request_params_t *params,
+                               ucxpool_request_t             **request_p)
+{
+    api_data_t       caller;
+    ucxpool_status_t status = api_data_read_target(data, &caller);
+
+    return (status == UCXPOOL_OK)
+               ? xfer_post_recv(pool, channel, &caller.memory, tag, mask,
+                                params, request_p)
+               : status;
+}
+
 ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                               const ucxpool_data_t *data, uint64_t tag,
                               uint64_t                        mask,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p)
 {
-    api_data_t       caller;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(data) ||
         api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = api_data_read_target(data, &caller);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     core_lock(pool);
-    status = xfer_post_recv(pool, channel, &caller.memory, tag, mask, params,
-                            request_p);
+    status = api_post_recv(pool, channel, data, tag, mask, params, request_p);
     core_unlock_posted(pool);
     return status;
 }
