@@ -128,29 +128,59 @@ static void finish(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
+/* Describe the receive from a peer and the send to it. */
+static void add_ops(ucxpool_op_t *ops, ucxpool_channel_t *channel,
+                    void **received, void **to_send)
+{
+    ops[0] = (ucxpool_op_t){
+        .kind    = UCXPOOL_OP_RECV,
+        .data    = ucxpool_data_pieces(received, NUM_PIECES, PIECE),
+        .channel = channel,
+        .tag     = TAG,
+        .mask    = UINT64_MAX,
+    };
+    ops[1] = (ucxpool_op_t){
+        .kind    = UCXPOOL_OP_SEND,
+        .data    = ucxpool_data_pieces(to_send, NUM_PIECES, PIECE),
+        .channel = channel,
+        .tag     = TAG,
+    };
+}
+
+/* Post all operations in one call. */
+static void post_all(ucxpool_t *pool, ucxpool_op_t *ops, size_t num_ops,
+                     ucxpool_request_t **requests)
+{
+    size_t num_posted;
+
+    for (size_t i = 0; i < num_ops; i++) {
+        ops[i].request_p = &requests[i];
+    }
+    must(ucxpool_post(pool, ops, sizeof(ops[0]), num_ops, &num_posted));
+}
+
 /* Post everything before waiting: any wait progresses all requests. */
 static void exchange(ucxpool_t *pool, int rank, ucxpool_channel_t **channels)
 {
-    ucxpool_request_t *sends[NUM_RANKS], *receives[NUM_RANKS];
+    ucxpool_op_t       ops[2 * NUM_RANKS];
+    ucxpool_request_t *requests[2 * NUM_RANKS];
+    size_t             num_ops = 0;
     void             **to_send = make_pieces('A' + rank);
     void             **received[NUM_RANKS];
-    ucxpool_data_t     source = ucxpool_data_pieces(to_send, NUM_PIECES, PIECE);
-    ucxpool_data_t     target;
 
     for (int peer = 0; peer < NUM_RANKS; peer++) {
         if (peer != rank) {
             received[peer] = make_pieces(0);
-            target = ucxpool_data_pieces(received[peer], NUM_PIECES, PIECE);
-            must(ucxpool_recv(pool, channels[peer], &target, TAG, UINT64_MAX,
-                              NULL, &receives[peer]));
-            must(
-                ucxpool_send(channels[peer], &source, TAG, NULL, &sends[peer]));
+            add_ops(&ops[num_ops], channels[peer], received[peer], to_send);
+            num_ops += 2;
         }
+    }
+    post_all(pool, ops, num_ops, requests);
+    for (size_t i = 0; i < num_ops; i++) {
+        finish(requests[i]);
     }
     for (int peer = 0; peer < NUM_RANKS; peer++) {
         if (peer != rank) {
-            finish(receives[peer]);
-            finish(sends[peer]);
             check_pieces(received[peer], 'A' + peer);
             printf("%d has %d pieces of %d\n", rank, NUM_PIECES, peer);
             free_pieces(received[peer]);

@@ -1,6 +1,7 @@
 ucxpoolincludedir = $(includedir)/ucxpool
 ucxpoolinclude_HEADERS = \
-	include/ucxpool/channel.h include/ucxpool/config.h \
+	include/ucxpool/batch.h include/ucxpool/channel.h \
+	include/ucxpool/config.h \
 	include/ucxpool/device.h include/ucxpool/event.h \
 	include/ucxpool/framework.h include/ucxpool/heap.h \
 	include/ucxpool/log.h include/ucxpool/memory.h include/ucxpool/pool.h \
@@ -17,6 +18,7 @@ lib_LTLIBRARIES = libucxpool.la libucxpool-framework.la
 # hides.
 noinst_LTLIBRARIES = libucxpool-internal.la
 libucxpool_internal_la_SOURCES = \
+	src/api/batch.c \
 	src/api/channel.c \
 	src/api/config.c src/api/config.h \
 	src/api/data.c src/api/data.h \

@@ -82,7 +82,7 @@ check_LTLIBRARIES = tests/replay_plugin/libplugin.la
 if HAVE_CHECK
 check_PROGRAMS += \
 	tests/test_address tests/test_auth tests/test_auth_client \
-	tests/test_base tests/test_bitmap tests/test_block_check \
+	tests/test_base tests/test_batch tests/test_bitmap tests/test_block_check \
 	tests/test_block_pool tests/test_blocks tests/test_borrowed \
 	tests/test_budget_run tests/test_call_faults tests/test_cancel \
 	tests/test_channel_events tests/test_close tests/test_comm \

@@ -74,6 +74,7 @@ TEST(windows)
     ucxpool_window_t            *own    = NULL;
     ucxpool_remote_window_t     *of     = NULL;
     ucxpool_places_t             places = ucxpool_places(NULL, 0);
+    ucxpool_op_t                 op     = {.kind = UCXPOOL_OP_READ};
 
     pair_init(&pair, "", "");
     refused(ucxpool_window_create(NULL, address, 1, NULL, &own));
@@ -101,6 +102,9 @@ TEST(windows)
     refused(ucxpool_remote_window_read(of, &places, NULL, NULL, NULL));
     refused(ucxpool_remote_window_write(of, NULL, &data, NULL, NULL));
     refused(ucxpool_remote_window_write(of, &places, NULL, NULL, NULL));
+    refused(ucxpool_post(NULL, &op, sizeof(op), 1, &size));
+    refused(ucxpool_post(pair.a, NULL, sizeof(op), 1, &size));
+    refused(ucxpool_post(pair.a, &op, sizeof(op), 1, NULL));
     ignored(ucxpool_remote_window_query(of, NULL, 0));
     ucxpool_remote_window_release(of);
     pair_cleanup(&pair);

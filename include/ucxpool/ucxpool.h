@@ -69,14 +69,16 @@
  * Headers: status.h (errors), log.h (the log), config.h (settings), pool.h
  * (create and progress), memory.h (blocks and registered buffers), channel.h
  * (peers), event.h (events of channels and listeners), transfer.h (send and
- * receive), window.h (memory that peers read and write directly), heap.h
- * (memory of any size), stats.h (counters), device.h (GPUs) and verbs.h (keys
- * for the application's own RDMA). framework.h has the allocators for PyTorch,
- * CuPy and RMM. It belongs to libucxpool-framework and is not included here.
+ * receive), window.h (memory that peers read and write directly), batch.h (many
+ * operations in one call), heap.h (memory of any size), stats.h (counters),
+ * device.h (GPUs) and verbs.h (keys for the application's own RDMA).
+ * framework.h has the allocators for PyTorch, CuPy and RMM. It belongs to
+ * libucxpool-framework and is not included here.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
 
+#include <ucxpool/batch.h>
 #include <ucxpool/channel.h>
 #include <ucxpool/config.h>
 #include <ucxpool/device.h>

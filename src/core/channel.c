@@ -78,6 +78,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->link);
     base_list_init(&channel->wireup.client_link);
     base_list_init(&channel->control.backlog);
+    base_list_init(&channel->control.held_link);
 }
 
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name)

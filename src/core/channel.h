@@ -133,6 +133,7 @@ typedef struct core_controls {
     unsigned    num_backlog;
     unsigned    num_long;   /* long messages in the backlog */
     unsigned    num_in_ucx; /* active messages not sent yet */
+    base_list_t held_link;  /* in pool->channels.held */
 } core_controls_t;
 
 /* The setup of the channel. */

@@ -281,13 +281,49 @@ void core_control_doorbell(ucxpool_channel_t *channel)
     }
 }
 
+void core_control_hold(ucxpool_t *pool)
+{
+    pool->channels.holds_doorbells = true;
+}
+
+void core_control_release(ucxpool_t *pool)
+{
+    base_list_t       *held = &pool->channels.held;
+    ucxpool_channel_t *channel;
+
+    pool->channels.holds_doorbells = false;
+    if (base_list_is_empty(held)) {
+        return;
+    }
+    core_ring_fence();
+    while (!base_list_is_empty(held)) {
+        channel = base_list_head(held, ucxpool_channel_t, control.held_link);
+        base_list_del(&channel->control.held_link);
+        core_control_doorbell(channel);
+    }
+}
+
+static void publish(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+
+    if (!pool->channels.holds_doorbells) {
+        core_ring_commit(&channel->ring);
+        core_control_doorbell(channel);
+        return;
+    }
+    core_ring_publish(&channel->ring);
+    if (base_list_is_empty(&channel->control.held_link)) {
+        base_list_add_tail(&pool->channels.held, &channel->control.held_link);
+    }
+}
+
 void core_control_end(ucxpool_channel_t *channel)
 {
     core_control_t *control = channel->control.writing;
 
     if (control == NULL) {
-        core_ring_commit(&channel->ring);
-        core_control_doorbell(channel);
+        publish(channel);
     } else if (control->in_backlog) {
         channel->control.writing = NULL;
         base_list_add_tail(&channel->control.backlog, &control->link);

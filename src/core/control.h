@@ -57,6 +57,14 @@ unsigned core_control_flush(ucxpool_channel_t *channel);
 /* Wake the peer if it sleeps and has not been woken from this sleep. */
 void core_control_doorbell(ucxpool_channel_t *channel);
 
+/*
+ * Between these calls, messages in rings are published, but the peers are not
+ * woken. core_control_release() wakes those that sleep, once each. The lock
+ * must be held from one call to the other.
+ */
+void core_control_hold(ucxpool_t *pool);
+void core_control_release(ucxpool_t *pool);
+
 /* Drop the backlog of a channel that has ended. */
 void core_control_drop(ucxpool_channel_t *channel);
 

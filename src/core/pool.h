@@ -111,6 +111,9 @@ typedef struct core_channels {
     base_list_t         endpoints;      /* of UCX */
     bool                endpoint_ended; /* one of them has ended; atomic */
     base_list_t         events;         /* to report; see core/wakeup.h */
+    base_list_t         held;           /* to be woken by
+                                           core_control_release() */
+    bool holds_doorbells;
 } core_channels_t;
 
 /* Setup of channels. */

@@ -58,6 +58,15 @@ static uint64_t *word_at(core_ring_page_t *page, uint64_t place)
     return (uint64_t *)(void *)(page->entries + place % CORE_RING_SIZE);
 }
 
+static void store_word(uint64_t *word, uint64_t value, int order)
+{
+    if (order == __ATOMIC_SEQ_CST) {
+        __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+    } else {
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    }
+}
+
 static uint64_t load_word(const core_ring_page_t *page, uint64_t place,
                           int order)
 {
@@ -150,12 +159,8 @@ static void clear_words(core_ring_t *ring, uint64_t begin, uint64_t end)
     }
 }
 
-/*
- * A sleeping side stores `sleeping`, and then reads the next word and the tail.
- * A writer stores the word or the tail, and then reads `sleeping`. All of these
- * are sequentially consistent, so that one of the two sees the other's store.
- */
-void core_ring_commit(core_ring_t *ring)
+/* Write the word of the entry with this memory order. */
+static void commit(core_ring_t *ring, int order)
 {
     uint64_t  begin = ring->head;
     uint64_t  end   = begin + ring->skipped + ring->reserved;
@@ -163,11 +168,11 @@ void core_ring_commit(core_ring_t *ring)
 
     clear_words(ring, end, end + LINE);
     if (ring->skipped == 0) {
-        __atomic_store_n(word, ring->word, __ATOMIC_SEQ_CST);
+        store_word(word, ring->word, order);
     } else {
-        __atomic_store_n(word_at(ring->mine, begin + ring->skipped), ring->word,
-                         __ATOMIC_RELEASE);
-        __atomic_store_n(word, word_of(begin, SKIP, 0), __ATOMIC_SEQ_CST);
+        store_word(word_at(ring->mine, begin + ring->skipped), ring->word,
+                   __ATOMIC_RELEASE);
+        store_word(word, word_of(begin, SKIP, 0), order);
     }
     ring->head = end;
     if (ring->cleared < end + AHEAD) {
@@ -175,6 +180,27 @@ void core_ring_commit(core_ring_t *ring)
         clear_words(ring, end,
                     base_min(end + AHEAD, ring->tail_seen + CORE_RING_SIZE));
     }
+}
+
+/*
+ * A sleeping side stores `sleeping`, and then reads the next word and the tail.
+ * A writer stores the word or the tail, and then reads `sleeping`. All of these
+ * are sequentially consistent, so that one of the two sees the other's store.
+ * After core_ring_publish(), the fence replaces the order of the word's store.
+ */
+void core_ring_commit(core_ring_t *ring)
+{
+    commit(ring, __ATOMIC_SEQ_CST);
+}
+
+void core_ring_publish(core_ring_t *ring)
+{
+    commit(ring, __ATOMIC_RELEASE);
+}
+
+void core_ring_fence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 bool core_ring_has_input(const core_ring_t *ring)

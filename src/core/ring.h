@@ -117,6 +117,12 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p);
 void core_ring_commit(core_ring_t *ring);
 
+/* Like core_ring_commit(), which is slower. The peer can read the message at
+ * once, but core_ring_fence() must be called before
+ * core_ring_needs_doorbell(). */
+void core_ring_publish(core_ring_t *ring);
+void core_ring_fence(void);
+
 /*
  * Get the next message from the peer.
  *
@@ -146,7 +152,7 @@ void core_ring_awake(core_ring_t *ring);
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
 /* Returns true if the peer must be woken, once for each of its sleeps. Call
- * this after a commit, and after a consume that returned true. */
+ * this after a commit or a fence, and after a consume that returned true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 /* Revoke a message, or check whether the peer has revoked it. word: index of

@@ -127,7 +127,8 @@ static void init_lists(ucxpool_t *pool)
         &pool->requests.deadlines, &pool->free.plans,
         &pool->requests.all,       &pool->channels.remotes,
         &pool->wireup.fd_imports,  &pool->channels.endpoints,
-        &pool->channels.events,    &pool->requests.to_report,
+        &pool->channels.events,    &pool->channels.held,
+        &pool->requests.to_report,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

@@ -1,0 +1,103 @@
+/*
+ * Batches: one call posts many sends, receives, reads and writes.
+ *
+ * Each element of an array describes one operation, with the same arguments as
+ * the function that posts it alone. The operations may be of any kinds, and on
+ * any channels and remote windows of one pool. The call takes the pool's lock
+ * once, and wakes each sleeping peer once, after the last operation.
+ *
+ *     ucxpool_op_t ops[2] = {
+ *         {.kind    = UCXPOOL_OP_SEND,
+ *          .channel = channel,
+ *          .data    = ucxpool_source_buffer(header, sizeof(*header)),
+ *          .tag     = 1},
+ *         {.kind    = UCXPOOL_OP_RECV,
+ *          .channel = channel,
+ *          .data    = ucxpool_data_buffer(answer, sizeof(*answer)),
+ *          .tag     = 2,
+ *          .mask    = UINT64_MAX,
+ *          .params  = &params},
+ *     };
+ *
+ *     status = ucxpool_post(pool, ops, sizeof(ops[0]), 2, &num_posted);
+ *
+ * ucxpool_completion_get() returns the ends of many operations in one call.
+ */
+#ifndef UCXPOOL_BATCH_H
+#define UCXPOOL_BATCH_H
+
+#include <ucxpool/window.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+typedef enum ucxpool_op_kind {
+    UCXPOOL_OP_SEND  = 1, /* ucxpool_send() */
+    UCXPOOL_OP_RECV  = 2, /* ucxpool_recv() */
+    UCXPOOL_OP_READ  = 3, /* ucxpool_remote_window_read() */
+    UCXPOOL_OP_WRITE = 4  /* ucxpool_remote_window_write() */
+} ucxpool_op_kind_t;
+
+/* An operation. Fields that its kind does not use are ignored. */
+typedef struct ucxpool_op {
+    ucxpool_op_kind_t kind;
+    uint32_t          reserved; /* 0 */
+    ucxpool_data_t    data;
+    /* NULL for none. Operations may share them. They need not outlive the
+     * call. */
+    const ucxpool_request_params_t *params;
+    /* [out] Where to store the request. NULL: the library releases the request
+     * when it ends. */
+    ucxpool_request_t **request_p;
+
+    /* Sends and receives. A receive from any channel has NULL. */
+    ucxpool_channel_t *channel;
+    uint64_t           tag;
+    uint64_t           mask; /* receives only */
+
+    /* Reads and writes. */
+    ucxpool_remote_window_t *remote;
+    const ucxpool_places_t  *places;
+} ucxpool_op_t;
+
+/*
+ * Post operations in the order of the array.
+ *
+ * ops           Array of num_ops. It need not outlive the call. Memory, arrays
+ *               and descriptors to which the operations point must stay valid
+ *               as long as the function that posts one operation requires.
+ * op_size       sizeof(ops[0]), the distance of the elements in bytes. If the
+ *               program is newer than the library, the bytes that the library
+ *               does not know must be 0.
+ * num_ops       May be 0.
+ * num_posted_p  [out] Number of operations that were posted.
+ *
+ * Each operation has the effect of a call of its function. If one is refused,
+ * the function returns the status, and ucxpool_error_detail() the detail, that
+ * this call would have returned. *num_posted_p is then the index of the refused
+ * operation. The operations before it are posted and continue. Those after it
+ * are not posted, and their requests are not stored.
+ *
+ * Callbacks are called as for single posts, and so never by this function.
+ * Other threads that call functions of the pool wait until all operations have
+ * been posted.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  also: an argument is NULL; op_size is smaller than
+ *                            ucxpool_op_t of version 1.0; a channel or remote
+ *                            window belongs to another pool
+ * UCXPOOL_ERR_UNSUPPORTED    also: this library is too old to know the kind, or
+ *                            a field that is not 0
+ * others                     as the function of the refused operation
+ */
+ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
+                              size_t op_size, size_t num_ops,
+                              size_t *num_posted_p);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,127 @@
+/* The public function that posts a batch. */
+#include <ucxpool/batch.h>
+
+#include "api/data.h"
+#include "api/post.h"
+#include "base/error.h"
+#include "core/control.h"
+#include "window/window.h"
+
+#include <assert.h>
+#include <stdalign.h>
+
+/* The public function, in errors about fields of an operation. */
+static const char post_name[] = "ucxpool_post";
+
+/* The size in the first version. Later versions append fields. */
+#define OP_SIZE_MIN 128u
+
+static_assert(sizeof(ucxpool_op_t) == OP_SIZE_MIN,
+              "the first version has no appended fields");
+
+static bool is_missing(const void *field, const char *name)
+{
+    return base_error_is_missing(field, post_name, name);
+}
+
+static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
+{
+    if (is_missing(op->channel, "channel") ||
+        api_is_foreign(pool, op->channel, post_name)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return api_post_send(op->channel, &op->data, op->tag, op->params,
+                         op->request_p);
+}
+
+static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
+{
+    if (api_is_foreign(pool, op->channel, post_name)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return api_post_recv(pool, op->channel, &op->data, op->tag, op->mask,
+                         op->params, op->request_p);
+}
+
+static ucxpool_status_t post_window(const ucxpool_t    *pool,
+                                    const ucxpool_op_t *op)
+{
+    if (is_missing(op->remote, "remote") || is_missing(op->places, "places") ||
+        api_is_foreign(pool, op->remote->channel, post_name)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return (op->kind == UCXPOOL_OP_READ)
+               ? api_post_read(op->remote, op->places, &op->data, op->params,
+                               op->request_p)
+               : api_post_write(op->remote, op->places, &op->data, op->params,
+                                op->request_p);
+}
+
+/* Returns true if the bytes that a newer version has appended to an operation
+ * are 0. */
+static bool is_known(const ucxpool_op_t *op, size_t op_size)
+{
+    const uint8_t *bytes = (const uint8_t *)op;
+
+    for (size_t i = sizeof(*op); i < op_size; i++) {
+        if (bytes[i] != 0) {
+            return false;
+        }
+    }
+    return op->reserved == 0;
+}
+
+static ucxpool_status_t post(ucxpool_t *pool, const ucxpool_op_t *op,
+                             size_t op_size)
+{
+    if (!is_known(op, op_size)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "this library does not know a field of an operation "
+                          "that is not 0: it is older than the header, or the "
+                          "ucxpool_op_t was not initialized");
+    }
+    switch (op->kind) {
+    case UCXPOOL_OP_SEND:
+        return post_send(pool, op);
+    case UCXPOOL_OP_RECV:
+        return post_recv(pool, op);
+    case UCXPOOL_OP_READ:
+    case UCXPOOL_OP_WRITE:
+        return post_window(pool, op);
+    }
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "this library does not know operations of kind %d",
+                      (int)op->kind);
+}
+
+ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
+                              size_t op_size, size_t num_ops,
+                              size_t *num_posted_p)
+{
+    const uint8_t   *at     = (const uint8_t *)ops;
+    ucxpool_status_t status = UCXPOOL_OK;
+    size_t           num    = 0;
+
+    if (base_missing(pool) || base_missing(num_posted_p) ||
+        ((num_ops != 0) && base_missing(ops))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    *num_posted_p = 0;
+    if ((op_size < OP_SIZE_MIN) || (op_size % alignof(ucxpool_op_t) != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "op_size is %zu, but an operation has %u bytes: pass "
+                          "sizeof(ops[0])",
+                          op_size, OP_SIZE_MIN);
+    }
+    core_lock(pool);
+    core_control_hold(pool);
+    while ((num < num_ops) && (status == UCXPOOL_OK)) {
+        status = post(pool, (const ucxpool_op_t *)(const void *)at, op_size);
+        num += (status == UCXPOOL_OK) ? 1 : 0;
+        at += op_size;
+    }
+    core_control_release(pool);
+    core_unlock_posted(pool);
+    *num_posted_p = num;
+    return status;
+}
