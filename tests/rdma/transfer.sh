@@ -35,6 +35,16 @@ transfers() {
     esac
 }
 
+# A channel over rc has RDMA, and one over ud does not.
+if [ "$transport" = rc ]; then
+    export UCXPOOL_REQUIRE=rma
+elif UCXPOOL_REQUIRE=rma run "$tools/ucxpool_perf" -q -r 1 -T 0.1 \
+    --sides pool/auto -t any -s 512k >out 2>&1; then
+    fail 'a channel over ud is accepted as one with RDMA'
+else
+    grep -q 'the channel requires rma' out || fail "another error: $(cat out)"
+fi
+
 transfers pool/auto 524288 -t any -s 512k
 transfers pool-comm/auto 1048576 -t comm -s 1m
 transfers pool/auto 512000 -t each -s 1k -n 500
