@@ -106,9 +106,13 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         char remote_address[80]
     enum:
         UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
+        UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE
+        UCXPOOL_PATH_MAP
+        UCXPOOL_PATH_RMA
     ctypedef struct ucxpool_channel_params_t:
         uint64_t field_mask
         void *user_ptr
+        uint64_t require
     ucxpool_status_t ucxpool_channel_connect(
         ucxpool_t *pool, const char *where,
         const ucxpool_channel_params_t *params, ucxpool_channel_t **channel_p)

@@ -55,7 +55,7 @@ cdef extern from "_log.h" nogil:
     unsigned log_take_num_lost()
 
 from . import _log
-from ._errors import ClosedError, of_status
+from ._errors import ClosedError, InvalidParameterError, of_status
 
 CONNECTING = UCXPOOL_CHANNEL_CONNECTING
 OPEN = UCXPOOL_CHANNEL_OPEN
@@ -1079,6 +1079,23 @@ cdef class Message:
 
 # --- channels and listeners ---------------------------------------------------
 
+cdef object _paths(require):
+    """Return the bits of the paths in a text like "map,rma", or None for the
+    setting REQUIRE."""
+    cdef dict bits = {"any": 0, "map": UCXPOOL_PATH_MAP,
+                      "rma": UCXPOOL_PATH_RMA}
+    cdef uint64_t paths = 0
+
+    if require is None:
+        return None
+    for word in require.split(","):
+        if word not in bits or (word == "any" and require != "any"):
+            raise InvalidParameterError(
+                f'require is "{require}"; use "any", "map", "rma" or "map,rma"')
+        paths |= bits[word]
+    return paths
+
+
 @cython.no_gc_clear
 cdef class Channel:
     """The connection to one peer's pool."""
@@ -1315,6 +1332,7 @@ cdef class Listener:
     """Accepts connections from peers."""
     cdef ucxpool_listener_t *_handle
     cdef readonly Pool _pool
+    cdef object _require
     cdef object __weakref__
 
     @property
@@ -1339,7 +1357,7 @@ cdef class Listener:
 
         if self.closed:
             raise ClosedError("this listener is closed")
-        channel = self._pool._new_channel(&params)
+        channel = self._pool._new_channel(&params, self._require)
         status = ucxpool_listener_accept(self._handle, &params,
                                          &channel._handle)
         if status == UCXPOOL_INPROGRESS:
@@ -1781,7 +1799,7 @@ cdef class Pool:
         _check(ucxpool_event_fd(self._pool, &fd))
         return fd
 
-    def _connect_channel(self, where):
+    def _connect_channel(self, where, require=None):
         """Return a channel to a listener; it is not connected yet."""
         cdef ucxpool_t *pool
         cdef bytes text = where.encode()
@@ -1792,7 +1810,7 @@ cdef class Pool:
 
         self._check()
         _follow_level()
-        channel = self._new_channel(&params)
+        channel = self._new_channel(&params, _paths(require))
         self._enter(None)
         pool = self._pool
         with nogil:
@@ -1803,10 +1821,10 @@ cdef class Pool:
         _tell()
         return channel
 
-    cdef Channel _new_channel(self, ucxpool_channel_params_t *params):
+    cdef Channel _new_channel(self, ucxpool_channel_params_t *params, paths):
         """Return a channel that is ready for events, which refer to it by its
         number. The library sets the channel's handle before it reports the
-        first event."""
+        first event. paths is from _paths()."""
         cdef Channel channel = self._channel_type.__new__(self._channel_type)
 
         self._last_number += 1
@@ -1816,15 +1834,19 @@ cdef class Pool:
         self._channels[channel.number] = weakref.ref(channel)
         params.field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
         params.user_ptr = <void *><uintptr_t>channel.number
+        if paths is not None:
+            params.field_mask |= UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE
+            params.require = paths
         return channel
 
-    def _create_listener(self, where):
+    def _create_listener(self, where, require=None):
         cdef ucxpool_t *pool
         cdef ucxpool_listener_t *handle = NULL
         cdef bytes text = where.encode()
         cdef const char *place = text
         cdef ucxpool_status_t status
         cdef Listener listener
+        cdef object paths = _paths(require)
 
         self._check()
         _follow_level()
@@ -1838,6 +1860,7 @@ cdef class Pool:
         listener = self._listener_type.__new__(self._listener_type)
         listener._handle = handle
         listener._pool = self
+        listener._require = paths
         listener.__init__()
         self._listeners[<uintptr_t>handle] = listener
         return listener

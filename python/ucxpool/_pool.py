@@ -810,30 +810,33 @@ class Pool(_core.Pool):
         return (f"<ucxpool.Pool {info['name']} on {where}, "
                 f"{info['channels']} channels>")
 
-    def connect(self, where, *, name=None, timeout=None):
+    def connect(self, where, *, name=None, timeout=None, require=None):
         """Connect to the listener at "host:port": await it, or call wait().
         The result is an open channel. name is for logs and statistics. timeout
         is in seconds, after which the operation raises TimedOutError; the
-        setting HANDSHAKE_TIMEOUT also limits the time. Raises
-        InvalidParameterError if `where` is not of the form "host:port",
-        PeerLostError if no process listens there, NotPermittedError if the
-        secrets differ."""
+        setting HANDSHAKE_TIMEOUT also limits the time. require names the paths
+        that the channel may use: "map", "rma", "map,rma" or "any" (default: the
+        setting REQUIRE). Raises InvalidParameterError if `where` is not of the
+        form "host:port", PeerLostError if no process listens there,
+        NotPermittedError if the secrets differ, UnsupportedError if the channel
+        cannot use a required path."""
         return Operation(
-            lambda: self._connect(where, name, timeout),
+            lambda: self._connect(where, name, timeout, require),
             lambda limit: self._connect_wait(
-                where, name, timeout if limit is None else limit))
+                where, name, timeout if limit is None else limit, require))
 
-    def listen(self, where="127.0.0.1:0", handler=None):
+    def listen(self, where="127.0.0.1:0", handler=None, *, require=None):
         """Listen at "host:port". Port 0 selects a free port (see
         Listener.port); an empty host means all addresses. If handler is given,
         handler(channel) runs for each peer as a task of the running event
         loop; without a running loop this raises RuntimeError. Without a
-        handler, iterate: `async for channel in pool.listen(where)`. Raises
+        handler, iterate: `async for channel in pool.listen(where)`. require
+        names the paths that accepted channels may use, as for connect(). Raises
         AddressInUseError if the port is in use, NotPermittedError if other
         hosts could connect and no secret is set."""
         if handler is not None:
             self._use_loop()
-        listener = self._create_listener(where)
+        listener = self._create_listener(where, require)
         listener.handler = handler
         self._kick()
         return listener
@@ -1049,9 +1052,9 @@ class Pool(_core.Pool):
 
     # --- connecting
 
-    async def _connect(self, where, name, timeout):
+    async def _connect(self, where, name, timeout, require):
         loop = self._use_loop()
-        channel = self._connect_channel(where)
+        channel = self._connect_channel(where, require)
         if name is not None:
             channel.name = name
         channel._opening = loop.create_future()
@@ -1071,10 +1074,11 @@ class Pool(_core.Pool):
             raise
         return self._opened(channel)
 
-    def _connect_wait(self, where, name, timeout):
+    def _connect_wait(self, where, name, timeout, require):
         if self._is_driven_elsewhere():
-            return self._run_in_loop(self._connect(where, name, timeout), None)
-        channel = self._connect_channel(where)
+            return self._run_in_loop(
+                self._connect(where, name, timeout, require), None)
+        channel = self._connect_channel(where, require)
         if name is not None:
             channel.name = name
         try:

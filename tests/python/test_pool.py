@@ -68,6 +68,49 @@ class Pair(unittest.IsolatedAsyncioTestCase):
         return message, frames
 
 
+class RequiredPaths(unittest.IsolatedAsyncioTestCase):
+    """Channels over the wire ucx, without RDMA."""
+
+    async def asyncSetUp(self):
+        self.accepted = []
+        self.a = ucxpool.Pool(name="a", wire="ucx", require="map", **SETTINGS)
+        self.b = ucxpool.Pool(name="b", wire="ucx", **SETTINGS)
+
+    async def asyncTearDown(self):
+        await asyncio.gather(self.a.aclose(), self.b.aclose())
+
+    def where(self, **words):
+        async def accept(channel):
+            self.accepted.append(channel)
+
+        return f"127.0.0.1:{self.b.listen(handler=accept, **words).port}"
+
+    async def test_setting_is_the_default(self):
+        with self.assertRaisesRegex(ucxpool.UnsupportedError, "requires map"):
+            await self.a.connect(self.where())
+
+    async def test_connect_overrides_the_setting(self):
+        channel = await self.a.connect(self.where(), require="any")
+        self.assertEqual(channel.wire, "ucx")
+        with self.assertRaisesRegex(ucxpool.UnsupportedError, "requires rma"):
+            await self.a.connect(self.where(), require="rma")
+        with self.assertRaisesRegex(ucxpool.UnsupportedError, "map or rma"):
+            await self.a.connect(self.where(), require="map,rma")
+
+    async def test_listener_refuses_other_paths(self):
+        where = self.where(require="rma")
+        with self.assertRaises(ucxpool.Error):
+            await self.a.connect(where, require="any")
+
+    async def test_unknown_path_is_rejected(self):
+        for word in ("tcp", "", "map,any", "any,any"):
+            with self.assertRaisesRegex(ucxpool.InvalidParameterError,
+                                        'require is "' + word):
+                await self.a.connect("127.0.0.1:1", require=word)
+            with self.assertRaises(ucxpool.InvalidParameterError):
+                self.b.listen(require=word)
+
+
 class Messages(Pair):
     async def test_channel_describes_itself(self):
         self.assertEqual(self.x.state, "open")
