@@ -347,7 +347,7 @@ class Clusters(unittest.TestCase):
             self.assertGreater(max(after.values()), max(before.values()))
             self.assertLess(max(after.values()), 256 << 20)
 
-    def test_the_command_line_with_a_secret(self):
+    def test_command_line_accepts_a_secret(self):
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
         where = os.path.join(folder, "scheduler.json")

@@ -284,7 +284,7 @@ class LibraryTest(unittest.TestCase):
                                LIBUCXPOOL="libc.so.6")
         self.assertIn("ImportError", done.stderr)
 
-    def test_either_file_may_be_named(self):
+    def test_either_file_name_is_accepted(self):
         folder = os.path.dirname(ucxpool.library_path())
         for name in "libucxpool.so.1", "libucxpool-framework.so":
             done = self.run_python("import ucxpool; print(ucxpool.version())",

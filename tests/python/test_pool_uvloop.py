@@ -23,7 +23,7 @@ class MessagesOverUcx(UnderUvloop, test_pool.MessagesOverUcx):
 
 
 class Ends(UnderUvloop, test_pool.Ends):
-    def test_the_loop_is_uvloops(self):
+    def test_event_loop_is_uvloop(self):
         self.assertIsInstance(self._asyncioRunner.get_loop(), uvloop.Loop)
 
 

@@ -247,7 +247,7 @@ class Stopped(Base):
     def go_on(self):
         (self.pipes / "go").write_text("go")
 
-    def test_a_job_that_is_canceled(self):
+    def test_canceled_job_releases_its_memory(self):
         with Cluster({**PLUGIN, **SLOW}) as cluster:
             thread, found, _ = self.start(cluster, 2)
             cluster.spark.sparkContext.cancelJobGroup("stopped")
@@ -262,7 +262,7 @@ class Stopped(Base):
             self.assertEqual(len(few.collect()), 5)
             self.check_pool(cluster)
 
-    def test_files_that_are_damaged(self):
+    def test_damaged_files_are_diagnosed(self):
         """Spark diagnoses them over Netty, and reports the cause."""
         with Cluster({**PLUGIN, **SLOW,
                       "spark.stage.maxConsecutiveAttempts": "1"}) as cluster:

@@ -23,7 +23,7 @@ class Failures(unittest.TestCase):
             self.assertEqual(pause.go_on(), Pause.WANTED)
         return stopped
 
-    def test_an_executor_that_is_killed(self):
+    def test_maps_of_a_killed_executor_run_again(self):
         def kill(others):
             for pid in others.values():
                 os.kill(pid, signal.SIGKILL)
@@ -35,7 +35,7 @@ class Failures(unittest.TestCase):
             self.assertEqual(counted["nettyBlocks"], 0)
             self.assertEqual(counted["pool.heap_live"], 2 << 20)
 
-    def test_files_that_are_cut_short(self):
+    def test_maps_of_truncated_files_run_again(self):
         def cut(others):
             for pid in others.values():
                 files = shuffle_files(folder_of(pid), ".data")
@@ -49,7 +49,7 @@ class Failures(unittest.TestCase):
             self.assertGreater(counted["failedBlocks"], 0)
             self.assertEqual(counted["pool.heap_live"], 2 << 20)
 
-    def test_files_that_are_not_there(self):
+    def test_maps_of_missing_files_run_again(self):
         with Cluster(PLUGIN) as cluster:
             context = cluster.spark.sparkContext
             # The first of three partitions is empty, so computing it runs the

@@ -50,15 +50,15 @@ class Fallback(unittest.TestCase):
         for text in texts:
             self.assertIn(text, done.stderr)
 
-    def test_no_library_is_in_the_drivers_log(self):
+    def test_missing_library_is_logged_by_the_driver(self):
         self.check_warned([NO_LIBRARY], "/not/there.so",
                           "Set spark.ucxpool.library")
 
-    def test_no_plugin_is_in_the_drivers_log(self):
+    def test_missing_plugin_is_logged_by_the_driver(self):
         self.check_warned([NO_PLUGIN], "spark.plugins does not name",
                           "Set spark.plugins=org.ucxpool.spark.UcxPoolPlugin")
 
-    def test_a_wrong_setting_is_in_the_drivers_log(self):
+    def test_wrong_setting_is_logged_by_the_driver(self):
         self.check_warned(["spark.ucxpool.memroy=1g"],
                           "spark.ucxpool.memroy is not a setting",
                           "Correct that setting")
@@ -74,7 +74,7 @@ class Fallback(unittest.TestCase):
         self.check_failed(["spark.ucxpool.memroy=1g"],
                           "spark.ucxpool.memroy is not a setting")
 
-    def test_required_runs_where_the_pool_is_used(self):
+    def test_required_runs_if_the_pool_is_used(self):
         done = run(REQUIRED)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("rows 499500", done.stdout)

@@ -51,13 +51,13 @@ class TwoHosts(unittest.TestCase):
         if self.reason is not None:
             self.skipTest(self.reason)
 
-    def test_without_a_secret_all_goes_over_netty(self):
+    def test_without_a_secret_all_blocks_use_netty(self):
         self.assertEqual(self.told["blocks without a secret"], 0)
         for lines in self.told["reasons without a secret"]:
             self.assertEqual(len(lines), 1)
             self.assertIn("without a secret", lines[0])
 
-    def test_results_are_those_of_netty(self):
+    def test_results_match_netty(self):
         self.assertEqual(self.told["differ"], [])
         for counted in self.told["counters"].values():
             self.assertGreater(counted["fetchedBlocks"], 0)
@@ -73,13 +73,13 @@ class TwoHosts(unittest.TestCase):
         self.assertGreater(counted["failedBlocks"], 0)
         self.assertEqual(counted["nettyBlocks"], 0)
 
-    def test_an_executor_that_is_killed(self):
+    def test_maps_of_a_killed_executor_run_again(self):
         self.check_computed_again("killed")
 
-    def test_a_cable_that_is_cut(self):
+    def test_maps_of_an_unreachable_host_run_again(self):
         self.check_computed_again("cut")
 
-    def test_a_copy_of_a_task_that_is_late(self):
+    def test_speculative_copy_of_a_task_uses_the_pool(self):
         """Spark starts the copy only on another host."""
         came_first, rows, counters = self.told["late"]
         self.assertTrue(came_first)

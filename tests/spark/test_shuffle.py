@@ -34,7 +34,7 @@ class Shuffle(unittest.TestCase):
                          fetched)
         return told
 
-    def test_results_are_those_of_netty(self):
+    def test_results_match_netty(self):
         self.assertEqual(self.total_of_netty, 0)
         with Cluster({**PLUGIN, **queries.SKEW}) as cluster:
             self.check(queries.run(cluster.spark))
@@ -55,7 +55,7 @@ class Shuffle(unittest.TestCase):
                 .repartition(30, "id").selectExpr("sum(id)").collect())
         self.assertEqual(rows[0][0], 60000 * 59999 // 2)
 
-    def test_many_small_blocks_are_one_message(self):
+    def test_many_small_blocks_are_sent_as_one_message(self):
         with Cluster(PLUGIN) as cluster:
             self.shuffle_many_small_blocks(cluster)
             told = self.check_all_went_over_the_pool(cluster)
@@ -77,7 +77,7 @@ class Shuffle(unittest.TestCase):
             self.assertGreater(
                 sum(x["spilledBytes"] for x in told.values()), 1 << 20)
 
-    def test_long_requests_go_to_files(self):
+    def test_long_requests_are_stored_in_files(self):
         """Spark fetches to files above a size limit. Here over the `ucx` wire,
         encrypted on disk, with a secret, in messages shorter than a block."""
         with tempfile.TemporaryDirectory() as folder:
@@ -111,16 +111,16 @@ class Shuffle(unittest.TestCase):
                 self.assertEqual(len(found), 1, log)
                 self.assertIn(reason, found[0])
 
-    def test_encryption_goes_over_netty(self):
+    def test_encryption_uses_netty(self):
         self.check_netty({**SECRET, "spark.network.crypto.enabled": "true"},
                          "spark.network.crypto.enabled")
 
-    def test_encryption_by_sasl_goes_over_netty(self):
+    def test_sasl_encryption_uses_netty(self):
         self.check_netty({**SECRET,
                           "spark.authenticate.enableSaslEncryption": "true"},
                          "spark.authenticate.enableSaslEncryption")
 
-    def test_encryption_by_ssl_goes_over_netty(self):
+    def test_ssl_encryption_uses_netty(self):
         with tempfile.TemporaryDirectory() as folder:
             store = f"{folder}/keys"
             subprocess.run(
@@ -136,15 +136,15 @@ class Shuffle(unittest.TestCase):
                               for key, value in rpc.items()},
                              "spark.ssl.rpc.enabled")
 
-    def test_no_library_goes_over_netty(self):
+    def test_missing_library_uses_netty(self):
         self.check_netty({"spark.ucxpool.library": "/not/there.so"},
                          "/not/there.so")
 
-    def test_a_wrong_setting_goes_over_netty(self):
+    def test_wrong_setting_uses_netty(self):
         self.check_netty({"spark.ucxpool.memroy": "1g"},
                          "spark.ucxpool.memroy is not a setting")
 
-    def test_one_executor_without_a_pool(self):
+    def test_executor_without_a_pool_uses_netty(self):
         """Only the executor that gets the port has a pool. Both fetch each
         other's blocks over Netty."""
         with Cluster({**PLUGIN, "spark.ucxpool.port": free_port()}) as cluster:

@@ -105,7 +105,7 @@ class OnStandalone(unittest.TestCase):
         self.assertEqual(counted["nettyBlocks"], 0)
         self.assertEqual(counted["failedBlocks"], 0)
 
-    def test_results_are_those_of_netty(self):
+    def test_results_match_netty(self):
         with self.cluster.application({**PLUGIN, **REMOTE},
                                       executors=3) as cluster:
             self.run_queries(cluster)
@@ -183,7 +183,7 @@ class OnStandalone(unittest.TestCase):
             for name in ("fetchedBlocks", "nettyBlocks", "failedBlocks"):
                 self.assertEqual(counted[name], 0, name)
 
-    def test_the_shuffle_service_goes_over_netty(self):
+    def test_shuffle_service_uses_netty(self):
         with self.cluster.application({
                 **PLUGIN, **REMOTE, "spark.shuffle.service.enabled": "true",
                 "spark.shuffle.service.port": self.service}) as cluster:

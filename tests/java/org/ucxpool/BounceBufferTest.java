@@ -47,7 +47,7 @@ public class BounceBufferTest {
     }
 
     @Test
-    public void buffers_lie_side_by_side_in_the_root() {
+    public void buffers_are_contiguous_in_the_root_buffer() {
         List<BounceBuffer> all = manager.acquireBuffersNonBlocking(4);
 
         for (int i = 0; i < 4; i++) {
@@ -63,7 +63,7 @@ public class BounceBufferTest {
     }
 
     @Test
-    public void wrong_uses_are_errors() throws Exception {
+    public void wrong_usage_is_rejected() throws Exception {
         BounceBuffer one = manager.acquireBuffersNonBlocking(1).get(0);
 
         assertThrows(IllegalArgumentException.class,
@@ -81,7 +81,7 @@ public class BounceBufferTest {
     }
 
     @Test
-    public void a_blocked_acquire_gets_what_comes_back() throws Exception {
+    public void blocked_acquire_gets_released_buffers() throws Exception {
         List<BounceBuffer> all = manager.acquireBuffersBlocking(4);
         CompletableFuture<Integer> taken = CompletableFuture.supplyAsync(() -> {
             try {
@@ -99,7 +99,7 @@ public class BounceBufferTest {
     }
 
     @Test
-    public void memory_goes_back_to_the_pool_with_the_last_buffer()
+    public void last_buffer_returns_the_memory_to_the_pool()
             throws Exception {
         long before = pool.stats().get("blocks_user_held");
         BounceBuffer one = manager.acquireBuffersNonBlocking(1).get(0);

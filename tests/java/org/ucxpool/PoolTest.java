@@ -31,7 +31,7 @@ import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.TemporaryFolder;
 
-/** Two pools of one process that are connected; each polls as it waits. */
+/** Two connected pools in one process. Each has a thread that polls it. */
 public class PoolTest {
     private static final long LIMIT = 1800;
     private static final int ROUNDS = 1000;
@@ -53,7 +53,7 @@ public class PoolTest {
                         secret);
     }
 
-    /** Both ends have to move for anything to. */
+    /** A transfer completes only if both pools make progress. */
     private void pollAlways(Pool pool) {
         Thread thread = new Thread(() -> {
             try {
@@ -116,7 +116,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_message_has_its_segments_tag_and_metadata()
+    public void message_carries_segments_tag_and_metadata()
             throws Exception {
         byte[] metadata = {1, 2, 3};
         Source source = new Source().add(direct(new byte[] {10, 11}))
@@ -139,7 +139,7 @@ public class PoolTest {
     }
 
     @Test
-    public void memory_and_ranges_of_files_go_as_one_message()
+    public void memory_and_file_ranges_are_sent_as_one_message()
             throws Exception {
         byte[] bytes = random(3 << 20);
         Path path = folder.newFile("a name, \u00e4\u00f6").toPath();
@@ -157,7 +157,7 @@ public class PoolTest {
                 .add(file, 5, 1000),
             1);
 
-        /* The transfer holds it open. */
+        /* The transfer keeps the file open. */
         file.release();
         assertArrayEquals(wanted, bytesOf(receive()));
         sent.await();
@@ -165,7 +165,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_file_that_is_cut_short_ends_both_sides() throws Exception {
+    public void truncated_file_fails_both_sides() throws Exception {
         Path path = folder.newFile().toPath();
 
         Files.write(path, random(1 << 20));
@@ -175,20 +175,21 @@ public class PoolTest {
             Message message = receive();
 
             Files.write(path, new byte[1]);
-            UcxpoolException told =
+            UcxpoolException canceled =
                 assertThrows(UcxpoolException.Canceled.class,
                              () -> bytesOf(message));
             UcxpoolException failure =
                 assertThrows(UcxpoolException.class, sent::await);
 
             assertEquals(Status.IO, failure.status());
-            assertTrue(told.getMessage(),
-                       told.getMessage().contains(path + " is too short"));
+            assertTrue(canceled.getMessage(),
+                       canceled.getMessage().contains(
+                           path + " is too short"));
         }
     }
 
     @Test
-    public void a_range_beyond_the_end_of_its_file_is_an_error()
+    public void range_beyond_the_end_of_the_file_is_an_error()
             throws Exception {
         Path path = folder.newFile().toPath();
 
@@ -229,7 +230,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_buffer_is_given_back_with_its_last_reference()
+    public void last_release_frees_the_buffer()
             throws Exception {
         Buffer buffer = left.allocate(1000);
 
@@ -245,7 +246,7 @@ public class PoolTest {
     }
 
     @Test
-    public void memory_over_the_limit_is_an_error_of_its_own()
+    public void allocation_beyond_the_limit_throws_no_memory()
             throws Exception {
         assertThrows(UcxpoolException.NoMemory.class,
                      () -> left.allocate(64 << 20));
@@ -257,7 +258,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_refused_message_tells_its_sender_why() throws Exception {
+    public void refusal_reason_reaches_the_sender() throws Exception {
         Transfer sent =
             toRight.send(new Source().add(direct(random(100000))), 1);
         Message message = receive();
@@ -274,23 +275,23 @@ public class PoolTest {
     }
 
     @Test
-    public void a_canceled_send_ends_as_canceled() throws Exception {
-        CountDownLatch told = new CountDownLatch(1);
+    public void canceled_send_completes_as_canceled() throws Exception {
+        CountDownLatch ended = new CountDownLatch(1);
         Transfer sent =
             toRight.send(new Source().add(direct(random(100000))), 1, null,
-                         transfer -> told.countDown());
+                         transfer -> ended.countDown());
 
         assertFalse(sent.isDone());
         assertNull(sent.failure());
         sent.cancel();
         assertThrows(UcxpoolException.Canceled.class, sent::await);
-        assertTrue(told.await(LIMIT, TimeUnit.SECONDS));
-        /* Once more is nothing. */
+        assertTrue(ended.await(LIMIT, TimeUnit.SECONDS));
+        /* A second cancel has no effect. */
         sent.cancel();
     }
 
     @Test
-    public void handlers_are_told_in_order() throws Exception {
+    public void handlers_are_called_in_order() throws Exception {
         List<Long> tags = new ArrayList<>();
         CountDownLatch all = new CountDownLatch(100);
         CompletableFuture<Channel.State> ended = new CompletableFuture<>();
@@ -329,9 +330,9 @@ public class PoolTest {
                      () -> toRight.send(new Source(), 1));
     }
 
-    /** Receives what comes, and closes with the other side. */
+    /** Receives all messages, and closes the channel when the peer does. */
     private static final class Closes implements Channel.Handler {
-        final List<Channel.State> told = new ArrayList<>();
+        final List<Channel.State> states = new ArrayList<>();
         int numArrived;
 
         @Override
@@ -347,15 +348,15 @@ public class PoolTest {
         @Override
         public void changed(Channel channel, Channel.State state,
                             String reason) {
-            told.add(state);
+            states.add(state);
             if (state != Channel.State.OPEN) {
                 channel.close();
             }
         }
     }
 
-    /** Messages that came before the end are told before it, also where there
-     * is no room to tell of all at once. */
+    /** Messages that arrived before the close are delivered before it, even
+     * if they do not all fit into one round of events. */
     private void sendAndClose(String wire, int num) throws Exception {
         Map<String, String> settings =
             Map.of("COMM_SIZE", "8m", "HUGE_PAGES", "n", "CREDITS", "1024",
@@ -370,7 +371,7 @@ public class PoolTest {
 
             listener.handle(caller -> caller.handle(closes));
             while (channel.state() != Channel.State.OPEN
-                   || closes.told.isEmpty()) {
+                   || closes.states.isEmpty()) {
                 sends.poll(1, TimeUnit.MILLISECONDS);
                 receives.poll(1, TimeUnit.MILLISECONDS);
             }
@@ -378,8 +379,8 @@ public class PoolTest {
                 channel.send(new Source(), i, new byte[4096], null);
             }
             channel.close();
-            while (closes.told.size() < 2) {
-                /* The end comes with the last message. */
+            while (closes.states.size() < 2) {
+                /* The close arrives together with the last message. */
                 for (int i = 0; i < 100; i++) {
                     sends.poll(0, TimeUnit.MILLISECONDS);
                 }
@@ -387,12 +388,12 @@ public class PoolTest {
             }
         }
         assertEquals(List.of(Channel.State.OPEN, Channel.State.CLOSED),
-                     closes.told);
+                     closes.states);
         assertEquals(num, closes.numArrived);
     }
 
     @Test
-    public void what_came_before_the_end_is_told_before_it()
+    public void messages_are_delivered_before_the_close()
             throws Exception {
         for (String wire : new String[] {"map", "ucx"}) {
             sendAndClose(wire, 1);
@@ -400,9 +401,9 @@ public class PoolTest {
         }
     }
 
-    /** Notes the states that it is told of. */
+    /** Records the states that it receives. */
     private static final class States implements Channel.Handler {
-        final List<Channel.State> told = new ArrayList<>();
+        final List<Channel.State> states = new ArrayList<>();
 
         @Override
         public void arrived(Message message) {
@@ -412,19 +413,19 @@ public class PoolTest {
         @Override
         public synchronized void changed(Channel channel,
                                          Channel.State state, String reason) {
-            told.add(state);
+            states.add(state);
         }
     }
 
     @Test
-    public void a_handler_that_comes_late_is_told_of_the_state()
+    public void late_handler_receives_the_current_state()
             throws Exception {
         States opened = new States();
         States failed = new States();
         int port;
 
         toRight.handle(opened);
-        assertEquals(List.of(Channel.State.OPEN), opened.told);
+        assertEquals(List.of(Channel.State.OPEN), opened.states);
         try (Listener listener = right.listen("127.0.0.1:0")) {
             port = listener.port();
         }
@@ -433,12 +434,12 @@ public class PoolTest {
         assertThrows(UcxpoolException.class,
                      () -> channel.await(LIMIT, TimeUnit.SECONDS));
         channel.handle(failed);
-        assertEquals(List.of(Channel.State.FAILED), failed.told);
+        assertEquals(List.of(Channel.State.FAILED), failed.states);
         channel.close();
     }
 
     @Test
-    public void a_handler_that_waits_gets_an_error() throws Exception {
+    public void blocking_in_a_handler_throws() throws Exception {
         CompletableFuture<Throwable> thrown = new CompletableFuture<>();
 
         toRight.send(new Source(), 1, null, transfer -> {
@@ -453,7 +454,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_thread_that_was_interrupted_waits_and_stays_interrupted()
+    public void await_in_an_interrupted_thread_preserves_the_interrupt()
             throws Exception {
         AtomicInteger asked = new AtomicInteger();
 
@@ -510,7 +511,7 @@ public class PoolTest {
         AtomicInteger wrong = new AtomicInteger();
         List<Thread> threads = new ArrayList<>();
 
-        /* The receiver sends back what comes. */
+        /* The receiver sends each message back. */
         toLeft.handle(new Channel.Handler() {
             @Override
             public void arrived(Message message) {
@@ -564,7 +565,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_pool_that_goes_is_noticed() throws Exception {
+    public void closed_peer_fails_sends_and_receives() throws Exception {
         Transfer sent =
             toRight.send(new Source().add(direct(random(100000))), 1);
 
@@ -585,7 +586,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_message_is_of_no_use_without_its_pool() throws Exception {
+    public void message_is_unusable_after_its_pool_closed() throws Exception {
         Buffer buffer = right.allocate(100);
 
         toRight.send(new Source().add(direct(random(100))), 1);
@@ -596,13 +597,14 @@ public class PoolTest {
                      () -> message.receive(buffer, null));
         assertThrows(IllegalStateException.class, message::lengths);
         message.refuse("too late");
-        /* Nobody else holds it. */
+        /* The message holds no reference to the buffer. */
         buffer.release();
         assertThrows(IllegalStateException.class, buffer::retain);
     }
 
     @Test
-    public void nothing_is_made_while_a_pool_closes() throws Exception {
+    public void connect_and_listen_fail_while_the_pool_closes()
+            throws Exception {
         List<Class<?>> thrown = new ArrayList<>();
 
         try (Listener listener = right.listen("127.0.0.1:0")) {
@@ -621,7 +623,7 @@ public class PoolTest {
                                  thrown.add(e.getClass());
                              }
                          });
-            /* The pool is closed when this has ended, too. */
+            /* Closing the pool also waits for this transfer. */
             toRight.send(new Source().add(direct(random(100000))), 2);
             left.close();
         }
@@ -631,7 +633,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_pool_is_closed_while_names_are_looked_up()
+    public void pool_closes_during_name_lookups()
             throws Exception {
         try (Listener listener = right.listen("127.0.0.1:0")) {
             String where = "localhost:" + listener.port();
@@ -665,7 +667,7 @@ public class PoolTest {
 
     /** With tests/slow_names.c, which tests/test_java.sh loads. */
     @Test
-    public void messages_arrive_while_listen_looks_a_name_up()
+    public void messages_arrive_while_listen_resolves_a_name()
             throws Exception {
         String fifo = System.getenv("SLOW_NAMES");
         CompletableFuture<Integer> port = new CompletableFuture<>();
@@ -680,7 +682,7 @@ public class PoolTest {
         });
 
         thread.start();
-        /* Opening waits for the name server, which then waits for its end. */
+        /* Opening blocks until the lookup starts, which then reads the FIFO. */
         try (FileOutputStream lookup = new FileOutputStream(fifo)) {
             toLeft.send(new Source(), 1);
             assertEquals(1, toRight.receive(LIMIT, TimeUnit.SECONDS).tag());
@@ -690,10 +692,10 @@ public class PoolTest {
         thread.join();
     }
 
-    /** What the thread that polls has been told of stays until it has looked
-     * at that. */
+    /** Objects of events that the polling thread has read stay valid until
+     * it has handled the events. */
     @Test
-    public void a_listener_is_closed_while_peers_come() throws Exception {
+    public void listener_closes_while_peers_connect() throws Exception {
         for (int i = 0; i < ROUNDS; i++) {
             Listener listener = right.listen("127.0.0.1:0");
             List<Channel> callers = new ArrayList<>();
@@ -701,7 +703,7 @@ public class PoolTest {
             for (int j = 0; j < 4; j++) {
                 callers.add(left.connect("127.0.0.1:" + listener.port()));
             }
-            /* One of these moments is when it is being looked at. */
+            /* In some rounds, the polling thread is just handling the event. */
             long until = System.nanoTime() + i % 100 * 10000;
 
             while (System.nanoTime() < until) {
@@ -713,7 +715,7 @@ public class PoolTest {
     }
 
     @Test
-    public void memory_outlives_its_pool() throws Exception {
+    public void buffers_outlive_their_pool() throws Exception {
         Buffer buffer = right.allocate(100000);
 
         right.close();
@@ -723,7 +725,7 @@ public class PoolTest {
     }
 
     @Test
-    public void a_wrong_secret_is_not_let_in() throws Exception {
+    public void wrong_secret_is_rejected() throws Exception {
         Pool stranger =
             pool("stranger", "another secret!!".getBytes(
                 StandardCharsets.UTF_8));
@@ -742,7 +744,7 @@ public class PoolTest {
     }
 
     @Test
-    public void wrong_settings_are_named() {
+    public void wrong_settings_are_reported() {
         UcxpoolException failure = assertThrows(
             UcxpoolException.class,
             () -> new Pool("wrong", Map.of("COMM_SIZES", "8m"), null));
@@ -755,7 +757,7 @@ public class PoolTest {
     }
 
     @Test
-    public void ranges_outside_are_refused() throws Exception {
+    public void out_of_bounds_ranges_are_rejected() throws Exception {
         try (Buffer buffer = left.allocate(100)) {
             assertThrows(IndexOutOfBoundsException.class,
                          () -> new Source().add(buffer, 50, 51));
@@ -766,9 +768,9 @@ public class PoolTest {
         }
     }
 
-    /** UCX would take the signal for itself, and end the process. */
+    /** UCX would handle SIGSEGV itself, and end the process. */
     @Test
-    public void the_virtual_machine_has_its_faults_for_itself() {
+    public void jvm_keeps_its_signal_handlers() {
         int caught = 0;
         Object[] nothing = new Object[1];
 

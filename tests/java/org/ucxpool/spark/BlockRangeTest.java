@@ -14,7 +14,7 @@ import org.junit.Test;
 
 public class BlockRangeTest {
     @Test
-    public void names_of_spark_are_read_and_written() {
+    public void shuffle_block_names_are_parsed_and_formatted() {
         BlockRange one = BlockRange.parse("shuffle_3_12345678901_7");
         BlockRange several = BlockRange.parse("shuffle_0_5_10_20");
 
@@ -29,7 +29,7 @@ public class BlockRangeTest {
     }
 
     @Test
-    public void names_of_anything_else_are_left() {
+    public void other_block_names_are_not_parsed() {
         for (String name : new String[] {
                  "rdd_1_2", "broadcast_1", "shuffle_1_2",
                  "shuffleChunk_1_2_3_4", "shuffleMerged_app_1_2_3",
@@ -41,7 +41,7 @@ public class BlockRangeTest {
     }
 
     @Test
-    public void one_other_name_and_all_are_left() {
+    public void one_other_name_rejects_the_whole_list() {
         String[] names = {"shuffle_1_2_3", "shuffle_1_3_3_5"};
 
         assertEquals(names[0], BlockRange.parse(names).get(0).toString());
@@ -51,7 +51,7 @@ public class BlockRangeTest {
     }
 
     @Test
-    public void requests_hold_what_fits_and_are_read_back() {
+    public void requests_are_split_by_size_and_decoded() {
         List<BlockRange> blocks = new ArrayList<>();
         Random random = new Random(1);
         List<String> back = new ArrayList<>();
@@ -81,7 +81,7 @@ public class BlockRangeTest {
     }
 
     @Test
-    public void what_is_no_request_is_refused() {
+    public void malformed_requests_are_rejected() {
         int[] count = new int[1];
         byte[] request = Protocol.request(
             List.of(new BlockRange(1000, 1000, 1000, 1001)), 0, count);
@@ -100,7 +100,7 @@ public class BlockRangeTest {
     }
 
     @Test
-    public void tags_hold_kind_and_number() {
+    public void tags_encode_kind_and_number() {
         long number = (1L << 56) - 1;
 
         for (int kind : new int[] {Protocol.REQUEST, Protocol.REPLY,

@@ -12,9 +12,9 @@ import org.apache.spark.metrics.source.Source;
 import org.apache.spark.sql.api.java.UDF1;
 
 /**
- * A function of SQL that tells which executor it runs in, and what Spark's
- * metrics system has of the plugin there: the tests see by it which way blocks
- * went.
+ * An SQL function that returns the executor that it runs in, and the plugin's
+ * counters there from Spark's metrics system. With these, the tests check
+ * whether blocks used the pool or Netty.
  */
 public final class CountersOfExecutor implements UDF1<Long, String> {
     private static final long serialVersionUID = 1;

@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.SparkConf;
 import org.junit.Test;
 
-/** What the driver does about executors that have no pool. */
+/** How the driver handles executors that have no pool. */
 public class DriverSideTest {
     private final AtomicInteger stops = new AtomicInteger();
     private final DriverSide driver = new DriverSide();
@@ -38,7 +38,7 @@ public class DriverSideTest {
     }
 
     @Test
-    public void the_application_is_stopped_once_if_the_pool_is_required() {
+    public void application_is_stopped_once_if_the_pool_is_required() {
         start(conf().set(Settings.REQUIRED, "true"));
         assertEquals(0, stops.get());
         without(1);
@@ -47,7 +47,7 @@ public class DriverSideTest {
     }
 
     @Test
-    public void wrong_settings_fail_at_the_start_if_the_pool_is_required() {
+    public void wrong_settings_fail_at_startup_if_the_pool_is_required() {
         SparkConf conf = conf().set("spark.ucxpool.memroy", "1g");
 
         start(conf);
@@ -60,7 +60,7 @@ public class DriverSideTest {
     }
 
     @Test
-    public void the_shuffle_manager_without_its_plugin_fails_if_required() {
+    public void shuffle_manager_without_the_plugin_fails_if_required() {
         String why = assertThrows(
             IllegalStateException.class,
             () -> new UcxPoolShuffleManager(

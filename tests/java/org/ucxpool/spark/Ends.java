@@ -28,14 +28,14 @@ import org.apache.spark.shuffle.IndexShuffleBlockResolver;
 import scala.Option;
 
 /**
- * The two ends of the transport in one process: one asks, the other answers,
- * from map outputs of this process's block manager. Executors of any name but
- * "driver" are the end that answers.
+ * Both ends of the transport in one process. One end requests blocks, and the
+ * other answers with map outputs of this process's block manager. Every
+ * executor name except "driver" is the answering end.
  */
 final class Ends implements AutoCloseable {
     static final int MESSAGE_SIZE = 64 << 10;
 
-    /** Of the memory, 2 MiB are blocks. */
+    /** The size of the heap; 2 MiB of the memory are blocks. */
     static final int HEAP_SIZE = 6 << 20;
 
     private static final int SHUFFLE = 0;
@@ -50,7 +50,7 @@ final class Ends implements AutoCloseable {
     final long idle;
     private final Set<Long> outputs = new TreeSet<>();
 
-    /** Takes the place of Spark's transport, and is asked for no block. */
+    /** Replaces Spark's transport. The tests check that it fetches no block. */
     static final class Netty extends BlockStoreClient {
         final List<String> fetched = new ArrayList<>();
         final List<String> diagnosed = new ArrayList<>();
@@ -82,8 +82,8 @@ final class Ends implements AutoCloseable {
         }
     }
 
-    /** What the iterator fetches by: the plugin's client, whose calls are
-     * noted. */
+    /** The client that the iterator uses: forwards to the plugin's client, and
+     * records the calls. */
     static final class Client extends BlockStoreClient {
         private final BlockStoreClient inner;
         final List<String[]> calls = new ArrayList<>();
@@ -122,12 +122,12 @@ final class Ends implements AutoCloseable {
             inner.close();
         }
 
-        /** Tells of one block when it may. */
+        /** Delays the report of one block until mayArrive. */
         private final class Stopped implements BlockFetchingListener {
-            private final BlockFetchingListener told;
+            private final BlockFetchingListener listener;
 
-            Stopped(BlockFetchingListener told) {
-                this.told = told;
+            Stopped(BlockFetchingListener listener) {
+                this.listener = listener;
             }
 
             @Override
@@ -139,17 +139,17 @@ final class Ends implements AutoCloseable {
                         throw new AssertionError(e);
                     }
                 }
-                told.onBlockFetchSuccess(id, block);
+                listener.onBlockFetchSuccess(id, block);
             }
 
             @Override
             public void onBlockFetchFailure(String id, Throwable why) {
-                told.onBlockFetchFailure(id, why);
+                listener.onBlockFetchFailure(id, why);
             }
         }
     }
 
-    /** Spark in this process, which the ends have their surroundings of. */
+    /** Start Spark in this process, whose environment the ends use. */
     static SparkContext startSpark() {
         return new SparkContext(
             new SparkConf(false)
@@ -158,7 +158,7 @@ final class Ends implements AutoCloseable {
                 .set("spark.driver.host", "127.0.0.1")
                 .set("spark.driver.bindAddress", "127.0.0.1")
                 .set("spark.ui.enabled", "false")
-                /* All that is not "driver" is remote. */
+                /* Every executor except "driver" is remote. */
                 .set("spark.shuffle.readHostLocalDisk", "false")
                 .set(Settings.MANAGER, UcxPoolShuffleManager.class.getName())
                 .set(Settings.PREFIX + "memory", "8m")
@@ -176,7 +176,7 @@ final class Ends implements AutoCloseable {
         idle = heapLive();
     }
 
-    /** One more end, which asks others, at these addresses. */
+    /** Create another end that requests blocks from these addresses. */
     Transport start(SparkConf settings, Statistics counted,
                     Function<String, String> others) throws IOException {
         TransportConf conf = SparkTransportConf.fromSparkConf(
@@ -198,7 +198,7 @@ final class Ends implements AutoCloseable {
         return "shuffle_" + SHUFFLE + "_" + mapId + "_" + reducer;
     }
 
-    /** Make the files of a map output of the reducers' blocks. */
+    /** Write the files of a map output with one block for each reducer. */
     void writeOutput(long mapId, byte[]... blocks) throws IOException {
         ByteBuffer index = ByteBuffer.allocate(8 * (blocks.length + 1));
         File data = resolver().getDataFile(SHUFFLE, mapId);
@@ -235,7 +235,7 @@ final class Ends implements AutoCloseable {
         return asking.poolStats().get("heap_live");
     }
 
-    /** Fetch a block without bytes, for which no memory is needed. */
+    /** Fetch an empty block, which needs no memory. */
     private void awaitEmptyBlock() {
         CountDownLatch isThere = new CountDownLatch(1);
         BlockFetchingListener listener = new BlockFetchingListener() {
@@ -260,14 +260,14 @@ final class Ends implements AutoCloseable {
         }
     }
 
-    /** Wait until all memory for what has come is given back. */
+    /** Wait until all memory of received blocks is freed. */
     void awaitIdle() {
         while (heapLive() != idle) {
             awaitEmptyBlock();
         }
     }
 
-    /** Wait until that many blocks with bytes have come. */
+    /** Wait until this number of bytes has arrived. */
     void awaitBytes(long bytes) {
         while (statistics.fetchedBytes.getCount() < bytes) {
             awaitEmptyBlock();

@@ -19,7 +19,7 @@ import org.apache.spark.storage.BlockManager;
 import org.junit.Test;
 import org.ucxpool.Status;
 
-/** What is in the way of the pool, and is told by its name. */
+/** Obstacles to the use of the pool, and how they are reported. */
 public class ExecutorSideTest {
     private static SparkConf conf() {
         return new SparkConf(false).set(
@@ -36,7 +36,7 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void versions_of_four_are_supported_and_no_other()
+    public void only_spark_4_is_supported()
             throws Exception {
         for (String version : new String[] {"4.0.0", "4.3.0", "4.10.1",
                                             "4.4.0-SNAPSHOT"}) {
@@ -49,7 +49,7 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void settings_in_the_way_are_named() throws Exception {
+    public void conflicting_settings_are_reported() throws Exception {
         for (String key : new String[] {
                  "spark.shuffle.service.enabled",
                  "spark.network.crypto.enabled",
@@ -70,7 +70,7 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void the_key_to_set_is_named() {
+    public void remedy_names_the_setting() {
         Obstacle crypto = obstacle(
             "4.3.0", conf().set("spark.network.crypto.enabled", "true"));
 
@@ -85,14 +85,14 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void an_executor_without_a_pool_tells_the_driver() {
-        List<String> said = new ArrayList<>();
+    public void executor_without_a_pool_reports_to_the_driver() {
+        List<String> sent = new ArrayList<>();
         Obstacle obstacle = new Obstacle("no library", "Set it");
         SparkConf conf = conf();
-        PluginContext context = context(conf, null, said);
+        PluginContext context = context(conf, null, sent);
 
         ExecutorSide.report(context, obstacle);
-        assertEquals(List.of("ask without 7 no library Set it"), said);
+        assertEquals(List.of("ask without 7 no library Set it"), sent);
         conf.set(Settings.REQUIRED, "true");
         assertSame(obstacle, assertThrows(
             IllegalStateException.class,
@@ -103,7 +103,7 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void a_field_that_is_missing_is_named() throws Exception {
+    public void missing_field_is_reported() throws Exception {
         String why = assertThrows(
             Obstacle.class,
             () -> ExecutorSide.field(OtherManager.class, "blockStoreClient"))
@@ -116,15 +116,16 @@ public class ExecutorSideTest {
                                         "blockStoreClient").getType());
     }
 
-    /** A context whose driver does not answer; what is sent is noted. */
+    /** A context whose driver does not answer. Records the messages sent. */
     private static PluginContext silent(Exception why,
-                                        List<String> said) {
-        return context(conf(), why, said);
+                                        List<String> sent) {
+        return context(conf(), why, sent);
     }
 
-    /** A context whose driver fails if why is given; what is sent is noted. */
+    /** A context whose driver fails if `why` is not null. Records the
+     * messages sent. */
     private static PluginContext context(SparkConf conf, Exception why,
-                                         List<String> said) {
+                                         List<String> sent) {
         return (PluginContext) Proxy.newProxyInstance(
             PluginContext.class.getClassLoader(),
             new Class<?>[] {PluginContext.class},
@@ -135,11 +136,11 @@ public class ExecutorSideTest {
                 case "conf":
                     return conf;
                 case "send":
-                    said.add("send "
+                    sent.add("send "
                              + String.join(" ", (String[]) arguments[0]));
                     return null;
                 case "ask":
-                    said.add("ask "
+                    sent.add("ask "
                              + String.join(" ", (String[]) arguments[0]));
                     if (why != null) {
                         throw why;
@@ -152,19 +153,19 @@ public class ExecutorSideTest {
     }
 
     @Test
-    public void a_pool_that_was_announced_in_vain_is_taken_back() {
-        List<String> said = new ArrayList<>();
+    public void failed_announcement_is_withdrawn() {
+        List<String> sent = new ArrayList<>();
         IOException why = new IOException("no answer in time");
-        PluginContext context = silent(why, said);
+        PluginContext context = silent(why, sent);
 
         assertSame(why, assertThrows(
             IOException.class,
             () -> ExecutorSide.tell(context, "127.0.0.1:1")));
-        assertEquals(List.of("ask here 7 127.0.0.1:1", "send here 7 "), said);
+        assertEquals(List.of("ask here 7 127.0.0.1:1", "send here 7 "), sent);
     }
 
     @Test
-    public void a_task_that_is_stopped_while_it_asks_stays_stopped() {
+    public void interrupt_during_a_query_is_preserved() {
         PluginContext context =
             silent(new InterruptedException(), new ArrayList<>());
 

@@ -64,7 +64,7 @@ public class FetcherIteratorTest {
     private final Map<String, byte[]> written = new HashMap<>();
     private Ends ends;
 
-    /** What a reduce task wants, and how it may fetch it. */
+    /** The blocks that a reduce task requests, and its limits. */
     private final class Want {
         final Map<String, List<Tuple3<BlockId, Object, Object>>> blocks =
             new LinkedHashMap<>();
@@ -144,7 +144,7 @@ public class FetcherIteratorTest {
         return made;
     }
 
-    /** Maps from first to end, each with blocks of that many bytes. */
+    /** Write outputs of the maps first to end, with blocks of these lengths. */
     private void writeOutputs(int first, int end, int... lengths)
             throws IOException {
         for (int map = first; map < end; map++) {
@@ -158,7 +158,7 @@ public class FetcherIteratorTest {
         }
     }
 
-    /** The first block of each map. */
+    /** The names of the first block of each map. */
     private static String[] ids(int first, int end) {
         String[] ids = new String[end - first];
 
@@ -177,7 +177,7 @@ public class FetcherIteratorTest {
         return all.toByteArray();
     }
 
-    /** Read the next block to its end; returns its name. */
+    /** Read the next block completely. Returns its name. */
     private String readNext(ShuffleBlockFetcherIterator blocks)
             throws IOException {
         Tuple2<BlockId, InputStream> next = blocks.next();
@@ -201,7 +201,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void local_and_remote_blocks_come_and_are_given_back()
+    public void local_and_remote_blocks_are_read_and_released()
             throws IOException {
         writeOutputs(0, 5, 1000);
         Want want = new Want().of("driver", 1000, ids(0, 3))
@@ -216,7 +216,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void no_more_bytes_are_in_flight_than_may_be() throws IOException {
+    public void bytes_in_flight_are_limited() throws IOException {
         writeOutputs(0, 2, 1000);
         Want want =
             new Want().of("1", 1000, ids(0, 1)).of("2", 1000, ids(1, 2));
@@ -233,7 +233,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void no_more_blocks_of_an_address_are_in_flight_than_may_be()
+    public void blocks_in_flight_per_address_are_limited()
             throws IOException {
         writeOutputs(0, 3, 1000);
         Want want = new Want().of("1", 1000, ids(0, 3));
@@ -242,8 +242,8 @@ public class FetcherIteratorTest {
         checkTwoRequests(want, 1000);
     }
 
-    /** Of three blocks two may be in flight: Spark asks for one, or two, and
-     * for the others when those are read. */
+    /** Two of three blocks may be in flight: Spark first requests one or two,
+     * and the others after these have been read. */
     private void checkTwoRequests(Want want, long length)
             throws IOException {
         ShuffleBlockFetcherIterator blocks = want.fetch();
@@ -258,7 +258,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void no_more_requests_are_in_flight_than_may_be()
+    public void requests_in_flight_are_limited()
             throws IOException {
         writeOutputs(0, 6, 1000);
         Want want = new Want();
@@ -278,7 +278,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void neighbours_are_fetched_as_one_block() throws IOException {
+    public void adjacent_blocks_are_fetched_as_one() throws IOException {
         int[] lengths = {700, 0, 300, 90000};
         ByteArrayOutputStream all = new ByteArrayOutputStream();
         Want want = new Want();
@@ -296,7 +296,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void batches_keep_to_the_limits() throws IOException {
+    public void batches_respect_the_limits() throws IOException {
         Want want = new Want();
 
         writeOutputs(0, 3, 500, 500);
@@ -316,14 +316,14 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_task_that_ends_early_gives_all_back() throws IOException {
+    public void ended_task_releases_all_blocks() throws IOException {
         writeOutputs(0, 4, 1000);
         ends.client.stopped = Ends.id(3, 0);
         ends.client.mayArrive = new CountDownLatch(1);
         Want want = new Want().of("1", 1000, ids(0, 4));
         ShuffleBlockFetcherIterator blocks = want.fetch();
 
-        /* One is read, one is being read, one waits, and one is late. */
+        /* One block is read, one is being read, one waits, and one is late. */
         readNext(blocks);
         InputStream open = blocks.next()._2();
 
@@ -334,7 +334,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_block_that_fails_does_not_take_others_along()
+    public void failed_block_does_not_fail_other_blocks()
             throws IOException {
         writeOutputs(0, 1, 1000);
         writeOutputs(2, 3, 1000);
@@ -347,7 +347,7 @@ public class FetcherIteratorTest {
             try {
                 read.add(readNext(blocks));
             } catch (Exception e) {
-                /* Scala does not say that it is thrown. */
+                /* Scala does not declare the exception. */
                 assertEquals(FetchFailedException.class, e.getClass());
                 failures.add(e.getCause().getMessage());
             }
@@ -362,7 +362,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_peer_that_is_gone_fails_what_is_left() throws IOException {
+    public void lost_peer_fails_the_remaining_blocks() throws IOException {
         writeOutputs(0, 2, 1000);
         Want want =
             new Want().of("1", 1000, ids(0, 1)).of("2", 1000, ids(1, 2));
@@ -378,7 +378,7 @@ public class FetcherIteratorTest {
         assertEquals(ends.idle, ends.heapLive());
     }
 
-    /** A compressed block of a map's only reducer, of 200,000 bytes. */
+    /** A compressed block of 200,000 bytes, the only one of its map. */
     private Want compressedBlock(int map) throws IOException {
         byte[] plain = bytes(200000);
         byte[] packed = compressed(plain);
@@ -392,11 +392,11 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_damaged_block_is_fetched_once_more() throws IOException {
+    public void damaged_block_is_fetched_again() throws IOException {
         Want want = compressedBlock(0);
 
         ends.damage(0, 100000);
-        /* The second time it is as it was written. */
+        /* Repair the block before the second fetch. */
         ends.client.beforeCall = () -> {
             if (ends.client.calls.size() == 2) {
                 try {
@@ -413,7 +413,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_block_that_stays_damaged_is_diagnosed() throws IOException {
+    public void block_damaged_twice_is_diagnosed() throws IOException {
         Want want = compressedBlock(0);
 
         ends.damage(0, 100000);
@@ -434,11 +434,11 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void damage_at_the_end_shows_when_it_is_read() throws IOException {
+    public void damage_at_the_end_is_detected_when_read() throws IOException {
         Want want = compressedBlock(0);
 
         ends.damage(0, 190000);
-        /* A third of it is looked at beforehand. */
+        /* Spark checks only the first third of this size before reading. */
         want.maxBytes = 3 * 1024;
         InputStream in = want.fetch().next()._2();
 
@@ -450,7 +450,8 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void damage_is_not_looked_for_unless_wanted() throws IOException {
+    public void damage_is_not_detected_if_detection_is_off()
+            throws IOException {
         Want want = compressedBlock(0);
 
         ends.damage(0, 100000);
@@ -467,7 +468,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void long_blocks_are_looked_at_and_read_whole()
+    public void long_blocks_are_checked_and_read_completely()
             throws IOException {
         Want want = compressedBlock(0);
 
@@ -478,7 +479,8 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void long_requests_go_to_files_of_the_task() throws IOException {
+    public void long_requests_are_stored_in_files_of_the_task()
+            throws IOException {
         writeOutputs(0, 1, 100);
         writeOutputs(1, 2, 3 * Ends.MESSAGE_SIZE + 1);
         Want want = new Want().of("1", 100, Ends.id(0, 0));
@@ -509,7 +511,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_block_without_bytes_is_a_failure() throws IOException {
+    public void empty_block_is_a_failure() throws IOException {
         writeOutputs(0, 1, 0);
         Want want = new Want().of("1", 1000, Ends.id(0, 0));
         FetchFailedException failed =
@@ -520,7 +522,8 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void what_has_no_room_waits_in_files() throws IOException {
+    public void blocks_without_memory_are_spilled_to_files()
+            throws IOException {
         int count = 2 * Ends.HEAP_SIZE / Ends.MESSAGE_SIZE;
 
         writeOutputs(0, count, Ends.MESSAGE_SIZE);
@@ -542,7 +545,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void the_same_blocks_are_fetched_by_several_at_once()
+    public void concurrent_fetches_of_the_same_blocks_complete()
             throws IOException {
         writeOutputs(0, 20, 3000);
         List<ShuffleBlockFetcherIterator> all = new ArrayList<>();
@@ -559,7 +562,7 @@ public class FetcherIteratorTest {
 
     /** When a stage begins, all executors may connect at once. */
     @Test
-    public void connections_do_not_take_the_place_of_each_other()
+    public void idle_connections_do_not_block_a_new_one()
             throws IOException {
         String[] where = ends.answering.address().split(":");
         List<Socket> sockets = new ArrayList<>();
@@ -568,7 +571,7 @@ public class FetcherIteratorTest {
             sockets.add(new Socket(where[0], Integer.parseInt(where[1])));
         }
         try (Pool pool = new Pool("late", Map.of("COMM_SIZE", "1m"), null)) {
-            /* It is taken after the others. */
+            /* The listener accepts this connection after the others. */
             Channel channel = pool.connect(ends.answering.address());
 
             assertTrue(channel.await(60, TimeUnit.SECONDS));
@@ -583,7 +586,7 @@ public class FetcherIteratorTest {
         }
     }
 
-    /** Takes the first failure. */
+    /** Records the first failure. */
     private static final class Failure implements BlockFetchingListener {
         final CompletableFuture<Throwable> why = new CompletableFuture<>();
 
@@ -598,9 +601,9 @@ public class FetcherIteratorTest {
         }
     }
 
-    /** As with Netty, an executor may stand still for so long. */
+    /** As with Netty, an executor may be stopped for this long. */
     @Test
-    public void a_peer_that_is_silent_fails_after_sparks_timeout()
+    public void silent_peer_fails_after_spark_network_timeout()
             throws Exception {
         SparkConf conf = ends.env.conf().clone().set(
             "spark.network.timeout", "1s");
@@ -629,7 +632,7 @@ public class FetcherIteratorTest {
     }
 
     @Test
-    public void a_driver_that_does_not_answer_is_asked_again_later()
+    public void unanswered_driver_query_is_repeated_later()
             throws Exception {
         List<String> asked = new ArrayList<>();
         Transport asking =
@@ -643,7 +646,7 @@ public class FetcherIteratorTest {
             });
         Failure failure = new Failure();
 
-        /* A task that was stopped says nothing for the next one. */
+        /* An interrupted task does not affect the next task's query. */
         assertFalse(asking.fetch("127.0.0.1", ends.port(), "stopped",
                                  ids(0, 1), failure, null));
         assertTrue(Thread.interrupted());

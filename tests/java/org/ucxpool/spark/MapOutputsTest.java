@@ -25,7 +25,7 @@ public class MapOutputsTest {
     @Rule
     public final TemporaryFolder folder = new TemporaryFolder();
 
-    /** Finds files by their name, in one folder. */
+    /** Resolves files by name in one folder. */
     private final class Resolver extends IndexShuffleBlockResolver {
         Resolver() {
             super(new SparkConf(false), null,
@@ -72,7 +72,7 @@ public class MapOutputsTest {
     }
 
     @Test
-    public void blocks_lie_where_the_index_says() throws IOException {
+    public void blocks_are_located_by_the_index() throws IOException {
         write(1, 7, 0, 10, 10, 35);
         MapOutputs.Location location = find("shuffle_1_7_0");
 
@@ -129,9 +129,9 @@ public class MapOutputsTest {
     }
 
     @Test
-    public void a_long_index_is_kept_where_there_is_room()
+    public void long_indexes_are_cached_up_to_a_limit()
             throws IOException {
-        int half = 500000; /* of the offsets that are kept, nearly */
+        int half = 500000; /* nearly half of the offsets that are cached */
 
         for (int shuffle = 10; shuffle < 13; shuffle++) {
             writeLong(shuffle, half);
@@ -149,7 +149,7 @@ public class MapOutputsTest {
     }
 
     @Test
-    public void what_is_not_there_or_damaged_is_an_error() throws IOException {
+    public void missing_or_damaged_files_are_errors() throws IOException {
         assertThrows(IOException.class, () -> find("shuffle_2_1_0"));
         write(2, 2, 0, 5, 9);
         assertThrows(IOException.class, () -> find("shuffle_2_2_2"));
@@ -161,7 +161,7 @@ public class MapOutputsTest {
     }
 
     @Test
-    public void files_stay_open_until_their_shuffle_goes()
+    public void files_stay_open_until_their_shuffle_is_removed()
             throws IOException {
         write(3, 1, 0, 5);
         write(4, 1, 0, 5);
@@ -179,7 +179,7 @@ public class MapOutputsTest {
     }
 
     @Test
-    public void the_oldest_are_closed_when_there_are_too_many()
+    public void oldest_files_are_closed_at_the_limit()
             throws IOException {
         write(5, 0, 0, 5);
         MapOutputs.Location oldest = find("shuffle_5_0_0");
@@ -188,7 +188,7 @@ public class MapOutputsTest {
             write(5, i, 0, 5);
             find("shuffle_5_" + i + "_0").file.release();
         }
-        /* Closed, but for the one who still reads it. */
+        /* The file is closed, but its last reader still has a reference. */
         oldest.file.release();
         assertThrows(IllegalStateException.class, oldest.file::retain);
         find("shuffle_5_0_0").file.release();

@@ -32,7 +32,7 @@ import org.ucxpool.Pool;
 import org.ucxpool.Source;
 import org.ucxpool.UcxpoolException;
 
-/** A peer that is not there, is another's, or says what it should not. */
+/** Peers that are unreachable, have another secret, or send invalid data. */
 public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                                  BlockFetchingListener {
     private static final long LIMIT = 1800;
@@ -46,7 +46,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     private final List<String> failed = new ArrayList<>();
     private final List<Fetch> overNetty = new ArrayList<>();
     private Throwable why;
-    /* Connecting comes to its end before the peer hears of it. */
+    /* connect() waits for the outcome, before the Peer has a handler. */
     private boolean isConnectAwaited;
     private long now;
     private Pool pool;
@@ -86,7 +86,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
 
     @Override
     public void admit(Fetch.Arrival arrival, Peer peer) {
-        throw new AssertionError("a reply that should have been refused");
+        throw new AssertionError("a reply that should have been rejected");
     }
 
     @Override
@@ -137,14 +137,14 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         return fetch;
     }
 
-    private void pollUntilTold() throws IOException {
+    private void pollUntilReported() throws IOException {
         while (failed.isEmpty() && overNetty.isEmpty()) {
             pool.poll(LIMIT, TimeUnit.SECONDS);
         }
     }
 
     @Test
-    public void nobody_there_is_a_failed_fetch() throws Exception {
+    public void unreachable_peer_fails_the_fetch() throws Exception {
         int port;
 
         try (ServerSocket socket =
@@ -154,7 +154,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:" + port);
 
         post(peer);
-        pollUntilTold();
+        pollUntilReported();
         assertEquals(Arrays.asList(IDS), failed);
         assertTrue(overNetty.isEmpty());
         assertTrue(why.getMessage(), why.getMessage().startsWith(
@@ -164,7 +164,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     }
 
     @Test
-    public void a_connection_that_is_refused_at_once_fails_the_request()
+    public void immediately_refused_connection_fails_the_request()
             throws Exception {
         int port;
 
@@ -185,9 +185,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         assertFalse(peer.isWithoutPool());
     }
 
-    /** To the one that asks, it has opened before it listens to that. */
+    /** The channel opens before the requester sets its handler. */
     @Test
-    public void a_peer_that_was_there_is_lost_when_it_goes()
+    public void closed_peer_pool_fails_pending_fetches()
             throws Exception {
         other = makePool("other", null);
         Listener listener = other.listen("127.0.0.1:0");
@@ -198,7 +198,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         isConnectAwaited = true;
         post(peer);
         other.close();
-        pollUntilTold();
+        pollUntilReported();
         assertEquals(Arrays.asList(IDS), failed);
         assertTrue(why.getMessage(), why.getMessage().contains("was lost"));
         assertFalse(peer.isWithoutPool());
@@ -206,7 +206,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     }
 
     @Test
-    public void another_secret_goes_over_netty() throws Exception {
+    public void wrong_secret_falls_back_to_netty() throws Exception {
         other = makePool("other", "another secret!!".getBytes("US-ASCII"));
         try (Listener listener = other.listen("127.0.0.1:0")) {
             Peer peer = new Peer(this, "1", "127.0.0.1", 1,
@@ -214,7 +214,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             Thread thread = poll(other);
             Fetch fetch = post(peer);
 
-            pollUntilTold();
+            pollUntilReported();
             assertSame(fetch, overNetty.get(0));
             assertTrue(failed.isEmpty());
             assertTrue(peer.isWithoutPool());
@@ -228,9 +228,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         return new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
     }
 
-    /** A listener closes the oldest connection when too many come at once. */
+    /** A listener closes the oldest connection if too many arrive at once. */
     @Test
-    public void a_peer_that_hangs_up_is_asked_once_more() throws Exception {
+    public void disconnected_request_is_retried_once() throws Exception {
         ServerSocket socket = anyPort();
         String address = "127.0.0.1:" + socket.getLocalPort();
 
@@ -242,7 +242,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             Thread thread = poll(other);
 
             answer(listener, new byte[0]);
-            pollUntilTold();
+            pollUntilReported();
             assertEquals(Arrays.asList(IDS), failed);
             assertTrue(why.getMessage(),
                        why.getMessage().contains("sent an invalid message"));
@@ -251,9 +251,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         }
     }
 
-    /** What lets connections in is alive. */
+    /** The process that accepts the connections is alive. */
     @Test
-    public void a_peer_that_hangs_up_twice_goes_over_netty()
+    public void second_disconnect_falls_back_to_netty()
             throws Exception {
         try (ServerSocket socket = anyPort()) {
             Peer peer = new Peer(this, "1", "127.0.0.1", 1,
@@ -269,7 +269,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             Fetch fetch = post(peer);
 
             closing.start();
-            pollUntilTold();
+            pollUntilReported();
             assertEquals(List.of(fetch), overNetty);
             assertTrue(failed.isEmpty());
             assertTrue(peer.isWithoutPool());
@@ -285,7 +285,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                     polled.poll(LIMIT, TimeUnit.SECONDS);
                 }
             } catch (IOException e) {
-                /* It is closed. */
+                /* The pool is closed. */
             }
         });
 
@@ -294,7 +294,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     }
 
     @Test
-    public void replies_that_cannot_be_are_refused() throws Exception {
+    public void invalid_replies_are_rejected() throws Exception {
         other = makePool("other", null);
         try (Listener listener = other.listen("127.0.0.1:0")) {
             Peer peer = new Peer(this, "1", "127.0.0.1", 1,
@@ -308,7 +308,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                 failed.clear();
                 post(peer);
                 answer(listener, reply);
-                pollUntilTold();
+                pollUntilReported();
                 assertEquals(Arrays.asList(IDS), failed);
                 assertTrue(why.getMessage(),
                            why.getMessage().contains("sent an invalid message"));
@@ -319,9 +319,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         }
     }
 
-    /** A process may stand still, and its host be there. */
+    /** The process may be stopped while its host still answers. */
     @Test
-    public void a_peer_that_answers_nothing_is_given_up() throws Exception {
+    public void unanswered_requests_time_out() throws Exception {
         other = makePool("other", null);
         try (Listener listener = other.listen("127.0.0.1:0")) {
             Peer peer = new Peer(this, "1", "127.0.0.1", 1,
@@ -346,7 +346,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             assertTrue(why.getMessage(),
                        why.getMessage().contains("has not answered"));
             assertFalse(peer.isWithoutPool());
-            /* The next request goes by a new channel, and is in time. */
+            /* The next request uses a new channel, and has not timed out. */
             post(peer);
             peer.endIfSilent(2000);
             assertEquals(4, failed.size());
@@ -355,9 +355,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         }
     }
 
-    /** It may lack descriptors, or be told of a host that it cannot find. */
+    /** The local process may lack descriptors, or fail to resolve the host. */
     @Test
-    public void a_side_that_cannot_connect_does_not_blame_the_peer()
+    public void local_connect_error_does_not_fail_the_fetch()
             throws Exception {
         Peer peer = new Peer(this, "1", "127.0.0.1", 1, "not an address");
         Fetch fetch = new Fetch(this, IDS, this, null);
@@ -370,9 +370,9 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                      () -> peer.post(fetch, new byte[0]));
     }
 
-    /** So with what it has no room for. */
+    /** For example, the request may be too long to send. */
     @Test
-    public void a_side_that_cannot_send_does_not_blame_the_peer()
+    public void local_send_error_does_not_fail_the_fetch()
             throws Exception {
         other = makePool("other", null);
         try (Listener listener = other.listen("127.0.0.1:0")) {
@@ -393,7 +393,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     }
 
     @Test
-    public void what_goes_over_netty_is_tried_again_after_some_time()
+    public void peer_without_pool_is_retried_after_a_minute()
             throws Exception {
         long minute = TimeUnit.MINUTES.toNanos(1);
 

@@ -22,11 +22,11 @@ import org.apache.spark.network.shuffle.MergedBlocksMetaListener;
 import org.apache.spark.network.shuffle.checksum.Cause;
 import org.junit.Test;
 
-/** What the pool does not do, such as pushing blocks, is done by Netty. */
+/** Netty handles the calls that the pool does not, such as block pushes. */
 public class PooledBlockStoreClientTest {
     private final List<String> called = new ArrayList<>();
 
-    /** Notes what it is called for. */
+    /** Records the calls. */
     private final class Netty extends BlockStoreClient {
         @Override
         public void fetchBlocks(String host, int port, String executorId,
@@ -110,7 +110,8 @@ public class PooledBlockStoreClientTest {
     }
 
     @Test
-    public void all_that_spark_has_but_fetching_is_netty() throws Exception {
+    public void all_calls_except_fetches_are_forwarded_to_netty()
+            throws Exception {
         PooledBlockStoreClient client =
             new PooledBlockStoreClient(new Netty(), null);
         List<String> wanted = new ArrayList<>();

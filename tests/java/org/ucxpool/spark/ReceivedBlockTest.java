@@ -70,7 +70,7 @@ public class ReceivedBlockTest {
     }
 
     @Test
-    public void parts_are_read_as_one() throws IOException {
+    public void parts_are_read_as_one_block() throws IOException {
         ReceivedBlock block = block();
         ByteBuffer all = block.nioByteBuffer();
         byte[] copy = new byte[all.remaining()];
@@ -92,7 +92,7 @@ public class ReceivedBlockTest {
     }
 
     @Test
-    public void the_last_release_gives_all_back() throws IOException {
+    public void last_release_frees_memory_and_file() throws IOException {
         ReceivedBlock block = block();
 
         block.retain();
@@ -105,7 +105,7 @@ public class ReceivedBlockTest {
     }
 
     @Test
-    public void a_file_that_is_gone_shows_when_it_is_read()
+    public void deleted_file_is_an_error_on_read()
             throws IOException {
         ReceivedBlock block = block();
 
@@ -117,9 +117,9 @@ public class ReceivedBlockTest {
         block.release();
     }
 
-    /** A thread that a task has started may outlive the task. */
+    /** A thread started by a task may outlive the task. */
     @Test
-    public void a_block_that_was_released_cannot_be_read()
+    public void released_block_cannot_be_read()
             throws IOException {
         ReceivedBlock block = block();
         InputStream in = block.createInputStream();
@@ -134,7 +134,7 @@ public class ReceivedBlockTest {
     }
 
     @Test
-    public void a_block_without_bytes_is_at_its_end() throws IOException {
+    public void empty_block_is_at_its_end() throws IOException {
         ReceivedBlock block = new ReceivedBlock(List.of());
 
         assertEquals(0, block.size());

@@ -29,7 +29,7 @@ import org.ucxpool.Source;
 import org.ucxpool.UcxpoolException;
 import scala.Option;
 
-/** A server whose pool cannot send what it should. */
+/** A server whose pool cannot send some of its replies. */
 public class ServerTest implements Channel.Handler {
     private static final int LIMIT_MS = 1800000;
     private static final int MESSAGE_SIZE = 1 << 20;
@@ -106,7 +106,7 @@ public class ServerTest implements Channel.Handler {
                     new byte[(int) offsets[offsets.length - 1]]);
     }
 
-    /** A server in a pool with this setting, and a channel to it. */
+    /** Start a server in a pool with this setting, and connect to it. */
     private void serve(String setting, String value) throws Exception {
         asks = makePool("asks", Map.of());
         answers = makePool("answers", Map.of(setting, value));
@@ -143,7 +143,7 @@ public class ServerTest implements Channel.Handler {
     }
 
     @Test(timeout = LIMIT_MS)
-    public void blocks_of_a_reply_that_cannot_be_posted_fail()
+    public void unpostable_reply_fails_its_blocks()
             throws Exception {
         write(0, 10, 30, 30 + 2 * MESSAGE_SIZE);
         serve("MAX_SEGMENTS", "1");
@@ -157,7 +157,7 @@ public class ServerTest implements Channel.Handler {
         }
         assertTrue(Protocol.why(metadata.get(0)),
                    Protocol.why(metadata.get(0)).contains("MAX_SEGMENTS"));
-        /* What can be posted is, then as before. */
+        /* Replies that can be posted are still sent. */
         ask(8, "shuffle_0_0_1");
         pollUntil(4);
         assertEquals(Protocol.tag(Protocol.REPLY, 8), (long) tags.get(3));
@@ -166,7 +166,7 @@ public class ServerTest implements Channel.Handler {
     }
 
     @Test(timeout = LIMIT_MS)
-    public void a_channel_ends_on_which_no_failure_can_be_told()
+    public void channel_closes_if_a_failure_cannot_be_sent()
             throws Exception {
         write(0, 10);
         serve("MAX_METADATA", "4");

@@ -9,10 +9,10 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.api.java.UDF2;
 
 /**
- * A function of SQL that gives back its number. The first task to call it while
- * the folder holds two named pipes, "reached" and "go", takes them for itself,
- * says into the first which executor it runs in, and goes on when it can read
- * the second.
+ * An SQL function that returns its argument. The first task that calls it while
+ * the folder contains two named pipes, "reached" and "go", takes the pipes. It
+ * writes its executor's id to the first, and continues when it can read the
+ * second.
  */
 public final class StopOnce implements UDF2<Long, String, Long> {
     private static final long serialVersionUID = 1;
