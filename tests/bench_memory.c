@@ -350,7 +350,7 @@ static void run_unwanted(shared_t *board, const char *wire, unsigned index)
     ucxpool_destroy(rank.pool);
 }
 
-static void tell_unwanted(const char *wire)
+static void report_unwanted(const char *wire)
 {
     shared_t *board = shared(sizeof(*board));
 
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
            "|---|---|---|---|---|---|---|\n",
            NUM_UNWANTED);
     for (unsigned w = 0; w < 2; w++) {
-        tell_unwanted(wires[w]);
+        report_unwanted(wires[w]);
     }
     tell_starts();
     return EXIT_SUCCESS;

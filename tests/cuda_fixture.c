@@ -19,7 +19,7 @@ bool cuda_is_real(void)
     return (which != NULL) && (strcmp(which, "real") == 0);
 }
 
-bool cuda_is_there(void)
+bool cuda_is_present(void)
 {
     const mem_cuda_driver_t *driver;
     int                      status;

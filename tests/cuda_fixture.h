@@ -36,7 +36,7 @@ bool cuda_is_real(void);
 
 /* Returns true if there is a driver for these tests. A child process tries
  * it. */
-bool cuda_is_there(void);
+bool cuda_is_present(void);
 
 /* For tests that only the stand-in can run. */
 bool cuda_is_stand_in(void);

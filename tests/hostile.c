@@ -41,7 +41,7 @@ void hostile_post(hostile_t *hostile)
                                 2, NULL, &hostile->send) == UCXPOOL_OK);
 }
 
-void hostile_let_read(hostile_t *hostile)
+void hostile_let_peer_read(hostile_t *hostile)
 {
     unsigned idle = 0;
 
@@ -50,8 +50,9 @@ void hostile_let_read(hostile_t *hostile)
     }
 }
 
-void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
-                 const void *data, size_t data_size)
+void hostile_post_message(hostile_t *hostile, proto_type_t type,
+                          proto_fixed_t *fixed, const void *data,
+                          size_t data_size)
 {
     ucxpool_channel_t *channel    = hostile->channel;
     size_t             fixed_size = proto_fixed_size(type);
@@ -64,7 +65,7 @@ void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
     fixed->head.key     = hostile->victim->key;
     if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &at,
                            &data_at)) {
-        hostile_let_read(hostile);
+        hostile_let_peer_read(hostile);
         if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &at,
                                &data_at)) {
             return; /* the victim no longer reads */

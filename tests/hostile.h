@@ -30,12 +30,13 @@ void hostile_cleanup(hostile_t *hostile);
 void hostile_post(hostile_t *hostile);
 
 /* Progress the victim until it has read all messages and is idle. */
-void hostile_let_read(hostile_t *hostile);
+void hostile_let_peer_read(hostile_t *hostile);
 
 /* Write one message of a type, and fill in its header. If the ring is full,
  * progresses the victim. */
-void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
-                 const void *data, size_t data_size);
+void hostile_post_message(hostile_t *hostile, proto_type_t type,
+                          proto_fixed_t *fixed, const void *data,
+                          size_t data_size);
 
 /* Write a word at a position of the ring, counted from its beginning. */
 void hostile_write_word(hostile_t *hostile, uint64_t place, uint64_t word);

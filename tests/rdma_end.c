@@ -45,7 +45,7 @@ static struct ibv_context *open_device(void)
     return context;
 }
 
-bool rdma_is_there(void)
+bool rdma_is_present(void)
 {
     struct ibv_context *context = open_device();
 

@@ -22,7 +22,7 @@ typedef struct rdma_end {
 } rdma_end_t;
 
 /* Returns true if this machine has a device with an active port. */
-bool rdma_is_there(void);
+bool rdma_is_present(void);
 
 /* Returns the name of the device, or "" if there is no device. */
 const char *rdma_device_name(void);

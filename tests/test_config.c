@@ -85,7 +85,7 @@ TEST(empty_value_in_the_environment_is_rejected)
 
 /* Read the settings from the current environment; returns what was written to
  * stderr. */
-static const char *told_by_read(unsigned num_reads)
+static const char *reported_by_read(unsigned num_reads)
 {
     ucxpool_config_t *read;
 
@@ -116,14 +116,14 @@ TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
         "ucxpool[%d] WARN: UCXPOOL_COM_SIZE is not a setting; did you mean "
         "UCXPOOL_COMM_SIZE\n",
         (int)getpid());
-    ck_assert_str_eq(told_by_read(3), expected);
+    ck_assert_str_eq(reported_by_read(3), expected);
 }
 
 TEST(unknown_variable_without_a_similar_key_is_a_warning)
 {
     setenv("UCXPOOL_", "1", 1);
     ck_assert_ptr_nonnull(strstr(
-        told_by_read(1),
+        reported_by_read(1),
         "WARN: UCXPOOL_ is not a setting; ucxpool_info -c prints all\n"));
 }
 
@@ -133,7 +133,7 @@ TEST(each_unknown_variable_is_reported)
 
     setenv("UCXPOOL_DEPT", "1", 1);
     setenv("UCXPOOL_BLOCKSIZE", "1", 1);
-    text = told_by_read(1);
+    text = reported_by_read(1);
     ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_DEPTH\n"));
     ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_BLOCK_SIZE\n"));
 }
@@ -144,7 +144,7 @@ TEST(variables_of_libraries_are_ignored)
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
     setenv("UCXPOOL_VERBS_LIBRARY", "/nonexistent", 1);
     setenv("UCXPOOL_SYSFS", "/nonexistent", 1);
-    ck_assert_str_eq(told_by_read(1), "");
+    ck_assert_str_eq(reported_by_read(1), "");
 }
 
 TEST(an_unknown_variable_may_have_any_length)
@@ -153,14 +153,14 @@ TEST(an_unknown_variable_may_have_any_length)
 
     memset(name + strlen(name), 'X', sizeof(name) - 1 - strlen(name));
     setenv(name, "1", 1);
-    ck_assert_ptr_nonnull(strstr(told_by_read(1), "WARN: UCXPOOL_XXX"));
+    ck_assert_ptr_nonnull(strstr(reported_by_read(1), "WARN: UCXPOOL_XXX"));
 }
 
 TEST(variables_without_the_prefix_are_ignored)
 {
     setenv("UCX_NO_SUCH", "1", 1);
     setenv("UCXPOOLX", "1", 1);
-    ck_assert_str_eq(told_by_read(1), "");
+    ck_assert_str_eq(reported_by_read(1), "");
 }
 
 TEST_SETTINGS(.setup = read_config, .teardown = release_config);

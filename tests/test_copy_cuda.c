@@ -298,7 +298,7 @@ static void gather(int way)
     copy_cuda_job_put(copier, job);
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(a_gather_copies_every_byte_and_no_other, NUM_WAYS)
 {
@@ -781,7 +781,7 @@ STAND_IN_TEST(local_copies_have_the_highest_stream_priority)
 }
 
 TEST_SETTINGS(.setup = setup_without_mem_ops, .teardown = teardown,
-              .only_if = cuda_is_there);
+              .only_if = cuda_is_present);
 
 STAND_IN_TEST(without_stream_writes_flags_are_set_by_memset)
 {
@@ -808,7 +808,7 @@ static copy_cuda_job_t *make_bad_job(void)
     return job;
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
 {

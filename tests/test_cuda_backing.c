@@ -115,7 +115,7 @@ static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                      ucx_takes_it);
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST(ucx_with_cuda_selects_alloc)
 {

@@ -28,7 +28,7 @@ static void check_refused(const char *words)
     ck_assert_ptr_null(driver);
 }
 
-TEST_SETTINGS(.setup = setup, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .only_if = cuda_is_present);
 
 TEST(the_driver_is_loaded_once)
 {

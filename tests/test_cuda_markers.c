@@ -108,7 +108,7 @@ static void put(mem_cuda_marker_t *marker)
     mem_cuda_marker_put(markers, marker);
 }
 
-TEST_SETTINGS(.only_if = cuda_is_there);
+TEST_SETTINGS(.only_if = cuda_is_present);
 
 TEST_EACH(marker_is_reached_after_the_work_before_it, NUM_WAYS)
 {

@@ -68,7 +68,7 @@ static copy_pointer_t query(const void *memory, size_t offset)
     return pointer;
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST(gpu_memory_is_recognized)
 {

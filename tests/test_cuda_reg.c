@@ -128,7 +128,7 @@ static void check_detail(const char *words)
                   ucxpool_error_detail());
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(each_memory_kind_is_registered_as_its_type,
           (int)(sizeof(kinds) / sizeof(kinds[0])))

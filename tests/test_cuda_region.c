@@ -75,7 +75,7 @@ static void fill(char *bytes, size_t size, unsigned seed)
     }
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_is_writable, NUM_KINDS)
 {

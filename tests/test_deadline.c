@@ -232,14 +232,14 @@ TEST_EACH(deadline_wakes_a_sleeping_thread, 2)
 
 /* --- a peer that is stopped during a transfer ---------------------------- */
 
-static void hear_go(two_t *two)
+static void await_go(two_t *two)
 {
     char byte;
 
     two_check(recv(two->talk, &byte, 1, MSG_WAITALL) == 1);
 }
 
-static void say_go(two_t *two)
+static void send_go(two_t *two)
 {
     two_check(send(two->talk, "g", 1, MSG_NOSIGNAL) == 1);
 }
@@ -274,7 +274,7 @@ static void run_receiver(two_t *two)
 
     two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                   ALL_BITS, NULL, &recv) == UCXPOOL_OK);
-    say_go(two);
+    send_go(two);
     await(two, recv);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
     /* The memory of the ended receive is not written any more. */
@@ -284,8 +284,8 @@ static void run_receiver(two_t *two)
     for (size_t i = 0; i < LONG; i++) {
         two_check(target[i] == 9);
     }
-    say_go(two);
-    hear_go(two);
+    send_go(two);
+    await_go(two);
     free(target);
 }
 
@@ -345,7 +345,7 @@ static void run_sender(two_t *two, bool in_place)
     ucxpool_request_t       *send;
 
     two->pool->needs_registration = false;
-    hear_go(two);
+    await_go(two);
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
                                   &send) == UCXPOOL_OK);
     stop_peer(two);
@@ -356,8 +356,8 @@ static void run_sender(two_t *two, bool in_place)
     check_left(two, in_place);
     two_check(kill(two->child, SIGCONT) == 0);
     await_blocks(two);
-    hear_go(two);
-    say_go(two);
+    await_go(two);
+    send_go(two);
     free(source);
 }
 
@@ -413,7 +413,7 @@ static void run_expiring_sender(two_t *two, bool by_map)
     ucxpool_request_params_t params = within(2000);
     ucxpool_request_t       *send;
 
-    hear_go(two);
+    await_go(two);
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
                                   &send) == UCXPOOL_OK);
     stop_peer(two);
@@ -457,15 +457,15 @@ static void run_stopped_sender(two_t *two)
     uint8_t           *source = calloc(1, LONG);
     ucxpool_request_t *send;
 
-    hear_go(two);
+    await_go(two);
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL,
                                   &send) == UCXPOOL_OK);
     await(two, send);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     ucxpool_request_release(send);
     await_blocks(two);
-    say_go(two);
-    hear_go(two);
+    send_go(two);
+    await_go(two);
     free(source);
 }
 
@@ -478,7 +478,7 @@ static void run_expiring_receiver(two_t *two)
 
     two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                   ALL_BITS, &params, &recv) == UCXPOOL_OK);
-    say_go(two);
+    send_go(two);
     while (received_bytes(two->pool) < LENGTH) {
         ucxpool_wait(two->pool, 1000000);
     }
@@ -490,11 +490,11 @@ static void run_expiring_receiver(two_t *two)
     memset(target, 9, LONG);
     two_check(kill(two->child, SIGCONT) == 0);
     await_blocks(two);
-    hear_go(two);
+    await_go(two);
     for (size_t i = 0; i < LONG; i++) {
         two_check(target[i] == 9);
     }
-    say_go(two);
+    send_go(two);
     free(target);
 }
 

@@ -125,7 +125,7 @@ static void setup(void)
 
 /* --- host memory ------------------------------------------------------- */
 
-TEST_SETTINGS(.setup = setup, .timeout = 200, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .timeout = 200, .only_if = cuda_is_present);
 
 TEST(unlimited_pool_gets_all_it_requests)
 {

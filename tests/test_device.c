@@ -67,7 +67,7 @@ static void check_text(const char *text, const char *words)
     ck_assert_msg(strstr(text, words) != NULL, "%s", text);
 }
 
-TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_present);
 
 STAND_IN_TEST(gpus_are_counted)
 {

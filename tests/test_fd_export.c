@@ -683,7 +683,7 @@ TEST_EACH(request_out_of_order_is_disconnected, 3)
 }
 
 /* Poses as b, for a's channel to b. */
-static void say_hello_as_b(int fd, uint32_t pid)
+static void send_hello_as_b(int fd, uint32_t pid)
 {
     proto_hello_t hello = {
         .head        = {.type = PROTO_HELLO, .version = PROTO_VERSION},
@@ -746,7 +746,7 @@ TEST_EACH(local_process_cannot_impersonate_a_pool, 3)
     pair.to_b    = pair_meet(pair.a, pair.b);
     pair.to_b->conn.remote->blob.host.boot_id[0] ^= (_i == 2) ? 1 : 0;
     fd = stranger();
-    say_hello_as_b(fd, (uint32_t)getpid() + add_pid);
+    send_hello_as_b(fd, (uint32_t)getpid() + add_pid);
     pair_until(&pair, (pair.a->wireup.num_early != 0) ||
                           (pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED));
     ck_assert_uint_eq(pair.a->wireup.num_early, (_i == 0) ? 0 : 1);

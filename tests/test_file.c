@@ -400,7 +400,7 @@ TEST_EACH(short_and_interrupted_reads_are_continued, NUM_WIRES)
 }
 
 /* The receive was canceled, and reports the error of the send. */
-static void check_is_told(ucxpool_request_t *recv, const char *detail)
+static void check_detail_names(ucxpool_request_t *recv, const char *detail)
 {
     static const char      begin[] = "the sender ended the message: ";
     const size_t           length  = sizeof(begin) - 1;
@@ -433,7 +433,7 @@ static void check_fails(size_t num, size_t length, const char *const *words)
         ck_assert_msg(strstr(attr.detail, *words) != NULL, "no %s in \"%s\"",
                       *words, attr.detail);
     }
-    check_is_told(recv, attr.detail);
+    check_detail_names(recv, attr.detail);
     ucxpool_request_release(send);
     pair_check_blocks(&pair);
     reads_reset();
@@ -501,7 +501,7 @@ TEST_EACH(slow_receiver_gets_the_reason, NUM_WIRES)
     ck_assert_uint_eq(reads_count(), 3);
     ucxpool_request_query(send, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_IO);
-    check_is_told(recv, attr.detail);
+    check_detail_names(recv, attr.detail);
     ucxpool_request_release(send);
     stop();
     free(target);

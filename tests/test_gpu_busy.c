@@ -102,7 +102,7 @@ static void message_finish(message_t *message)
 }
 
 TEST_SETTINGS(.setup = start_late, .teardown = stop, .timeout = 120,
-              .only_if = cuda_is_there);
+              .only_if = cuda_is_present);
 
 /* The receiver asks for these fragments again in each round before a byte
  * arrives. The sender must not take that for a peer that wastes its time. */
@@ -131,7 +131,7 @@ static void progress_by_fits(void)
 }
 
 TEST_SETTINGS(.setup = start_stepped, .teardown = stop, .timeout = 120,
-              .only_if = cuda_is_there);
+              .only_if = cuda_is_present);
 
 /* The same; and a fragment may get a free copy job before an earlier one. */
 TEST(many_fragments_wait_for_few_copies)

@@ -105,7 +105,7 @@ static const char *backing_setting(int i)
     return text;
 }
 
-TEST_SETTINGS(.timeout = 300, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 300, .only_if = cuda_is_present);
 
 TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
 {

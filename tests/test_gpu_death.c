@@ -205,7 +205,7 @@ static unsigned num_live(void)
     return stand_in.live();
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(killed_peer_fails_only_its_requests,
           NUM_KINDS *NUM_ROLES *(slow_is() ? 1 : 3))

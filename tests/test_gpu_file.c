@@ -113,7 +113,7 @@ static void exchange_host(uint8_t *memory, size_t memory_size, size_t length)
     free(message);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(files_and_host_memory_arrive, NUM_KINDS)
 {

@@ -57,7 +57,7 @@ static void require_nothing_live(int device)
     ck_assert_uint_eq(stats_of(device).live, 0);
 }
 
-TEST_SETTINGS(.setup = start, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = start, .only_if = cuda_is_present);
 
 TEST(device_has_one_pool)
 {

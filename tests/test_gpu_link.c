@@ -101,7 +101,7 @@ static void meet(void)
     }
 }
 
-static void say_address(ucxpool_t *pool)
+static void send_address(ucxpool_t *pool)
 {
     void  *address;
     size_t length;
@@ -113,7 +113,7 @@ static void say_address(ucxpool_t *pool)
 }
 
 /* Not open yet. */
-static ucxpool_channel_t *connect_to_heard(ucxpool_t *pool)
+static ucxpool_channel_t *connect_to_received(ucxpool_t *pool)
 {
     static uint8_t           address[65536];
     ucxpool_channel_t       *channel;
@@ -142,8 +142,8 @@ static void connect_second(const char *settings)
     peers[0].channel = two.channel;
     peers[1].pool =
         two.is_child ? pair_pool_on(gpu->ordinal, settings) : two.pool;
-    say_address(peers[1].pool);
-    peers[1].channel = connect_to_heard(peers[1].pool);
+    send_address(peers[1].pool);
+    peers[1].channel = connect_to_received(peers[1].pool);
     await_open(peers[1].channel);
 }
 
@@ -343,7 +343,7 @@ static void run_all(work_t work, bool is_canceled)
     }
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(transfers_of_two_peers_take_turns, NUM_WORKS)
 {
@@ -371,8 +371,8 @@ TEST_EACH(transfer_posted_before_the_channel_opens_is_queued, 2)
         return;
     }
     ucxpool_channel_close(peer->channel);
-    say_address(peer->pool);
-    peer->channel = connect_to_heard(peer->pool);
+    send_address(peer->pool);
+    peer->channel = connect_to_received(peer->pool);
     if (two.is_child) {
         request = post_recv(peer);
         await_open(peer->channel);

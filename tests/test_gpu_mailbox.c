@@ -169,7 +169,7 @@ static const struct {
 };
 #define NUM_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 /* Segments other than the last are padded to 16 bytes in the stream. */
 TEST_EACH(short_messages_use_the_mailbox, NUM_SHAPES)

@@ -113,7 +113,7 @@ static size_t some_length(void)
     }
 }
 
-TEST_SETTINGS(.timeout = 200, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 200, .only_if = cuda_is_present);
 
 TEST_EACH(segments_of_all_kinds_can_be_mixed, NUM_KINDS *num_ways())
 {

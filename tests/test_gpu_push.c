@@ -167,7 +167,7 @@ static bool says_that_it_pushes(void)
     return strstr(attr.wire_reason, "writes to blocks") != NULL;
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(messages_are_pushed_both_ways, NUM_EXCHANGES)
 {

@@ -133,7 +133,7 @@ static void require_staged_is_old(void)
     ck_assert_uint_eq(i, size);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 /* Gates are words that streams wait for. For a driver without stream waits, a
  * stand-in that is stepped by hand shows the same. */

@@ -97,7 +97,7 @@ static void twins_cleanup(twins_t *twins)
 }
 
 TEST_SETTINGS(.setup = start, .teardown = gpu_stop, .timeout = 120,
-              .only_if = cuda_is_there);
+              .only_if = cuda_is_present);
 
 TEST_EACH(one_buffer_of_any_size_arrives, NUM_KINDS)
 {

@@ -116,7 +116,7 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
     free(expected);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(buffers_of_all_kinds_arrive, NUM_KINDS)
 {

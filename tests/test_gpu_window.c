@@ -529,7 +529,7 @@ static void use(int kind)
     free(right);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_can_be_read_and_written, NUM_KINDS)
 {

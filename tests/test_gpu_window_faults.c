@@ -79,7 +79,7 @@ static void let_fail(const bidding_t *bidding)
 }
 
 /* Has a call failed in this process? */
-static bool let_be(void)
+static bool leave_unchanged(void)
 {
     bool has_failed = stand_in.has_failed() != 0;
 
@@ -157,7 +157,7 @@ static void own(int kind)
          hear(&bidding, sizeof(bidding))) {
         let_fail(&bidding);
         own_once(memory);
-        has_failed = let_be();
+        has_failed = leave_unchanged();
         say(&has_failed, sizeof(has_failed));
     }
     put_memory(kinds[kind].where, memory);
@@ -278,7 +278,7 @@ static bool live(who_t who, unsigned n)
     if (status == UCXPOOL_OK) {
         status = use_once(answer.blob);
     }
-    has_failed_here = let_be();
+    has_failed_here = leave_unchanged();
     say("e", 1);
     hear(&has_failed, sizeof(has_failed));
     has_failed |= has_failed_here;

@@ -54,7 +54,7 @@ static void put(void *address)
                   ucxpool_error_detail());
 }
 
-TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_there);
+TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_present);
 
 TEST_EACH(pool_with_only_a_heap_has_no_blocks, NUM_MEMORIES)
 {

@@ -76,7 +76,7 @@ static unsigned first_id(void)
     return scene.pair.a->config.am_id;
 }
 
-static void say_desc(void)
+static void send_desc(void)
 {
     static const copy_run_t whole = {SIZE, 1};
     proto_fixed_t           fixed = {.desc = {.head    = {.type = PROTO_DESC},
@@ -102,7 +102,7 @@ static proto_data_t fragment(uint32_t index, uint64_t offset, uint64_t length)
     return data;
 }
 
-static void say_data_of(proto_data_t data, size_t data_size)
+static void send_data_of(proto_data_t data, size_t data_size)
 {
     unsigned flags = (scene.way == WAY_EAGER) ? UCP_AM_SEND_FLAG_EAGER
                                               : UCP_AM_SEND_FLAG_RNDV;
@@ -115,22 +115,22 @@ static void say_data_of(proto_data_t data, size_t data_size)
         flags);
 }
 
-static void say_data(proto_data_t data)
+static void post_data(proto_data_t data)
 {
-    say_data_of(data, data.length);
+    send_data_of(data, data.length);
 }
 
-static void say_fragment(uint32_t index, uint64_t offset, uint64_t length)
+static void send_fragment(uint32_t index, uint64_t offset, uint64_t length)
 {
-    say_data(fragment(index, offset, length));
+    post_data(fragment(index, offset, length));
 }
 
-static void say_last(uint32_t index, uint64_t offset, uint64_t length)
+static void send_last(uint32_t index, uint64_t offset, uint64_t length)
 {
     proto_data_t data = fragment(index, offset, length);
 
     data.flags = PROTO_DATA_LAST;
-    say_data(data);
+    post_data(data);
 }
 
 /* --- progress ------------------------------------------------------------ */
@@ -172,7 +172,7 @@ static void let_read(void)
 
 static void begin(void)
 {
-    say_desc();
+    send_desc();
     pair_until(&scene.pair, scene.recv->recv->receive != 0);
 }
 
@@ -258,98 +258,98 @@ static void scene_cleanup(void)
 
 static void no_bytes(void)
 {
-    say_fragment(0, 0, 0);
+    send_fragment(0, 0, 0);
 }
 
 static void fewer_bytes_than_announced(void)
 {
-    say_data_of(fragment(0, 0, 5000), 4000);
+    send_data_of(fragment(0, 0, 5000), 4000);
 }
 
 static void more_bytes_than_announced(void)
 {
-    say_data_of(fragment(0, 0, 4000), 5000);
+    send_data_of(fragment(0, 0, 4000), 5000);
 }
 
 static void longer_than_a_block(void)
 {
-    say_fragment(0, 0, 65537);
+    send_fragment(0, 0, 65537);
 }
 
 static void behind_the_message(void)
 {
-    say_fragment(0, SIZE, 16);
+    send_fragment(0, SIZE, 16);
 }
 
 static void over_the_end(void)
 {
-    say_fragment(0, SIZE - 15, 16);
+    send_fragment(0, SIZE - 15, 16);
 }
 
 static void offset_that_overflows(void)
 {
-    say_fragment(0, UINT64_MAX - 15, 32);
+    send_fragment(0, UINT64_MAX - 15, 32);
 }
 
 static void length_that_overflows(void)
 {
-    say_data_of(fragment(0, 16, UINT64_MAX - 15), 32);
+    send_data_of(fragment(0, 16, UINT64_MAX - 15), 32);
 }
 
 static void highest_index(void)
 {
-    say_fragment(UINT32_MAX, 0, 16);
+    send_fragment(UINT32_MAX, 0, 16);
 }
 
 static void index_behind_the_last(void)
 {
-    say_last(4, 4 * PART, PART);
-    say_fragment(5, 0, PART);
+    send_last(4, 4 * PART, PART);
+    send_fragment(5, 0, PART);
 }
 
 static void two_last_ones(void)
 {
-    say_last(4, 4 * PART, PART);
-    say_last(3, 3 * PART, PART);
+    send_last(4, 4 * PART, PART);
+    send_last(3, 3 * PART, PART);
 }
 
 static void last_too_early(void)
 {
-    say_last(0, 0, 4096);
+    send_last(0, 0, 4096);
 }
 
 static void the_same_bytes_again_and_again(void)
 {
     for (uint32_t i = 0; i < 6; i++) {
-        say_fragment(i, 0, PART);
+        send_fragment(i, 0, PART);
     }
 }
 
 static void one_fragment_twice(void)
 {
     for (uint32_t i = 0; i < 4; i++) {
-        say_fragment(i, i * PART, PART);
+        send_fragment(i, i * PART, PART);
     }
-    say_fragment(2, 2 * PART, PART);
-    say_last(4, 4 * PART, PART);
+    send_fragment(2, 2 * PART, PART);
+    send_last(4, 4 * PART, PART);
 }
 
-static void one_twice_in_place_of_another(void)
+static void index_twice_instead_of_another(void)
 {
     /* The right number of bytes, and one more fragment. */
     for (uint32_t i = 0; i < 4; i++) {
-        say_fragment(i, i * PART, PART);
+        send_fragment(i, i * PART, PART);
     }
-    say_fragment(2, 2 * PART, PART / 2);
-    say_fragment(2, 2 * PART, PART / 4);
-    say_last(4, 4 * PART, PART / 4);
+    send_fragment(2, 2 * PART, PART / 2);
+    send_fragment(2, 2 * PART, PART / 4);
+    send_last(4, 4 * PART, PART / 4);
 }
 
 /* Only the victim progresses, so none of its operations completes. */
 static void more_at_once_than_any_window(void)
 {
     for (uint32_t i = 0; i < 300; i++) {
-        say_fragment(i, i, 1);
+        send_fragment(i, i, 1);
     }
     for (int i = 0; i < 1000; i++) {
         ucxpool_progress(scene.pair.a);
@@ -359,25 +359,25 @@ static void more_at_once_than_any_window(void)
 
 /* --- messages that are ignored ------------------------------------------- */
 
-static void say_unknown(uint64_t message, uint64_t receive)
+static void send_unknown(uint64_t message, uint64_t receive)
 {
     proto_data_t data = fragment(0, 0, PART);
 
     data.message = message;
     data.receive = receive;
-    say_data(data);
+    post_data(data);
 }
 
 static void fragments_of_no_message(void)
 {
     uint64_t receive = scene.recv->recv->receive;
 
-    say_unknown(MESSAGE + 1, receive);
-    say_unknown(MESSAGE, receive + 1);
-    say_unknown(MESSAGE, receive + PROTO_SENDS_MAX);
-    say_unknown(MESSAGE, 0);
-    say_unknown(0, 0);
-    say_unknown(UINT64_MAX, UINT64_MAX);
+    send_unknown(MESSAGE + 1, receive);
+    send_unknown(MESSAGE, receive + 1);
+    send_unknown(MESSAGE, receive + PROTO_SENDS_MAX);
+    send_unknown(MESSAGE, 0);
+    send_unknown(0, 0);
+    send_unknown(UINT64_MAX, UINT64_MAX);
 }
 
 static void with_a_wrong_key(void)
@@ -386,12 +386,12 @@ static void with_a_wrong_key(void)
 
     data.head.channel = scene.victim->number;
     data.head.key     = scene.victim->key ^ 1;
-    say_data(data);
+    post_data(data);
     data.head.channel = UINT32_MAX;
     data.head.key     = scene.victim->key;
-    say_data(data);
+    post_data(data);
     data.head.channel = scene.honest.to_b->number;
-    say_data(data);
+    post_data(data);
 }
 
 static void with_the_other_id(void)
@@ -411,13 +411,13 @@ static void nothing(void)
 /* --- runs ------------------------------------------------------------------
  */
 
-typedef struct deed {
+typedef struct attack {
     const char *name;
     void (*act)(void);
     way_t from; /* the first form that triggers the case */
-} deed_t;
+} attack_t;
 
-#define DEED(_name) \
+#define ATTACK(_name) \
     { \
 #_name, _name, WAY_EAGER \
     }
@@ -426,49 +426,51 @@ typedef struct deed {
 #_name, _name, WAY_IN_PLACE \
     }
 
-static const deed_t crimes[] = {
-    DEED(no_bytes),
-    DEED(fewer_bytes_than_announced),
-    DEED(more_bytes_than_announced),
-    DEED(longer_than_a_block),
-    DEED(behind_the_message),
-    DEED(over_the_end),
-    DEED(offset_that_overflows),
-    DEED(length_that_overflows),
-    DEED(highest_index),
-    DEED(index_behind_the_last),
-    DEED(two_last_ones),
-    DEED(last_too_early),
-    DEED(the_same_bytes_again_and_again),
-    DEED(one_fragment_twice),
-    DEED(one_twice_in_place_of_another),
+static const attack_t rejected_attacks[] = {
+    ATTACK(no_bytes),
+    ATTACK(fewer_bytes_than_announced),
+    ATTACK(more_bytes_than_announced),
+    ATTACK(longer_than_a_block),
+    ATTACK(behind_the_message),
+    ATTACK(over_the_end),
+    ATTACK(offset_that_overflows),
+    ATTACK(length_that_overflows),
+    ATTACK(highest_index),
+    ATTACK(index_behind_the_last),
+    ATTACK(two_last_ones),
+    ATTACK(last_too_early),
+    ATTACK(the_same_bytes_again_and_again),
+    ATTACK(one_fragment_twice),
+    ATTACK(index_twice_instead_of_another),
     DEED_LATER(more_at_once_than_any_window),
 };
-#define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
+#define NUM_CRIMES \
+    ((int)(sizeof(rejected_attacks) / sizeof(rejected_attacks[0])))
 
-static const deed_t noises[] = {
-    DEED(fragments_of_no_message),
-    DEED(with_a_wrong_key),
-    DEED(with_the_other_id),
-    DEED(nothing),
+static const attack_t tolerated_attacks[] = {
+    ATTACK(fragments_of_no_message),
+    ATTACK(with_a_wrong_key),
+    ATTACK(with_the_other_id),
+    ATTACK(nothing),
 };
-#define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
+#define NUM_NOISES \
+    ((int)(sizeof(tolerated_attacks) / sizeof(tolerated_attacks[0])))
 
 TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES *NUM_WAYS)
 {
-    const deed_t *deed = &crimes[_i / NUM_WAYS];
+    const attack_t *attack = &rejected_attacks[_i / NUM_WAYS];
 
-    if ((way_t)(_i % NUM_WAYS) < deed->from) {
+    if ((way_t)(_i % NUM_WAYS) < attack->from) {
         return;
     }
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
-    deed->act();
+    attack->act();
     pair_until(&scene.pair, state_of(scene.victim) != UCXPOOL_CHANNEL_OPEN);
     ck_assert_msg(scene.victim->status == UCXPOOL_ERR_PROTOCOL, "%s: %s",
-                  deed->name, scene.victim->reason);
+                  attack->name, scene.victim->reason);
     pair_until(&scene.pair, pair_ended(scene.recv));
     ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_PROTOCOL);
     check_unharmed();
@@ -478,9 +480,9 @@ TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES *NUM_WAYS)
 static void check_whole_message(void)
 {
     for (uint32_t i = 0; i < 4; i++) {
-        say_fragment(i, i * PART, PART);
+        send_fragment(i, i * PART, PART);
     }
-    say_last(4, 4 * PART, PART);
+    send_last(4, 4 * PART, PART);
     pair_until(&scene.pair, pair_ended(scene.recv));
     ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_OK);
     ck_assert(holds(scene.memory + GUARD, SIZE, BYTE, BYTE));
@@ -490,7 +492,7 @@ TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES *NUM_WAYS)
 {
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
-    noises[_i / NUM_WAYS].act();
+    tolerated_attacks[_i / NUM_WAYS].act();
     let_read();
     ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
     ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
@@ -502,8 +504,8 @@ TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES *NUM_WAYS)
 TEST_EACH(fragment_before_accept_is_ignored, NUM_WAYS)
 {
     scene_init((way_t)_i);
-    say_unknown(MESSAGE, 1);
-    say_unknown(MESSAGE, 0);
+    send_unknown(MESSAGE, 1);
+    send_unknown(MESSAGE, 0);
     let_read();
     begin();
     ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
@@ -521,7 +523,7 @@ TEST_EACH(fragment_after_the_end_is_ignored, NUM_WAYS)
     receive = scene.recv->recv->receive;
     check_whole_message();
     memset(scene.memory + GUARD, POISON, SIZE);
-    say_unknown(MESSAGE, receive);
+    send_unknown(MESSAGE, receive);
     let_read();
     ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
     ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
@@ -538,7 +540,7 @@ TEST_EACH(fragment_after_a_cancel_is_ignored, NUM_WAYS)
     receive = scene.recv->recv->receive;
     ucxpool_request_cancel(scene.recv);
     ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_CANCELED);
-    say_unknown(MESSAGE, receive);
+    send_unknown(MESSAGE, receive);
     let_read();
     ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
     ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);

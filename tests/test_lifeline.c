@@ -168,7 +168,7 @@ TEST(failed_accept_is_reported_to_the_caller)
 
 /* The kernel drops the connection, here because the peer reads nothing and its
  * buffer is full. */
-static void go_silent(ucxpool_channel_t *channel)
+static void stop_answering(ucxpool_channel_t *channel)
 {
     static const char junk[1 << 16];
     int               fd = channel->conn.lifeline.source.fd;
@@ -190,7 +190,7 @@ TEST(host_loss_is_detected_while_the_channel_opens)
     ucxpool_channel_attr_t attr;
 
     meet(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
-    go_silent(pair.to_b);
+    stop_answering(pair.to_b);
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
@@ -205,7 +205,7 @@ TEST(open_channel_survives_a_lifeline_timeout)
     pair_t pair;
 
     meet_open(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
-    go_silent(pair.to_b);
+    stop_answering(pair.to_b);
     ck_assert(pair_is_open(pair.to_b));
     end(&pair);
 }

@@ -553,7 +553,7 @@ TEST(record_of_a_disconnected_client_is_freed)
 }
 
 /* A connection that sends nothing. */
-static int be_silent(uint16_t port)
+static int stay_silent(uint16_t port)
 {
     struct sockaddr_in where = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -578,7 +578,7 @@ TEST(silent_strangers_do_not_block_clients)
     listener = pair_listen(pair.a, "127.0.0.1:0");
     meet(&pair, listener, "127.0.0.1");
     for (int i = 0; i < COUNT; i++) {
-        fds[i] = be_silent(ucxpool_listener_port(listener));
+        fds[i] = stay_silent(ucxpool_listener_port(listener));
         pair_progress(&pair);
         if (i % 30 == 0) {
             pair_exchange(&pair, 100000);
@@ -620,8 +620,8 @@ TEST(oldest_of_too_many_strangers_is_disconnected)
                                  "HANDSHAKE_TIMEOUT=1h");
     pair.b   = pool_with(NULL, "");
     listener = pair_listen(pair.a, "127.0.0.1:0");
-    first    = be_silent(ucxpool_listener_port(listener));
-    second   = be_silent(ucxpool_listener_port(listener));
+    first    = stay_silent(ucxpool_listener_port(listener));
+    second   = stay_silent(ucxpool_listener_port(listener));
     pair_until(&pair, is_hung_up(first));
     ck_assert(!is_hung_up(second));
     close(first);
@@ -643,9 +643,9 @@ TEST(silent_stranger_is_disconnected_after_the_setting)
     pair.b  = pool_with(NULL, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=20ms");
     patient = pair_listen(pair.a, "127.0.0.1:0");
     quick   = pair_listen(pair.b, "127.0.0.1:0");
-    fd_a    = be_silent(ucxpool_listener_port(patient));
+    fd_a    = stay_silent(ucxpool_listener_port(patient));
     assert_ok(ucxpool_wait(pair.a, UCXPOOL_FOREVER));
-    fd_b = be_silent(ucxpool_listener_port(quick));
+    fd_b = stay_silent(ucxpool_listener_port(quick));
     pair_until(&pair, is_hung_up(fd_b));
     ck_assert(!is_hung_up(fd_a));
     close(fd_a);

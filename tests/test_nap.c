@@ -61,7 +61,7 @@ static bool naps_or_has_ended(void)
     return is_napping() || has_ended();
 }
 
-static void *poll_until_told(void *arg)
+static void *poll_until_notified(void *arg)
 {
     (void)arg;
     while (__atomic_load_n(&is_polled, __ATOMIC_SEQ_CST)) {
@@ -100,7 +100,7 @@ static void begin(bool with_events, uint64_t time_ns)
     timeout_ns      = time_ns;
     is_over         = false;
     is_polled       = true;
-    start_thread(&poller, poll_until_told);
+    start_thread(&poller, poll_until_notified);
     start_thread(&waiter, wait_for_message);
     until(naps_or_has_ended);
 }

@@ -51,7 +51,7 @@ static void assert_peer_waits(bootstrap_listener_t *listener)
     ck_assert_int_eq(close(peer.fd), 0);
 }
 
-static void assert_nobody_waits(bootstrap_listener_t *listener)
+static void assert_no_pending_connections(bootstrap_listener_t *listener)
 {
     bootstrap_peer_t peer;
 
@@ -92,7 +92,7 @@ TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
     assert_open(listener);
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 0);
     ck_assert_uint_eq(num_half_open(listener), 0);
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     bootstrap_listener_destroy(listener);
 }
 
@@ -106,7 +106,7 @@ TEST(a_client_with_a_wrong_secret_gets_a_refusal)
     ck_assert_ptr_nonnull(
         strstr(bootstrap_client_reason(client), "the secrets differ"));
     bootstrap_client_destroy(client);
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     assert_open(listener);
     bootstrap_listener_destroy(listener);
@@ -229,7 +229,7 @@ TEST(the_listener_survives_garbage_of_any_length)
         loopback_settle(listener);
     }
     ck_assert_uint_eq(num_half_open(listener), 0);
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
@@ -287,7 +287,7 @@ TEST(a_client_retries_until_the_queue_has_room)
     }
     assert_ok(loopback_meet(listener, client));
     assert_peer_waits(listener);
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
@@ -308,7 +308,7 @@ TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
     for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(listener);
     }
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
@@ -682,7 +682,7 @@ TEST(an_answer_that_cannot_be_sent_frees_its_slot)
     }
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener),
                       2 * LOOPBACK_QUEUE);
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
@@ -833,7 +833,7 @@ TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
     for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(listener);
     }
-    assert_nobody_waits(listener);
+    assert_no_pending_connections(listener);
     bootstrap_listener_destroy(listener);
 }
 

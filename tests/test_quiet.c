@@ -62,7 +62,7 @@ TEST(an_error_returned_to_the_caller_is_not_logged)
 }
 
 /* The last log line is the expected warning. */
-static void assert_told(const char *words)
+static void assert_reported(const char *words)
 {
     const char *text = caught_text();
 
@@ -80,11 +80,11 @@ TEST(an_error_without_a_caller_is_logged_as_a_warning)
     ucxpool_block_put(pool, &block);
     ck_assert_str_eq(caught_text(), "");
     ucxpool_block_put(pool, &block);
-    assert_told("cannot put block");
+    assert_reported("cannot put block");
     ucxpool_comm_free(pool, &block);
-    assert_told("buffer");
+    assert_reported("buffer");
     ucxpool_rmm_free(&block, 1, NULL, pool);
-    assert_told("is not in this pool's heap");
+    assert_reported("is not in this pool's heap");
 }
 
 TEST(a_failed_channel_is_logged_once)
@@ -94,7 +94,7 @@ TEST(a_failed_channel_is_logged_once)
     assert_ok(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel));
     ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_PEER_LOST);
-    assert_told("cannot connect to 127.0.0.1:1");
+    assert_reported("cannot connect to 127.0.0.1:1");
     ck_assert_ptr_null(strchr(strchr(caught_text(), '\n') + 1, '\n'));
     ucxpool_channel_close(channel);
 }
@@ -106,7 +106,7 @@ TEST(a_failed_framework_allocation_is_logged_once)
     assert_ok(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, pool));
     ck_assert_ptr_null(
         ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));
-    assert_told("the heap cannot allocate");
+    assert_reported("the heap cannot allocate");
     length = strlen(caught_text());
     ck_assert_ptr_null(
         ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));

@@ -96,7 +96,7 @@ TEST(a_reader_ignores_a_half_changed_table)
     ranges_destroy(ranges);
 }
 
-static void *find_for_ever(void *arg)
+static void *find_forever(void *arg)
 {
     (void)arg;
     while (!atomic_load(&stop)) {
@@ -121,7 +121,7 @@ TEST(readers_see_the_table_before_or_after_a_change)
     insert(7);
     atomic_store(&stop, false);
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, find_for_ever, NULL),
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, find_forever, NULL),
                          0);
     }
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {

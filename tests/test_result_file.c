@@ -65,7 +65,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-static void read_said(void)
+static void read_error(void)
 {
     ssize_t length = read(errors, said, sizeof(said) - 1);
 
@@ -80,7 +80,7 @@ static int try_them(const char *one, const char *two, const char *other)
     files[0].path = one;
     files[1].path = two;
     code          = result_files_try(files, 2, others, 1);
-    read_said();
+    read_error();
     return code;
 }
 
@@ -103,7 +103,7 @@ static int write_one(const char *text,
 
     files[0].is_asked = true;
     code              = result_file_write(&files[0], print, text, stdout);
-    read_said();
+    read_error();
     return code;
 }
 

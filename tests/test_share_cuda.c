@@ -175,7 +175,7 @@ static void check_bytes(const char *address, size_t size, size_t first)
     free(bytes);
 }
 
-TEST_SETTINGS(.only_if = cuda_is_there);
+TEST_SETTINGS(.only_if = cuda_is_present);
 
 TEST_EACH(a_peer_reads_the_owners_memory_and_later_writes, 2)
 {

@@ -135,7 +135,7 @@ static void expect_nothing(void)
     ck_assert_int_eq(bring(&first, &num), 0);
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST(batches_come_out_oldest_first)
 {

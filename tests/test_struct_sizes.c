@@ -124,7 +124,7 @@ static unsigned char *query(int which, size_t size)
 }
 
 TEST_SETTINGS(.setup = make_objects, .teardown = release_objects,
-              .only_if = cuda_is_there);
+              .only_if = cuda_is_present);
 
 TEST_EACH(queries_fill_the_fields_that_an_older_program_knows, NUM_STRUCTS)
 {

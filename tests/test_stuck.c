@@ -35,7 +35,7 @@ static held_t   held[MAX_HELD];
 static unsigned num_held;
 static bool     holds_sends;
 static bool     holds_receives;
-static bool     may_let_go; /* a forced close completes the held operations */
+static bool     may_complete; /* a forced close completes the held operations */
 static unsigned num_closes;
 static uint64_t offset_ns; /* added to the clock */
 
@@ -137,7 +137,7 @@ ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
 /* The forced close completes the held operations, in a later progress call. */
 unsigned __wrap_ucp_worker_progress(ucp_worker_h worker)
 {
-    for (unsigned i = 0; may_let_go && (num_closes > 0) && (i < num_held);
+    for (unsigned i = 0; may_complete && (num_closes > 0) && (i < num_held);
          i++) {
         if (held[i].is_over) {
             continue;
@@ -168,7 +168,7 @@ static void setup(void)
     num_held       = 0;
     holds_sends    = false;
     holds_receives = false;
-    may_let_go     = false;
+    may_complete   = false;
     num_closes     = 0;
     offset_ns      = 0;
 }
@@ -284,7 +284,7 @@ static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
     pair_until(&stuck->pair, num_closes > 0);
     settle(&stuck->pair);
     ck_assert_uint_eq(share(pool, which).quarantined, num);
-    may_let_go = true;
+    may_complete = true;
     ucxpool_progress(pool);
     ck_assert_uint_eq(share(pool, which).quarantined, 0);
     ck_assert_uint_eq(share(pool, which).free, share(pool, which).total);
@@ -344,7 +344,7 @@ TEST_EACH(a_stuck_in_place_request_ends_with_its_channel, 2)
     pair_until(&stuck.pair, num_closes > 0);
     settle(&stuck.pair);
     ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
-    may_let_go = true;
+    may_complete = true;
     pair_until(&stuck.pair, pair_ended(request));
     ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_ERR_TIMED_OUT);
     stuck_cleanup(&stuck);

@@ -157,7 +157,7 @@ static void exchange(size_t first, size_t second)
     assert_ok(pair_finish(&pair, recv));
 }
 
-TEST_SETTINGS(.only_if = cuda_is_there);
+TEST_SETTINGS(.only_if = cuda_is_present);
 
 TEST_EACH(without_a_profiler_nothing_is_reported, 2)
 {
@@ -357,7 +357,7 @@ static void start(void)
     gpu_start("run=n");
 }
 
-TEST_SETTINGS(.setup = start, .teardown = gpu_stop, .only_if = cuda_is_there);
+TEST_SETTINGS(.setup = start, .teardown = gpu_stop, .only_if = cuda_is_present);
 
 /* Nothing has been copied yet, and more than one range is open. They stay open
  * until the GPU has completed the copies. */

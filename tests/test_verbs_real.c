@@ -126,7 +126,7 @@ static void stop(rdma_t *rdma)
 
 static bool is_ready(void)
 {
-    if (!rdma_is_there()) {
+    if (!rdma_is_present()) {
         fprintf(stderr, "no RDMA device with a port that is up\n");
         return false;
     }

@@ -229,7 +229,7 @@ static void teardown(void)
     calls_reset();
 }
 
-TEST_SETTINGS(.teardown = teardown, .only_if = cuda_is_there);
+TEST_SETTINGS(.teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
 {

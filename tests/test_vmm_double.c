@@ -126,7 +126,7 @@ static void map_of_a_part(void)
     map(home, chunk_create(2), 1);
 }
 
-static void map_of_a_chunk_that_is_gone(void)
+static void map_of_a_destroyed_chunk(void)
 {
     mem_chunk_t chunk = made(0, 1);
 
@@ -139,7 +139,7 @@ static void map_outside(void)
     map(home + 7 * PAGE, chunk_create(2), 2);
 }
 
-static void map_beside_a_page(void)
+static void map_unaligned(void)
 {
     map(home + 4096, chunk_create(1), 1);
 }
@@ -156,7 +156,7 @@ static void map_around_a_mapping(void)
     map(home + PAGE, chunk_create(3), 3);
 }
 
-static void destroy_of_what_is_mapped(void)
+static void destroy_of_a_mapped_chunk(void)
 {
     mem_chunk_t chunk = made(0, 1);
 
@@ -205,7 +205,7 @@ static void allow_of_nothing(void)
     allow(home, 1);
 }
 
-static void release_of_what_is_mapped(void)
+static void release_of_a_mapped_range(void)
 {
     made(7, 1);
     vmm->calls->release(vmm, home, 8 * PAGE);
@@ -216,14 +216,14 @@ static void release_of_a_part(void)
     vmm->calls->release(vmm, home, 7 * PAGE);
 }
 
-static void chunk_of_no_whole_pages(void)
+static void chunk_of_partial_pages(void)
 {
     mem_chunk_t chunk;
 
     vmm->calls->chunk_create(vmm, PAGE / 2, &chunk);
 }
 
-static void range_of_no_whole_pages(void)
+static void range_of_partial_pages(void)
 {
     void *address;
 
@@ -265,7 +265,7 @@ static void use_beyond_the_end(void)
     vmm_double_post(vmm, STREAM(0), home + PAGE - 1, 2, NULL, NULL);
 }
 
-static void use_of_what_is_not_allowed(void)
+static void use_without_access(void)
 {
     map(home, chunk_create(1), 1);
     vmm_double_post(vmm, STREAM(0), home, 1, NULL, NULL);
@@ -279,7 +279,7 @@ static void use_in_two_streams(void)
 }
 
 /* The work happens to be done, but no call has confirmed it. */
-static void use_after_another_that_nobody_saw_end(void)
+static void use_after_an_unobserved_use(void)
 {
     made(0, 1);
     vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
@@ -310,14 +310,14 @@ static void use_behind_a_fence_that_is_too_early(void)
     vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
 }
 
-static void unmap_of_what_is_used(void)
+static void unmap_of_a_range_in_use(void)
 {
     made(0, 1);
     vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
     unmap(home, 1);
 }
 
-static void touch_of_what_is_not_allowed(void)
+static void touch_without_access(void)
 {
     map(home, chunk_create(1), 1);
     /* A sanitizer would handle the signal. */
@@ -328,12 +328,12 @@ static void touch_of_what_is_not_allowed(void)
 static void (*const mistakes[])(void) = {
     map_of_no_chunk,
     map_of_a_part,
-    map_of_a_chunk_that_is_gone,
+    map_of_a_destroyed_chunk,
     map_outside,
-    map_beside_a_page,
+    map_unaligned,
     map_onto_a_mapping,
     map_around_a_mapping,
-    destroy_of_what_is_mapped,
+    destroy_of_a_mapped_chunk,
     destroy_twice,
     destroy_of_another_size,
     unmap_of_a_part,
@@ -341,22 +341,22 @@ static void (*const mistakes[])(void) = {
     unmap_of_a_gap,
     unmap_of_nothing,
     allow_of_nothing,
-    release_of_what_is_mapped,
+    release_of_a_mapped_range,
     release_of_a_part,
-    chunk_of_no_whole_pages,
-    range_of_no_whole_pages,
+    chunk_of_partial_pages,
+    range_of_partial_pages,
     alignment_of_no_power,
     a_range_left,
     a_chunk_left,
     a_fence_left,
     use_of_nothing,
     use_beyond_the_end,
-    use_of_what_is_not_allowed,
+    use_without_access,
     use_in_two_streams,
-    use_after_another_that_nobody_saw_end,
+    use_after_an_unobserved_use,
     use_through_two_mappings,
     use_behind_a_fence_that_is_too_early,
-    unmap_of_what_is_used,
+    unmap_of_a_range_in_use,
 };
 
 TEST_WITH(a_mistake_ends_the_process,
@@ -369,7 +369,7 @@ TEST_WITH(a_mistake_ends_the_process,
 TEST_WITH(memory_without_permission_cannot_be_accessed, .end = 1,
           .signal = SIGSEGV)
 {
-    touch_of_what_is_not_allowed();
+    touch_without_access();
 }
 
 TEST_WITH(host_memory_has_no_fences, .end = 1, .signal = SIGABRT)

@@ -871,7 +871,7 @@ TEST_EACH(destroy_does_not_wait_for_an_importer_that_does_not_copy, NUM_WAYS)
     end_destroyed();
 }
 
-static void say_copying(uint32_t is_copying)
+static void report_copying(uint32_t is_copying)
 {
     __atomic_store_n(&pair.to_b->ring.mine->copying, is_copying,
                      __ATOMIC_SEQ_CST);
@@ -883,12 +883,12 @@ TEST_EACH(destroy_abandons_an_importer_that_copies_for_too_long, NUM_WAYS)
     begin(_i, BOTH);
     pair.b->config.close_timeout_ns = 10000000;
     if (pair_is_mapped(&pair)) {
-        say_copying(1);
+        report_copying(1);
         ck_assert_int_eq(ucxpool_window_revoke(window, 1000000),
                          UCXPOOL_INPROGRESS);
         ucxpool_window_destroy(window);
         ck_assert(!base_list_is_empty(&pair.to_a->windows->grants));
-        say_copying(0);
+        report_copying(0);
         pair_until(&pair, base_list_is_empty(&pair.to_a->windows->grants));
         ck_assert(base_list_is_empty(&pair.b->windows->all));
         ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
@@ -903,11 +903,11 @@ TEST_EACH(pool_destroy_abandons_an_importer_that_copies_for_too_long, NUM_WAYS)
     begin(_i, BOTH);
     if (pair_is_mapped(&pair)) {
         pair.b->config.close_timeout_ns = 10000000;
-        say_copying(1);
+        report_copying(1);
     }
     ucxpool_destroy(pair.b);
     if (pair_is_mapped(&pair)) {
-        say_copying(0);
+        report_copying(0);
     }
     ucxpool_remote_window_release(remote);
     ucxpool_destroy(pair.a);

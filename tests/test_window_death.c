@@ -131,7 +131,7 @@ static void begin(side_t *side, int way, bool child_owns)
 }
 
 /* Until it is killed, or receives a byte that tells it to stop. */
-static void operate_for_ever(side_t *side)
+static void operate_forever(side_t *side)
 {
     ucxpool_request_t *requests[LANES] = {NULL};
     char               byte;
@@ -221,7 +221,7 @@ TEST_EACH(an_owner_gets_its_memory_back_when_a_peer_is_killed, ROUNDS)
     rounds = (unsigned)rand() % 20000;
     begin(&side, _i % NUM_WAYS, false);
     if (side.two.is_child) {
-        operate_for_ever(&side);
+        operate_forever(&side);
     }
     progress_for(side.two.pool, rounds);
     kill_child(&side);

@@ -186,7 +186,7 @@ static ucxpool_status_t live(void)
 }
 
 /* At most a channel has failed, which progress ends. */
-static void mend(void)
+static void repair(void)
 {
     pair_progress(&pair);
     if (pair_is_open(pair.to_a) && pair_is_open(pair.to_b)) {
@@ -212,7 +212,7 @@ static bool live_with_failure(int way, int failure, unsigned n)
     calls_reset();
     ck_assert_msg(has_failed || (status == UCXPOOL_OK), "call %u: %s", n,
                   ucxpool_status_string(status));
-    mend();
+    repair();
     assert_ok(live());
     pair_check_blocks(&pair);
     pair_cleanup(&pair);

@@ -37,8 +37,8 @@ static void open_window(uint64_t number, unsigned access, uint8_t twist)
                sizeof(fixed.window_open.key));
     }
     fixed.window_open.key[5] ^= twist;
-    hostile_say(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
-    hostile_let_read(&hostile);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
+    hostile_let_peer_read(&hostile);
 }
 
 /* Obtain a valid grant. */
@@ -49,8 +49,8 @@ static uint64_t get_grant(unsigned access)
     return base_list_head(&window->grants, window_grant_t, link)->number;
 }
 
-static void say_eager(uint32_t flags, uint64_t tag, const void *bytes,
-                      size_t size)
+static void post_eager(uint32_t flags, uint64_t tag, const void *bytes,
+                       size_t size)
 {
     static uint8_t   data[PROTO_DATA_MAX];
     const copy_run_t run   = {size, 1};
@@ -62,7 +62,8 @@ static void say_eager(uint32_t flags, uint64_t tag, const void *bytes,
 
     memcpy(data, &run, sizeof(run));
     memcpy(data + sizeof(run), bytes, size);
-    hostile_say(&hostile, PROTO_DESC, &fixed, data, sizeof(run) + size);
+    hostile_post_message(&hostile, PROTO_DESC, &fixed, data,
+                         sizeof(run) + size);
 }
 
 typedef struct told {
@@ -86,8 +87,8 @@ static told_t told(uint64_t grant, proto_call_kind_t kind, uint64_t offset,
 
 static void call(told_t told)
 {
-    say_eager(PROTO_DESC_CALL, 9, &told, sizeof(told));
-    hostile_let_read(&hostile);
+    post_eager(PROTO_DESC_CALL, 9, &told, sizeof(told));
+    hostile_let_peer_read(&hostile);
 }
 
 static bool is_served(void)
@@ -110,11 +111,11 @@ static ucxpool_remote_window_t *import(void)
     blob.checksum = window_blob_checksum(&blob);
     assert_ok(ucxpool_remote_window_import(hostile.victim, &blob, sizeof(blob),
                                            &remote));
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
     return remote;
 }
 
-static void say_opened(const ucxpool_remote_window_t *remote, uint64_t length)
+static void send_opened(const ucxpool_remote_window_t *remote, uint64_t length)
 {
     proto_fixed_t fixed = {.window_opened = {.remote  = remote->number,
                                              .grant   = 5,
@@ -122,8 +123,8 @@ static void say_opened(const ucxpool_remote_window_t *remote, uint64_t length)
                                              .address = 16,
                                              .flags   = PROTO_OPENED_PROCESS}};
 
-    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
-    hostile_let_read(&hostile);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
+    hostile_let_peer_read(&hostile);
 }
 
 /* --- violations that end the channel -------------------------------------- */
@@ -132,10 +133,10 @@ static void call_without_places(void)
 {
     proto_call_t half = {.operation = 9};
 
-    say_eager(PROTO_DESC_CALL, 9, &half, 40);
+    post_eager(PROTO_DESC_CALL, 9, &half, 40);
 }
 
-static void call_for_the_second_time(void)
+static void repeated_call(void)
 {
     uint64_t grant = get_grant(UCXPOOL_WINDOW_WRITE);
 
@@ -147,12 +148,12 @@ static void message_of_two_kinds(void)
 {
     told_t both = told(1, PROTO_CALL_READ, 0, 100);
 
-    say_eager(PROTO_DESC_CALL | PROTO_DESC_READ, 9, &both, sizeof(both));
+    post_eager(PROTO_DESC_CALL | PROTO_DESC_READ, 9, &both, sizeof(both));
 }
 
 /* Sends these parts of the window that the victim has requested, of 100
  * bytes. */
-static void say_parts(const proto_window_part_t *parts, size_t num)
+static void send_parts(const proto_window_part_t *parts, size_t num)
 {
     ucxpool_remote_window_t     *remote = import();
     ucxpool_remote_window_attr_t attr;
@@ -161,9 +162,9 @@ static void say_parts(const proto_window_part_t *parts, size_t num)
                                              .length = 100,
                                              .flags  = PROTO_OPENED_PARTS}};
 
-    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, parts,
-                num * sizeof(parts[0]));
-    hostile_let_read(&hostile);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPENED, &fixed, parts,
+                         num * sizeof(parts[0]));
+    hostile_let_peer_read(&hostile);
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     /* If the victim may not read the peer's memory, it asks, and the peer
      * closes. */
@@ -194,68 +195,68 @@ static proto_window_part_t good_file(void)
     return part;
 }
 
-static void parts_that_are_nowhere(void)
+static void parts_outside_all_regions(void)
 {
     const proto_window_part_t region   = good_region();
     proto_window_part_t       parts[2] = {region, region};
 
     parts[0].region = UINT32_MAX;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0].region = hostile.victim->peer.num_regions + 1;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0]        = region;
     parts[0].offset = hostile.victim->peer.region_sizes[0] - 99;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0].offset = UINT64_MAX;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0]        = region;
     parts[0].length = 99;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0].length = 101;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0].length = 0;
-    say_parts(parts, 1);
+    send_parts(parts, 1);
     parts[0].length = 100;
-    say_parts(parts, 2);
+    send_parts(parts, 2);
     parts[0].length = 1;
     parts[1].length = UINT64_MAX;
-    say_parts(parts, 2);
+    send_parts(parts, 2);
 }
 
-static void files_that_are_not_what_they_should_be(void)
+static void unexpected_files(void)
 {
     proto_window_part_t part;
 
     file         = sealed_file(8192, 8192, F_SEAL_SHRINK);
     part         = good_file();
     part.file.fd = -1;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part.file.fd = INT32_MAX;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part = good_file();
     part.file.inode++;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part           = good_file();
     part.file.size = 16384;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part        = good_file();
     part.offset = 8093;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part.offset = UINT64_MAX - 50;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part                      = good_file();
     part.file.huge_page_shift = 12;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     part.file.huge_page_shift = 200;
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     close(file);
     file = sealed_file(8192, 8192, 0); /* it can shrink */
     part = good_file();
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     close(file);
     file = sealed_file(8192, 0, F_SEAL_SHRINK); /* sparse */
     part = good_file();
-    say_parts(&part, 1);
+    send_parts(&part, 1);
     close(file);
 }
 
@@ -269,8 +270,9 @@ static void parts_and_a_gpu_at_once(void)
                                              .length = 100,
                                              .flags  = flags}};
 
-    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, &part, sizeof(part));
-    hostile_let_read(&hostile);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPENED, &fixed, &part,
+                         sizeof(part));
+    hostile_let_peer_read(&hostile);
     ucxpool_remote_window_release(remote);
 }
 
@@ -279,7 +281,7 @@ static void length_that_is_not_the_blobs(void)
     ucxpool_remote_window_t     *remote = import();
     ucxpool_remote_window_attr_t attr;
 
-    say_opened(remote, 101);
+    send_opened(remote, 101);
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
     ucxpool_remote_window_release(remote);
@@ -294,14 +296,14 @@ static void answer_of_another_length(void)
     ucxpool_remote_window_t *remote = import();
     uint64_t                 number;
 
-    say_opened(remote, 100);
+    send_opened(remote, 100);
     assert_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, NULL));
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
     number = base_list_head(&hostile.victim->windows->called,
                             window_operation_t, link)
                  ->number;
-    say_eager(PROTO_DESC_READ, number, bytes, 99);
-    hostile_let_read(&hostile);
+    post_eager(PROTO_DESC_READ, number, bytes, 99);
+    hostile_let_peer_read(&hostile);
     ucxpool_remote_window_release(remote);
 }
 
@@ -317,21 +319,21 @@ static void keys_and_numbers_that_are_wrong(void)
     ck_assert(base_list_is_empty(&window->grants));
 }
 
-static void words_about_what_is_not_there(void)
+static void controls_for_unknown_windows(void)
 {
     proto_fixed_t fixed = {.window_close = {.grant = 77}};
 
-    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
     fixed = (proto_fixed_t){.window_revoke = {.remote = 77}};
-    hostile_say(&hostile, PROTO_WINDOW_REVOKE, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_REVOKE, &fixed, NULL, 0);
     fixed = (proto_fixed_t){.window_end = {.operation = 77, .refused = 1}};
-    hostile_say(&hostile, PROTO_WINDOW_END, &fixed, "why", 3);
+    hostile_post_message(&hostile, PROTO_WINDOW_END, &fixed, "why", 3);
     fixed.window_end.refused = 0;
-    hostile_say(&hostile, PROTO_WINDOW_END, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_END, &fixed, NULL, 0);
     fixed = (proto_fixed_t){.window_opened = {.remote = 77, .grant = 3}};
-    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
-    say_eager(PROTO_DESC_READ, 77, "bytes", 5);
-    say_eager(PROTO_DESC_WRITE, 77, "bytes", 5);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
+    post_eager(PROTO_DESC_READ, 77, "bytes", 5);
+    post_eager(PROTO_DESC_WRITE, 77, "bytes", 5);
 }
 
 static void more_imports_than_are_granted(void)
@@ -342,7 +344,7 @@ static void more_imports_than_are_granted(void)
     ck_assert_uint_eq(hostile.victim->windows->num_grants, PROTO_GRANTS_MAX);
 }
 
-static void calls_beyond_what_was_granted(void)
+static void calls_outside_the_grant(void)
 {
     uint64_t grant = get_grant(UCXPOOL_WINDOW_READ);
     told_t   odd   = told(grant, (proto_call_kind_t)3, 0, 100);
@@ -374,8 +376,8 @@ static void write_of_another_length(void)
     call(told(grant, PROTO_CALL_WRITE, 0, 100));
     ck_assert(is_served());
     memset(bytes, 0xee, sizeof(bytes));
-    say_eager(PROTO_DESC_WRITE, 9, bytes, sizeof(bytes));
-    hostile_let_read(&hostile);
+    post_eager(PROTO_DESC_WRITE, 9, bytes, sizeof(bytes));
+    hostile_let_peer_read(&hostile);
     ck_assert(!is_served());
 }
 
@@ -384,43 +386,45 @@ static void calls_after_the_grant_was_closed(void)
     uint64_t      grant = get_grant(UCXPOOL_WINDOW_READ);
     proto_fixed_t fixed = {.window_close = {.grant = grant}};
 
-    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
-    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
     call(told(grant, PROTO_CALL_READ, 0, 100));
     ck_assert(!is_served());
 }
 
 /* --- runs ----------------------------------------------------------------- */
 
-typedef struct deed {
+typedef struct attack {
     const char *name;
     void (*act)(void);
-} deed_t;
+} attack_t;
 
-#define DEED(_name) \
+#define ATTACK(_name) \
     { \
 #_name, _name \
     }
 
-static const deed_t crimes[] = {
-    DEED(call_without_places),     DEED(call_for_the_second_time),
-    DEED(message_of_two_kinds),    DEED(answer_of_another_length),
-    DEED(parts_and_a_gpu_at_once),
+static const attack_t rejected_attacks[] = {
+    ATTACK(call_without_places),     ATTACK(repeated_call),
+    ATTACK(message_of_two_kinds),    ATTACK(answer_of_another_length),
+    ATTACK(parts_and_a_gpu_at_once),
 };
-#define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
+#define NUM_CRIMES \
+    ((int)(sizeof(rejected_attacks) / sizeof(rejected_attacks[0])))
 
-static const deed_t noises[] = {
-    DEED(length_that_is_not_the_blobs),
-    DEED(keys_and_numbers_that_are_wrong),
-    DEED(words_about_what_is_not_there),
-    DEED(more_imports_than_are_granted),
-    DEED(calls_beyond_what_was_granted),
-    DEED(write_of_another_length),
-    DEED(calls_after_the_grant_was_closed),
-    DEED(parts_that_are_nowhere),
-    DEED(files_that_are_not_what_they_should_be),
+static const attack_t tolerated_attacks[] = {
+    ATTACK(length_that_is_not_the_blobs),
+    ATTACK(keys_and_numbers_that_are_wrong),
+    ATTACK(controls_for_unknown_windows),
+    ATTACK(more_imports_than_are_granted),
+    ATTACK(calls_outside_the_grant),
+    ATTACK(write_of_another_length),
+    ATTACK(calls_after_the_grant_was_closed),
+    ATTACK(parts_outside_all_regions),
+    ATTACK(unexpected_files),
 };
-#define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
+#define NUM_NOISES \
+    ((int)(sizeof(tolerated_attacks) / sizeof(tolerated_attacks[0])))
 
 static void begin(void)
 {
@@ -428,7 +432,7 @@ static void begin(void)
     memset(memory, 0x11, SIZE);
     assert_ok(
         ucxpool_window_create(hostile.pair.a, memory, SIZE, NULL, &window));
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
 }
 
 /* The channel has ended, the owner has its window back, and no byte has
@@ -449,9 +453,9 @@ TEST_SETTINGS(.timeout = 60);
 TEST_EACH(the_channel_fails, NUM_CRIMES)
 {
     begin();
-    crimes[_i].act();
-    hostile_let_read(&hostile);
-    ck_assert_msg(hostile_is_over(&hostile), "%s", crimes[_i].name);
+    rejected_attacks[_i].act();
+    hostile_let_peer_read(&hostile);
+    ck_assert_msg(hostile_is_over(&hostile), "%s", rejected_attacks[_i].name);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     end();
 }
@@ -461,10 +465,10 @@ TEST_EACH(the_operation_is_rejected, NUM_NOISES)
     proto_fixed_t bye = {.head = {.credits = 0}};
 
     begin();
-    noises[_i].act();
-    hostile_let_read(&hostile);
-    ck_assert_msg(!hostile_is_over(&hostile), "%s", noises[_i].name);
-    hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
-    hostile_let_read(&hostile);
+    tolerated_attacks[_i].act();
+    hostile_let_peer_read(&hostile);
+    ck_assert_msg(!hostile_is_over(&hostile), "%s", tolerated_attacks[_i].name);
+    hostile_post_message(&hostile, PROTO_BYE, &bye, NULL, 0);
+    hostile_let_peer_read(&hostile);
     end();
 }

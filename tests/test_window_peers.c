@@ -117,7 +117,7 @@ static bool is_right(const peer_t *peer)
 
 /* Reads until a read fails, and then progresses as long as another peer needs
  * it. */
-static void *read_while_it_is_there(void *arg)
+static void *read_while_it_exists(void *arg)
 {
     peer_t                  *peer = arg;
     ucxpool_remote_window_t *remote;
@@ -166,7 +166,7 @@ static void show_and_destroy(int new_value)
     for (int i = 0; i < NUM_PEERS; i++) {
         peers[i].num_reads = 0;
         ck_assert_int_eq(pthread_create(&peers[i].thread, NULL,
-                                        read_while_it_is_there, &peers[i]),
+                                        read_while_it_exists, &peers[i]),
                          0);
     }
     while (!all_have_read()) {

@@ -648,7 +648,7 @@ TEST_EACH(a_damaged_key_ends_the_channel, 2)
     check_end();
 }
 
-static void say_opened(const void *data, size_t size, uint32_t flags)
+static void send_opened(const void *data, size_t size, uint32_t flags)
 {
     proto_fixed_t *fixed;
     void          *room;
@@ -674,9 +674,9 @@ TEST(a_second_answer_is_ignored)
     begin(DIRECT, DIRECT);
     start_import(window);
     pair_until(&pair, remote->grant != 0);
-    say_opened(key, sizeof(key), PROTO_OPENED_KEY);
+    send_opened(key, sizeof(key), PROTO_OPENED_KEY);
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
-    say_opened(key, sizeof(key), PROTO_OPENED_KEY);
+    send_opened(key, sizeof(key), PROTO_OPENED_KEY);
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }

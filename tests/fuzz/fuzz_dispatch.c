@@ -6,7 +6,7 @@
  * pending send, a pending receive, and a window. The input consists of actions
  * of the peer and of the victim's caller:
  *
- *     0   1   an action, see do_deed(); for a message, its type
+ *     0   1   an action, see do_attack(); for a message, its type
  *     1   1   F, number of bytes of the fixed part after the head
  *     2   1   D, number of bytes of the variable part
  *     3   1   credits; for other actions, an argument
@@ -197,16 +197,16 @@ static void say(proto_type_t type, bool is_in_turn, const uint8_t *header,
     bytes     = take(input, data_size);
     fill_numbers(type, &fixed);
     if (is_in_turn) {
-        hostile_let_read(&hostile);
+        hostile_let_peer_read(&hostile);
         fixed.desc.sequence = hostile.victim->flow.arrived_sequence;
     }
-    hostile_say(&hostile, type, &fixed, bytes, data_size);
+    hostile_post_message(&hostile, type, &fixed, bytes, data_size);
 }
 
 /* --- windows ---------------------------------------------------------------
  */
 
-static void say_open(uint8_t argument)
+static void send_open(uint8_t argument)
 {
     unsigned which  = argument % NUM_WINDOWS;
     unsigned access = 1 + argument / NUM_WINDOWS %
@@ -221,7 +221,7 @@ static void say_open(uint8_t argument)
     fixed.window_open.window = windows[which]->number;
     memcpy(fixed.window_open.key, windows[which]->key[access - 1],
            sizeof(fixed.window_open.key));
-    hostile_say(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
+    hostile_post_message(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
 }
 
 static uint64_t add_lengths(const ucxpool_place_t *places, size_t num)
@@ -241,7 +241,7 @@ typedef struct told {
     ucxpool_place_t places[UINT8_MAX / sizeof(ucxpool_place_t)];
 } told_t;
 
-static void say_call(const uint8_t *header, input_t *input)
+static void send_call(const uint8_t *header, input_t *input)
 {
     proto_fixed_t fixed = {
         .desc = {.tag      = header[3],
@@ -269,12 +269,12 @@ static void say_call(const uint8_t *header, input_t *input)
                              ? num * told.call.length
                              : add_lengths(told.places, num);
     }
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
     fixed.desc.sequence     = hostile.victim->flow.arrived_sequence;
     fixed.desc.payload_size = sizeof(told.call) + size;
     told.run                = (copy_run_t){fixed.desc.payload_size, 1};
-    hostile_say(&hostile, PROTO_DESC, &fixed, &told,
-                sizeof(told.run) + fixed.desc.payload_size);
+    hostile_post_message(&hostile, PROTO_DESC, &fixed, &told,
+                         sizeof(told.run) + fixed.desc.payload_size);
 }
 
 static void make_window(unsigned which)
@@ -410,17 +410,17 @@ static void post_small(uint8_t argument)
     }
 }
 
-static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
+static void do_attack(unsigned attack, const uint8_t *header, input_t *input)
 {
     core_ring_page_t *page     = hostile.channel->ring.mine;
     uint64_t          argument = header[3];
 
-    switch (deed) {
+    switch (attack) {
     case DEED_POST:
         post_small(header[3]);
         break;
     case DEED_READ:
-        hostile_let_read(&hostile);
+        hostile_let_peer_read(&hostile);
         break;
     case DEED_CANCEL:
         ucxpool_request_cancel((argument & 1u) ? hostile.recv : hostile.send);
@@ -446,16 +446,16 @@ static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
         use_remote(header[3], header[1]);
         break;
     case DEED_OPEN:
-        say_open(header[3]);
+        send_open(header[3]);
         break;
     case DEED_CALL:
-        say_call(header, input);
+        send_call(header, input);
         break;
     case DEED_DESC:
         say(PROTO_DESC, true, header, input);
         break;
     default:
-        say((proto_type_t)deed, false, header, input);
+        say((proto_type_t)attack, false, header, input);
     }
 }
 
@@ -493,7 +493,7 @@ static void start(void)
     hostile.channel = hostile.pair.to_a;
     hostile_post(&hostile);
     make_window(0);
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
     core_stats_get(hostile.pair.a, &before);
 }
 
@@ -536,13 +536,13 @@ static void finish(void)
 {
     proto_fixed_t bye = {.head = {.credits = 0}};
 
-    hostile_let_read(&hostile);
+    hostile_let_peer_read(&hostile);
     tell();
     if (!hostile_is_over(&hostile)) {
         /* Repair the words of its page that the input has changed. */
         hostile_write_word(&hostile, hostile.channel->ring.head, 0);
-        hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
-        hostile_let_read(&hostile);
+        hostile_post_message(&hostile, PROTO_BYE, &bye, NULL, 0);
+        hostile_let_peer_read(&hostile);
     }
     for (unsigned i = 0; i < NUM_REMOTES; i++) {
         release(i);
@@ -566,7 +566,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     start();
     while (input.left >= 4) {
         header = take(&input, 4);
-        do_deed(header[0] % DEED_LAST, header, &input);
+        do_attack(header[0] % DEED_LAST, header, &input);
     }
     finish();
     return 0;
