@@ -39,6 +39,6 @@ find README.md HACKING.md docs debian/rules python scripts quickstart \
     sort -u -t : -k 2 >"$dir/used"
 if awk -F : 'NR == FNR { known[$1]; next } !($2 in known)' \
     "$dir/known" "$dir/used" | grep .; then
-    echo 'these variables are no settings: name them otherwise'
+    echo 'these variables are not settings: rename them'
     exit 1
 fi

@@ -129,4 +129,4 @@ if [ -n "$violations" ]; then
     echo "$violations"
     exit 1
 fi
-echo "lengths, columns, markers and calls of UCX and verbs are as they should be"
+echo "lengths, columns, markers and calls of UCX and verbs are correct"

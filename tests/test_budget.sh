@@ -79,7 +79,7 @@ machine() {
         limit=210m
         ;;
     refused)
-        title='256 GiB BAR1, a NIC that takes no GPU memory'
+        title='256 GiB BAR1, a NIC that cannot register GPU memory'
         CUDA_STAND_IN='name=NVIDIA H200,memory=141g'
         NVML_STAND_IN=bar1=274877906944,used=2097152,links=18
         limit=0

@@ -165,10 +165,10 @@ if [ -f "$stand_in" ] && [ -f "$nvml" ]; then
     has out '^    memory free +unknown \(there is no room for a context\)$'
     ends 1 $gpus CUDA_STAND_IN=fail=cuDeviceGetName:1:999 "$info" -nj
     is_json
-    has err 'GPU 0 does not answer: cuDeviceGetName'
+    has err 'cannot query GPU 0: cuDeviceGetName'
 fi
 
-echo 'what UCX has to say does not get in between'
+echo 'output of UCX is not mixed into the report'
 for option in -nj -j; do
     ends 0 env UCX_LOG_LEVEL=info UCX_NO_SUCH_VARIABLE=1 "$info" $option
     is_json
@@ -193,7 +193,7 @@ has out '"value": "7"'
 has out '"from": "environment variable"'
 has out '"value": "a\\"\\\\b"'
 
-echo 'a wrong setting is told, and the defaults are shown'
+echo 'a wrong setting is reported, and the defaults are shown'
 ends 1 env UCXPOOL_DEPTH=0 UCXPOOL_CREDITS=8 "$info" -c
 has err 'ucxpool_info: .*UCXPOOL_DEPTH=0 .*from 1 to 64'
 has err 'the settings shown are the defaults'
@@ -206,7 +206,7 @@ ends 1 env UCXPOOL_DEPTH=700 "$info" -nj
 has err 'UCXPOOL_DEPTH=700 .*from 1 to 64'
 is_json
 
-echo 'the pool, and why it is as it is'
+echo 'the pool, with the reasons for its choices'
 small='env UCXPOOL_COMM_SIZE=16m UCXPOOL_REGION_SIZE=8m UCXPOOL_BLOCK_SIZE=1m'
 ends 0 $small UCXPOOL_SEND_SHARE=50 "$info" --test
 is_empty err
@@ -253,7 +253,7 @@ is_json
 ends 1 env UCXPOOL_COMM_SIZE=0 "$info" -t
 has err 'the self-test failed: .*set UCXPOOL_COMM_SIZE'
 
-echo 'a pool that cannot be is told'
+echo 'a pool that cannot be created is reported'
 ends 1 env UCXPOOL_COMM_SIZE=1000t "$info"
 has err 'cannot create the pool: .*COMM_SIZE'
 has out '^  works +no \(.*COMM_SIZE'
@@ -270,14 +270,14 @@ ends 1 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
 has err 'cannot listen: .*chmod 600'
 has out '^  listens on +nothing \(.*chmod 600'
 
-echo 'a UCX that does not work is told'
+echo 'a broken UCX is reported'
 ends 1 env UCX_TLS=no_such_transport UCX_LOG_LEVEL=fatal "$info" -n
 has out '^  works +no$'
 has out '^  error +.*UCX_\*'
 has err '^ucxpool_info: UCX does not start: '
 has out '^  environment +.*UCX_TLS=no_such_transport'
 
-echo 'a full disk is told'
+echo 'a full disk is an error'
 if [ -w /dev/full ]; then
     status=0
     "$info" -n >/dev/full 2>"$dir/err" || status=$?

@@ -333,4 +333,4 @@ wait $pid 2>/dev/null || true
 for child in $children; do
     tail --pid="$child" -f /dev/null
 done
-echo 'all runs ended as they should'
+echo 'all runs ended as expected'

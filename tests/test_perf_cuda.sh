@@ -209,4 +209,4 @@ if [ "${TEST_CUDA-}" != real ]; then
     done
     [ $num_failed -gt 0 ] || fail 'no call has failed'
 fi
-echo 'all runs ended as they should'
+echo 'all runs ended as expected'

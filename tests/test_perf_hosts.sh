@@ -147,4 +147,4 @@ serve 0
 says server '127.0.0.1'
 run 1 $short "10.213.7.2:$port"
 says err 'is ucxpool_perf -l running there?'
-echo 'all runs ended as they should'
+echo 'all runs ended as expected'

@@ -138,10 +138,10 @@ static void set_lost(ucxpool_t *pool, const char *devices)
     unwatch(pool);
     memcpy(pool->ucx.devices, devices, sizeof(pool->ucx.devices));
     pool->ucx.is_lost = true;
-    base_warn("%s: UCX failed with other network devices, and then also with "
-              "%s: the pool cannot use the ucx wire until a later connection "
-              "can restart UCX. Set UCX_NET_DEVICES so that the devices do not "
-              "change",
+    base_warn("%s: UCX could not be restarted, neither with other network "
+              "devices nor with %s: the ucx wire is unavailable until a later "
+              "connection restarts UCX; set UCX_NET_DEVICES so that the "
+              "devices do not change",
               pool->name, devices);
 }
 

@@ -121,8 +121,7 @@ static bool report_gpu(report_t *report, int device,
     ucxpool_device_attr_t attr;
 
     if (query(device, config, &attr) != UCXPOOL_OK) {
-        tool_error("GPU %d does not answer: %s", device,
-                   ucxpool_error_detail());
+        tool_error("cannot query GPU %d: %s", device, ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         return false;
     }

@@ -398,7 +398,7 @@ static int import(pool_end_t *pool, const uint8_t *blob)
     if (ucxpool_remote_window_import(pool->channel, blob,
                                      UCXPOOL_WINDOW_BLOB_SIZE,
                                      &pool->remote) != UCXPOOL_OK) {
-        return end_fail(&pool->end, "no window is taken",
+        return end_fail(&pool->end, "cannot import the window",
                         ucxpool_error_detail());
     }
     do {
@@ -408,9 +408,9 @@ static int import(pool_end_t *pool, const uint8_t *blob)
     if (attr.status == UCXPOOL_OK) {
         return 0;
     }
-    return end_fail(&pool->end, "no window is taken",
+    return end_fail(&pool->end, "cannot import the window",
                     attr.status == UCXPOOL_INPROGRESS
-                        ? "the owner does not answer"
+                        ? "the owner has not answered"
                         : attr.reason);
 }
 
