@@ -66,7 +66,7 @@ for option in -h --help; do
 done
 for option in -V --version; do
     ends 0 "$info" $option
-    has out '^ucxpool_info \(libucxpool\) [0-9]+\.[0-9]+\.[0-9]+$'
+    has out '^ucxpool_info \(libucxpool\) [0-9]+\.[0-9]+\.[0-9]+(-rc[0-9]+)?$'
     is_empty err
 done
 
@@ -88,7 +88,7 @@ echo 'the report'
 ends 0 "$info" -n
 is_empty err
 has out '^libucxpool$'
-has out '^  version +[0-9]+\.[0-9]+\.[0-9]+$'
+has out '^  version +[0-9]+\.[0-9]+\.[0-9]+(-rc[0-9]+)?$'
 has out '^  configure arguments '
 has out '^  compiler +(gcc|clang) '
 has out '^  sanitizers '
