@@ -133,7 +133,7 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  *   idle  no data is in flight to the peer
  *   busy  data is in flight
  *
- * docs/internals/connecting.md has the arithmetic.
+ * docs/internals/connecting.md explains the calculation.
  */
 typedef struct ucxpool_peer_timeout {
     char transport[16]; /* "tcp", "rc_verbs" */

@@ -49,7 +49,7 @@ extern "C" {
  *
  * Pieces are segments of one common length. If there are many short ones,
  * pieces are faster than segments: the array is half as long, and the library
- * need not add up the lengths. In a pool on a GPU, if the params say
+ * need not add up the lengths. In a pool on a GPU, if the request's params have
  * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are moved. The GPU
  * itself reads the array if it is in pinned memory (cuMemHostAlloc(),
  * cudaMallocHost()) and has at least 4,096 addresses.
@@ -57,7 +57,7 @@ extern "C" {
  * Segments are treated like pieces if there are at least 4,096 of them in a
  * pinned array, all of one length under 512 bytes and all in one allocation.
  * The library checks these conditions once, when the request is posted, unless
- * the params say UCXPOOL_SEGMENTS_EVEN.
+ * the params have UCXPOOL_SEGMENTS_EVEN.
  *
  * Ranges are parts of memory and of files, in any order. Each range is one
  * segment to the receiver. A file is read while its bytes are sent. The file is
@@ -301,8 +301,8 @@ typedef struct ucxpool_request_params {
  * A send can end before its message has been announced to the receiver. This
  * happens if a file range of a message of up to EAGER_SIZE bytes cannot be
  * read, or if the send is canceled or times out while it is queued. The
- * receiver then never sees the message, over either wire. A receive posted for
- * it stays in progress and takes the next matching message.
+ * receiver then never sees the message, over either wire. A receive that would
+ * have matched the message stays in progress and takes the next match.
  *
  * Long messages to several GPUs are sent one at a time, in the order that is
  * described for ucxpool_remote_window_write().

@@ -108,7 +108,7 @@ typedef struct ucxpool_window_params {
 /*
  * Create a window over memory.
  *
- * address      Any memory that the pool could send from. The memory belongs to
+ * address      Memory of any kind that the pool can send. The memory belongs to
  *              the caller, who must not free it until the window is destroyed,
  *              or until ucxpool_window_revoke() has returned UCXPOOL_OK.
  * length       Bytes, 1 or more.

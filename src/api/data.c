@@ -55,7 +55,7 @@ ucxpool_data_t ucxpool_source_ranges(const ucxpool_range_t *ranges,
                             .count     = count};
 }
 
-/* The same data as something to receive into. */
+/* Returns the same memory, described as the target of a receive. */
 static ucxpool_data_t writable(ucxpool_data_t source)
 {
     source.is_source = 0;

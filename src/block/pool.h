@@ -87,8 +87,9 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
                                   size_t num_blocks, uint32_t *indices);
 
 /*
- * The two steps of block_pool_get_n(), to take the blocks in parts. Every
- * reserved block must be taken. It counts as held as soon as it is reserved.
+ * The two steps of block_pool_get_n(), for callers that take blocks in parts.
+ * Every reserved block must be taken. It counts as held as soon as it is
+ * reserved.
  *
  * num_blocks  For take: 1 or more, and in total no more than reserved.
  *

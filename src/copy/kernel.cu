@@ -156,7 +156,7 @@ struct piece {
     uint64_t stream; /* its offset there, with COPY_EXACT; the other */
 };                   /* side, with COPY_PAIRS */
 
-/* Returns the fault of an entry in a list of one length; 0: none. */
+/* Returns the fault of an entry; all entries have one length. 0: none. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)
 {

@@ -62,7 +62,7 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 void core_endpoint_set_failed(core_endpoint_t *endpoint);
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* Count an operation of UCX that will call back. core_channel_end_operation()
+/* Count an operation of UCX that has a callback. core_channel_end_operation()
  * counts its end. */
 void core_endpoint_start(core_endpoint_t *endpoint);
 

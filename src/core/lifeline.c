@@ -146,7 +146,7 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
-        core_channel_set_broken(channel); /* the endpoint has no other end */
+        core_channel_set_broken(channel); /* the peer has no endpoint */
     }
     switch (channel->conn.lifeline.last_word) {
     case BOOTSTRAP_CLOSE_NONE:

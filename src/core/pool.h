@@ -52,7 +52,7 @@ typedef struct core_domains {
     mem_verbs_counts_t counts;
 } core_domains_t;
 
-/* The memory through which messages pass. */
+/* The memory of the blocks. */
 typedef struct core_pool_memory {
     mem_regions_t regions;
     block_pool_t *blocks;

@@ -112,7 +112,7 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    /* The second pass handles late frees, which the first pass made
+    /* The second pass handles deferred frees, which the first pass made
      * available. */
     for (int i = 0; (i < 2) && (status == UCXPOOL_OK); i++) {
         heap_collect_all(heap);
@@ -203,8 +203,8 @@ static void become_tight(heap_t *heap)
 }
 
 /* Add memory at a site, which is then free with the given ticket. If the limit
- * is all GPU memory, less may be available. The driver then reports the
- * lack. */
+ * is all GPU memory, less may be available. Then the driver reports an
+ * error. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)

@@ -15,7 +15,7 @@ static void small_init(heap_small_t *small)
     heap_index_init(&small->index);
     small->cache = (heap_free_cache_t){.used = 0};
     heap_ranges_init(&small->ranges);
-    base_list_init(&small->late);
+    base_list_init(&small->deferred);
     small->num_pages   = 0;
     small->num_empty   = 0;
     small->num_mediums = 0;
@@ -181,7 +181,7 @@ void heap_small_give(heap_small_t *small, heap_range_t *range)
 void heap_small_defer(heap_small_t *small, heap_range_t *range)
 {
     assert(heap_range_state(range) == HEAP_DEFERRED);
-    base_list_add_tail(&small->late, &range->link);
+    base_list_add_tail(&small->deferred, &range->link);
 }
 
 heap_stream_t *heap_small_settle(heap_small_t        *small,
@@ -190,7 +190,7 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
     heap_stream_t *left = NULL;
     heap_range_t  *range, *next;
 
-    base_list_for_each_safe(range, next, &small->late, heap_range_t, link) {
+    base_list_for_each_safe(range, next, &small->deferred, heap_range_t, link) {
         if (heap_stream_is_over(range->stream, range->ticket) ||
             ((range->stream == stream) && (range->ticket <= ticket))) {
             base_list_del(&range->link);

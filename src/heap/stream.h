@@ -40,7 +40,7 @@ struct heap_page {
     heap_range_t     *place;  /* its HEAP_SMALL range in the home */
     heap_stream_t    *stream; /* owner; atomic */
     heap_range_t     *first;  /* first range in the page */
-    /* The live, cached or late range that begins at each unit. */
+    /* The live, cached or deferred range that begins at each unit. */
     heap_range_t *starts[HEAP_PAGE / HEAP_UNIT];
 };
 
@@ -49,7 +49,7 @@ typedef struct heap_small {
     heap_index_t      index; /* free ranges of all pages */
     heap_free_cache_t cache;
     heap_ranges_t     ranges;
-    base_list_t       late; /* freed in other streams */
+    base_list_t       deferred; /* freed in other streams */
     unsigned          num_pages;
     unsigned          num_empty;   /* pages without allocations */
     unsigned          num_mediums; /* live */
@@ -200,9 +200,9 @@ void heap_small_give(heap_small_t *small, heap_range_t *range);
 void heap_small_defer(heap_small_t *small, heap_range_t *range);
 
 /*
- * Free late ranges whose ticket is over. Also free those that were freed in
+ * Free deferred ranges whose ticket is over. Also free those that were freed in
  * `stream` (may be NULL) up to `ticket`, for which the pages' stream has been
- * made to wait. Returns the stream of a range that is still late, or NULL.
+ * made to wait. Returns the stream of a range that is still deferred, or NULL.
  */
 heap_stream_t *heap_small_settle(heap_small_t        *small,
                                  const heap_stream_t *stream, uint64_t ticket);

@@ -110,7 +110,7 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
 }
 
 /* Choose the fragment size between CPUs. Data in place is not gathered, so
- * shorter fragments in place would not overlap any work. */
+ * shorter fragments in place would not let gathers and reads overlap. */
 static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)

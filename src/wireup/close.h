@@ -16,8 +16,8 @@ void wireup_channel_discard(ucxpool_channel_t *channel);
 void wireup_channel_close(ucxpool_channel_t *channel);
 void wireup_channel_abort(ucxpool_channel_t *channel);
 
-/* Make progress on one channel: detects failures, delivers messages, and does
- * the next steps of closing. Returns the number of steps done. */
+/* Make progress on one channel: detects failures, delivers messages, and
+ * continues the close. Returns the number of steps done. */
 unsigned wireup_channel_progress(ucxpool_channel_t *channel);
 
 /* Returns the time at which a closing channel needs progress even without an
