@@ -47,6 +47,10 @@ says out 'pool-wait/auto'
 run 0 $short -t rate -n 200 --wire map
 says out 'M/s'
 says out 'pool-each/map is'
+says out 'pool-batch/map is .* as fast as pool-each/map'
+run 0 $short -t rate -n 200 --wire ucx --batch 7
+says out 'pool-batch/ucx is'
+run 0 $short -t both -s 100 -n 33 --sides pool-batch/map,pool-each/ucx
 run 0 $short -s 5001 -n 9 -O 3 --sides pool-each/ucx,tag-each/none
 # Both directions at once, in every way.
 run 0 $short -t both -s 100 -n 333 --wire map

@@ -44,6 +44,7 @@ typedef struct options {
     uint64_t      size;  /* 0: the test's */
     uint64_t      count; /* 0: the test's */
     unsigned      outstanding;
+    unsigned      batch;
     unsigned      rounds;
     double        seconds; /* time of a job */
     uint32_t      pool_mode;
@@ -158,6 +159,9 @@ static const option_row_t option_rows[] = {
      .right = "give a number, 1 to 16m"},
     {"outstanding", 'O', "NUM", "messages in flight (default: 2)",
      OPTION_NUMBER(options_t, outstanding, WORK_MAX_OUTSTANDING)},
+    {"batch", 0, "NUM",
+     "operations that pool-batch posts in a call (default: 64)",
+     OPTION_NUMBER(options_t, batch, WORK_MAX_BATCH)},
     {"rounds", 'r', "NUM", "rounds at most (default: 40)",
      OPTION_NUMBER(options_t, rounds, 1000000)},
     {"time", 'T', "SECONDS", "begin no round after that (default: 10)",
@@ -218,6 +222,7 @@ static const program_t program = {
 
 static const options_t defaults = {
     .outstanding = JOB_OUTSTANDING,
+    .batch       = JOB_BATCH,
     .rounds      = 40,
     .seconds     = 10,
     .pool_mode   = MODE_AUTO,
@@ -323,12 +328,14 @@ static int check_listen(const options_t *options)
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
         (options->size != 0) || (options->count != 0) ||
         (options->outstanding != defaults.outstanding) ||
+        (options->batch != defaults.batch) ||
         (options->rounds != defaults.rounds) ||
         (options->seconds != defaults.seconds) || (options->pageable != 0) ||
         options->untold || is_on_gpu(options)) {
         return options_wrong("-l does what the process that connects asks for: "
-                             "give -t, --table, -s, -n, -O, -r, -T, --sides, "
-                             "--wire, --device, --pageable and --untold there");
+                             "give -t, --table, -s, -n, -O, --batch, -r, -T, "
+                             "--sides, --wire, --device, --pageable and "
+                             "--untold there");
     }
     return -1;
 }
@@ -376,8 +383,8 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
         work_is_on_gpu(&job->work) ? test->gpu_ways : test->raw_ways;
 
     job->sides[job->num_sides++] = (side_t){test->pool_way, pool_mode};
-    if (test->has_pieces) {
-        job->sides[job->num_sides++] = (side_t){WAY_POOL_PIECES, pool_mode};
+    if (test->second_way != WAY_NONE) {
+        job->sides[job->num_sides++] = (side_t){test->second_way, pool_mode};
     }
     for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
         if (!side_is((side_t){ways[i], 0}, IS_COPY)) {
@@ -409,6 +416,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
                 .both        = test->is_both,
                 .pageable    = options->pageable,
                 .untold      = options->untold,
+                .batch       = options->batch,
                 .devices     = {options->devices[0], options->devices[1]},
             },
         .send_size     = test->send_size,

@@ -94,6 +94,7 @@ static bool work_is_sane(const work_t *work)
            (work->outstanding >= 1) &&
            (work->outstanding <= WORK_MAX_OUTSTANDING) &&
            (work->size * work->count <= WORK_MAX_BYTES / work->outstanding) &&
+           (work->batch >= 1) && (work->batch <= WORK_MAX_BATCH) &&
            (work->misaligned < WORK_LINE) && devices_are_sane(work->devices) &&
            (work->pageable <= (WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV)) &&
            ((work->pageable == 0) || work_is_on_gpu(work));
@@ -199,6 +200,7 @@ static const struct {
                               IS_POOL | IS_PIECES | IS_EVEN},
     [WAY_POOL_EVEN]        = {"pool-even", GROUP_POOL, IS_POOL | IS_EVEN},
     [WAY_POOL_EACH]        = {"pool-each", GROUP_POOL, IS_POOL},
+    [WAY_POOL_BATCH]       = {"pool-batch", GROUP_POOL, IS_POOL | IS_BATCH},
     [WAY_POOL_EVENT]       = {"pool-event", GROUP_POOL, IS_POOL},
     [WAY_POOL_WAIT]        = {"pool-wait", GROUP_POOL, IS_POOL},
     [WAY_POOL_COMM]        = {"pool-comm", GROUP_POOL,

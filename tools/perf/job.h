@@ -28,10 +28,14 @@
 /* Messages in flight, by default. */
 #define JOB_OUTSTANDING 2u
 
+/* Operations of a batch, by default. */
+#define JOB_BATCH 64u
+
 /* Limits of the memory that a peer on another host may make us allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
 #define WORK_MAX_DEVICE  1023
+#define WORK_MAX_BATCH   65536u
 
 /* Size of a cache line. Buffers start at a line boundary, unless they are
  * misaligned. */
@@ -62,6 +66,7 @@ typedef struct work {
     uint32_t pageable;    /* WORK_PAGEABLE_: the processes whose buffers are in
                              host memory that the GPU cannot access */
     uint32_t untold;      /* the pool is not told the kind of memory */
+    uint32_t batch;       /* operations of a ucxpool_post(), 1 or more */
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
                              the receiver lie; both WORK_HOST: host memory */
 } work_t;
@@ -115,6 +120,7 @@ typedef enum side_way {
     WAY_POOL_PIECES, /* the same, with ucxpool_data_pieces() */
     WAY_POOL_EVEN, /* WAY_POOL with the hint that all buffers have one length */
     WAY_POOL_EACH, /* one message per buffer */
+    WAY_POOL_BATCH,       /* the same, posted in batches */
     WAY_POOL_EVENT,       /* both sides sleep on the event descriptor */
     WAY_POOL_WAIT,        /* both sides sleep in ucxpool_wait() */
     WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
@@ -158,7 +164,8 @@ enum {
     IS_READ      = 1u << 9,  /* the sender receives the bytes */
     IS_ASLEEP    = 1u << 10, /* the receiver calls no progress */
     IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
-    IS_COMM_RECV = 1u << 12
+    IS_COMM_RECV = 1u << 12,
+    IS_BATCH     = 1u << 13 /* posts several operations in a call */
 };
 
 /* Returns true if the side has any of these properties. */

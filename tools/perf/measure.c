@@ -196,6 +196,13 @@ static void mark_best(job_result_t *result)
     }
 }
 
+/* Batches are also compared with single posts. */
+static bool is_compared(side_t pool, side_t other)
+{
+    return !side_is(other, IS_POOL) ||
+           (side_is(pool, IS_BATCH) && (other.way == WAY_POOL_EACH));
+}
+
 static void add_ratios_of(job_result_t *result, measure_t *measures,
                           unsigned pool)
 {
@@ -205,7 +212,7 @@ static void add_ratios_of(job_result_t *result, measure_t *measures,
         return;
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
-        if (!side_is(job->sides[i], IS_POOL) &&
+        if (is_compared(job->sides[pool], job->sides[i]) &&
             (measures[i].batches.num != 0)) {
             add_ratio(result, measures, pool, i);
         }
@@ -220,7 +227,8 @@ static void add_ratios(job_result_t *result, measure_t *measures)
 
     if (side_is(job->sides[0], IS_POOL)) {
         add_ratios_of(result, measures, 0);
-        if ((job->num_sides > 1) && side_is(job->sides[1], IS_PIECES)) {
+        if ((job->num_sides > 1) &&
+            side_is(job->sides[1], IS_PIECES | IS_BATCH)) {
             add_ratios_of(result, measures, 1);
         }
         mark_best(result);

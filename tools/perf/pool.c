@@ -44,6 +44,7 @@ typedef struct pool_end {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
     void              *comm; /* NULL: the buffers are not in the pool */
+    ucxpool_op_t      *ops;  /* of a batch; NULL: single posts */
     int                event_fd;
     /* For reads and writes, otherwise NULL: the receiver's window, the sender's
      * remote window, and the offsets in it of each slot's buffers. */
@@ -246,6 +247,92 @@ static int each_expect(end_t *end, unsigned index)
     }
     return 0;
 }
+
+/* --- messages in batches -------------------------------------------------- */
+
+/* Post a send or receive of each buffer of a message. */
+static int post_batches(end_t *end, unsigned index, ucxpool_op_kind_t kind,
+                        const ucxpool_request_params_t *params)
+{
+    const ucxpool_segment_t *segment = buffers_segments(&end->buffers, index);
+    pool_end_t              *pool    = (pool_end_t *)end;
+    size_t                   left    = end->buffers.num_segments;
+
+    while (left != 0) {
+        size_t num = left < end->work.batch ? left : end->work.batch;
+        size_t num_posted;
+
+        for (size_t i = 0; i < num; i++, segment++) {
+            pool->ops[i] = (ucxpool_op_t){
+                .kind = kind,
+                .data = ucxpool_data_buffer(segment->address, segment->length),
+                .params  = params,
+                .channel = pool->channel,
+                .tag     = TAG_DATA | index,
+                .mask    = UINT64_MAX,
+            };
+        }
+        if (ucxpool_post(pool->pool, pool->ops, sizeof(pool->ops[0]), num,
+                         &num_posted) != UCXPOOL_OK) {
+            return end_fail(end, "a batch was not taken",
+                            ucxpool_error_detail());
+        }
+        left -= num;
+    }
+    return 0;
+}
+
+static int batch_send(end_t *end, unsigned index)
+{
+    return expect_reply(end, index) != 0
+               ? -1
+               : post_batches(end, index, UCXPOOL_OP_SEND, NULL);
+}
+
+static int batch_expect(end_t *end, unsigned index)
+{
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    fill_params(&params, slot, NULL, true);
+    params.field_mask &= ~(uint64_t)UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
+    params.completion_ptr = slot;
+    slot->pending += (unsigned)end->buffers.num_segments - 1;
+    slot->num_arrived = 0;
+    return post_batches(end, index, UCXPOOL_OP_RECV, &params);
+}
+
+static void completed(const ucxpool_completion_t *completion)
+{
+    end_slot_t *slot = completion->completion_ptr;
+
+    slot->pending--;
+    if (completion->status == UCXPOOL_OK) {
+        end_part_arrived(slot, slot->end->buffers.num_segments);
+    } else {
+        end_fail(slot->end, "a receive ended early",
+                 ucxpool_status_string(completion->status));
+    }
+}
+
+static void batch_progress(end_t *end)
+{
+    enum { MAX = 64 };
+    pool_end_t          *pool = (pool_end_t *)end;
+    ucxpool_completion_t completions[MAX];
+    size_t               num;
+
+    ucxpool_progress(pool->pool);
+    do {
+        (void)ucxpool_completion_get(pool->pool, completions, MAX, &num);
+        for (size_t i = 0; i < num; i++) {
+            completed(&completions[i]);
+        }
+    } while (num == MAX);
+}
+
+/* --- messages of many buffers --------------------------------------------- */
 
 static int pool_expect(end_t *end, unsigned index)
 {
@@ -477,6 +564,7 @@ static void pool_destroy(end_t *end)
     close_window(pool);
     buffers_cleanup(&end->buffers);
     ucxpool_comm_free(pool->pool, pool->comm);
+    free(pool->ops);
     free(pool);
 }
 
@@ -484,6 +572,8 @@ static const end_ops_t pool_ops   = {pool_send,     pool_expect,  pool_reply,
                                      pool_progress, pool_destroy, NULL};
 static const end_ops_t each_ops   = {each_send,     each_expect,  pool_reply,
                                      pool_progress, pool_destroy, NULL};
+static const end_ops_t batch_ops  = {batch_send,     batch_expect, pool_reply,
+                                     batch_progress, pool_destroy, NULL};
 static const end_ops_t event_ops  = {pool_send,  pool_expect,  pool_reply,
                                      pool_sleep, pool_destroy, NULL};
 static const end_ops_t wait_ops   = {pool_send, pool_expect,  pool_reply,
@@ -497,6 +587,8 @@ static const end_ops_t *ops_of(side_t side)
     switch (side.way) {
     case WAY_POOL_EACH:
         return &each_ops;
+    case WAY_POOL_BATCH:
+        return &batch_ops;
     case WAY_POOL_EVENT:
         return &event_ops;
     case WAY_POOL_WAIT:
@@ -550,7 +642,10 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     end_init(&pool->end, ops_of(params->side), params);
     pool->pool    = lane->pool;
     pool->channel = lane->channel;
-    missing[0]    = '\0';
+    if (side_is(params->side, IS_BATCH)) {
+        pool->ops = tool_calloc(params->work.batch, sizeof(pool->ops[0]));
+    }
+    missing[0] = '\0';
     if ((create_parts(pool, params) != 0) ||
         (side_is(params->side, IS_ONE_SIDED) &&
          (open_window(pool, control, missing) != 0))) {

@@ -73,6 +73,9 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     if (!work->echo && (work->outstanding != JOB_OUTSTANDING)) {
         append(text, " -O %u", work->outstanding);
     }
+    if (work->batch != JOB_BATCH) {
+        append(text, " --batch %u", work->batch);
+    }
     if (work_is_on_gpu(work)) {
         append(text, " --device %s", work_devices(work, device));
     }

@@ -23,7 +23,7 @@ static const test_t tests[] = {
     {"each", "scattered buffers in one message, against one active message per "
      "buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
-     .gpu_ways = GPU_SCATTERED, .has_pieces = true},
+     .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES},
     {"mixed", "scattered buffers of lengths as columns have them, up to -s, "
      "against one active message per buffer",
      UNIT_RATE, 8 * M, 180, WAY_POOL, {WAY_AM_EACH},
@@ -31,18 +31,19 @@ static const test_t tests[] = {
     {"misaligned", "scattered buffers, the sender's one byte off, against one "
      "active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
-     .gpu_ways = GPU_SCATTERED, .has_pieces = true, .misaligned = 1},
+     .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES, .misaligned = 1},
     {"few-blocks", "scattered buffers through 16 MiB of send blocks in all, "
      "against one active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
-     .gpu_ways = GPU_SCATTERED, .has_pieces = true, .send_size = 16 * M},
+     .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES,
+     .send_size = 16 * M},
     {"iov", "scattered buffers in one message, against UCX's IOV datatype",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_IOV},
      .gpu_ways = {WAY_IOV, WAY_COPY_EACH}},
     {"both", "scattered buffers in both directions at once, each way against "
      "one active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
-     .gpu_ways = GPU_SCATTERED, .has_pieces = true, .is_both = true},
+     .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES, .is_both = true},
     {"read", "scattered pieces of the receiver's window, read by the sender, "
      "against UCX's gets",
      UNIT_RATE, 4096, 16384, WAY_POOL_READ, {WAY_GET_EACH, WAY_GET},
@@ -78,7 +79,7 @@ static const test_t tests[] = {
      UNIT_TRIP, 64, 1, WAY_POOL_WAIT, .gpu_ways = {0}},
     {"rate", "messages of one buffer each, against messages of raw UCX",
      UNIT_MESSAGES, 8, 4096, WAY_POOL_EACH, {WAY_AM_EACH, WAY_TAG_EACH},
-     .gpu_ways = {0}},
+     .gpu_ways = {0}, .second_way = WAY_POOL_BATCH},
     {"block", "one block taken and given back, one thread",
      UNIT_BLOCK, 1, 1, WAY_BLOCK, .gpu_ways = {0}},
 };
@@ -148,8 +149,8 @@ static void print_ways(const test_t *test, const uint32_t *ways)
     char name[SIDE_NAME_SIZE];
 
     printf("%s", side_name((side_t){test->pool_way, MODE_AUTO}, name));
-    if (test->has_pieces) {
-        printf(" %s", side_name((side_t){WAY_POOL_PIECES, MODE_AUTO}, name));
+    if (test->second_way != WAY_NONE) {
+        printf(" %s", side_name((side_t){test->second_way, MODE_AUTO}, name));
     }
     for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
         printf(" %s", side_name((side_t){ways[i], MODE_PEER}, name));
