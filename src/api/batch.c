@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "window/window.h"
+#include "xfer/short.h"
 
 #include <assert.h>
 #include <stdalign.h>
@@ -24,14 +25,36 @@ static bool is_missing(const void *field, const char *name)
     return base_error_is_missing(field, post_name, name);
 }
 
+/* Returns true if the operation is about one buffer, without params and without
+ * a request. */
+static bool is_plain(const ucxpool_op_t *op)
+{
+    const uint64_t *reserved = op->data.reserved;
+
+    return (op->params == NULL) && (op->request_p == NULL) &&
+           (op->data.kind == UCXPOOL_DATA_BUFFER) &&
+           ((reserved[0] | reserved[1] | reserved[2] | reserved[3]) == 0);
+}
+
+static bool send_short(const ucxpool_op_t *op)
+{
+    /* Sends only read their segments. */
+    const ucxpool_segment_t segment = {(void *)op->data.at.buffer,
+                                       op->data.length};
+
+    return xfer_short_try(op->channel, &segment, op->tag);
+}
+
 static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
 {
     if (is_missing(op->channel, "channel") ||
         api_is_foreign(pool, op->channel, post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return api_post_send(op->channel, &op->data, op->tag, op->params,
-                         op->request_p);
+    return (is_plain(op) && send_short(op))
+               ? UCXPOOL_OK
+               : api_post_send(op->channel, &op->data, op->tag, op->params,
+                               op->request_p);
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)

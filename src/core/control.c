@@ -6,6 +6,7 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -333,6 +334,27 @@ void core_control_end(ucxpool_channel_t *channel)
         channel->control.writing = NULL;
         send_outside(control);
     }
+}
+
+bool core_control_short(ucxpool_channel_t *channel, uint64_t tag,
+                        const void *bytes, size_t size)
+{
+    proto_short_t *message;
+    void          *fixed;
+    void          *data;
+
+    assert(channel->wire->has_ring);
+    if (!base_list_is_empty(&channel->control.backlog) ||
+        !core_ring_reserve(&channel->ring, sizeof(*message), size, &fixed,
+                           &data)) {
+        return false;
+    }
+    message = fixed;
+    fill_head(channel, &message->head, PROTO_SHORT);
+    message->tag = tag;
+    memcpy(data, bytes, size);
+    publish(channel);
+    return true;
 }
 
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,

@@ -28,6 +28,11 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   void **data_p);
 void           core_control_end(ucxpool_channel_t *channel);
 
+/* Send a SHORT through the channel's ring. Returns false if there is no room
+ * now. */
+bool core_control_short(ucxpool_channel_t *channel, uint64_t tag,
+                        const void *bytes, size_t size);
+
 /* Send a message without a body. */
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);

@@ -244,7 +244,6 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
         return UCXPOOL_ERR_NO_MEMORY;
     }
     reset(request, kind);
-    request->data.memory = *memory;
     if (copy_memory_is_ranges(memory) && (memory->num == 1)) {
         request->data.range  = memory->ranges[0];
         request->data.memory = copy_memory_of_ranges(&request->data.range, 1);
@@ -253,6 +252,8 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
         request->data.segment.length  = copy_memory_length(memory, 0);
         request->data.memory =
             copy_memory_of_segments(&request->data.segment, 1);
+    } else {
+        request->data.memory = *memory;
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {
@@ -271,7 +272,9 @@ void core_request_hand_out(ucxpool_request_t  *request,
         *request_p = request;
     }
     /* Reuse the request at once if it has ended and has no handle. */
-    core_request_reuse(request);
+    if (core_request_has_ended(request)) {
+        core_request_reuse(request);
+    }
 }
 
 void core_request_discard(ucxpool_request_t *request)
@@ -628,6 +631,9 @@ void core_request_find_length(ucxpool_request_t              *request,
     const copy_engine_t *engine = request->pool->engine;
     copy_memory_t       *memory = &request->data.memory;
 
+    if (memory->num == 1) {
+        return;
+    }
     memory->is_unseen = (declared_kind(params) == UCXPOOL_SEGMENTS_EVEN) &&
                         copy_engine_takes_even(engine, memory);
     if (memory->is_unseen ||

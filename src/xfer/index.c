@@ -46,7 +46,7 @@ bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool)
     uint32_t     size = 2 * index->size;
     base_list_t *lists;
 
-    if (index->num < index->size) {
+    if (!xfer_index_is_full(index)) {
         return false;
     }
     lists = core_alloc(pool, sizeof(*lists) * index->num_kinds * size);

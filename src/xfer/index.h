@@ -41,6 +41,12 @@ static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
                          (((hash >> 32) * index->size) >> 32)];
 }
 
+/* Returns true if xfer_index_grow() would do anything. */
+static inline bool xfer_index_is_full(const xfer_index_t *index)
+{
+    return index->num >= index->size;
+}
+
 /*
  * Make room for one more element. Returns true if the lists have been replaced
  * by empty ones; the caller must then add all elements again, without removing

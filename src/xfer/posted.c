@@ -45,7 +45,9 @@ void xfer_posted_add(ucxpool_request_t *request)
 
     request->order = base_list_is_empty(&xfer->posted) ? 0 : ++xfer->num_posted;
     if (is_indexed(request)) {
-        grow(request->pool);
+        if (xfer_index_is_full(&xfer->posted_index)) {
+            grow(request->pool);
+        }
         add_exact(xfer, request);
         xfer->posted_index.num++;
     } else if (request->order != 0) {

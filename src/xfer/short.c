@@ -14,20 +14,22 @@ static bool is_taken(const ucxpool_channel_t *channel)
            (channel->peer.max_runs != 0);
 }
 
+static bool segment_fits(const ucxpool_channel_t *channel,
+                         const ucxpool_segment_t *segment)
+{
+    return (segment->length != 0) && (segment->address != NULL) &&
+           (segment->length <= channel->pool->config.eager_size) &&
+           (segment->length <= channel->wire->max_inline) && is_taken(channel);
+}
+
 bool xfer_short_fits(const ucxpool_channel_t        *channel,
                      const copy_memory_t            *memory,
                      const ucxpool_request_params_t *params)
 {
-    const ucxpool_t         *pool    = channel->pool;
-    const ucxpool_segment_t *segment = memory->segments;
-
-    return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
-           (segment->address != NULL) &&
-           (segment->length <= pool->config.eager_size) &&
-           (segment->length <= channel->wire->max_inline) &&
+    return (memory->segments != NULL) && (memory->num == 1) &&
            ((params == NULL) ||
             !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) &&
-           is_taken(channel);
+           segment_fits(channel, memory->segments);
 }
 
 /* Send a message that is next in order. Returns false if there is no credit, or
@@ -36,22 +38,13 @@ static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
                 uint64_t tag)
 {
     core_traffic_t *sent = &channel->pool->stats.sent[CORE_MODE_EAGER];
-    proto_fixed_t  *fixed;
-    void           *data;
 
-    if (channel->flow.credits == 0) {
-        return false;
-    }
-    fixed = core_control_begin(channel, PROTO_SHORT, segment->length, CORE_MAY,
-                               &data);
-    if (fixed == NULL) {
+    if ((channel->flow.credits == 0) ||
+        !core_control_short(channel, tag, segment->address, segment->length)) {
         return false;
     }
     channel->flow.credits--;
     channel->flow.next_sequence++;
-    fixed->in_short.tag = tag;
-    memcpy(data, segment->address, segment->length);
-    core_control_end(channel);
     sent->bytes += segment->length;
     sent->fragments++;
     return true;
@@ -79,6 +72,13 @@ static bool send_without_request(ucxpool_channel_t       *channel,
     channel->flow.num_posted++;
     channel->pool->stats.messages_sent++;
     return true;
+}
+
+bool xfer_short_try(ucxpool_channel_t       *channel,
+                    const ucxpool_segment_t *segment, uint64_t tag)
+{
+    return segment_fits(channel, segment) &&
+           send_without_request(channel, segment, tag);
 }
 
 /* --- as a request --------------------------------------------------------- */

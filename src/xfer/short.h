@@ -16,6 +16,11 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
                      const copy_memory_t            *memory,
                      const ucxpool_request_params_t *params);
 
+/* Send one segment now, without a request, if possible. Returns false if this
+ * is not possible; the message must then be posted. */
+bool xfer_short_try(ucxpool_channel_t       *channel,
+                    const ucxpool_segment_t *segment, uint64_t tag);
+
 /* Post a message for which xfer_short_fits() returned true. */
 ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
                                  const copy_memory_t *memory, uint64_t tag,
