@@ -36,6 +36,8 @@ ucx_wheel='libucx-cu13==1.22.0'
 ucx_dir=$top/.ucx/1.22.0
 nvtx_wheel='nvidia-nvtx==13.0.85'
 nvtx_dir=$top/.nvtx/13.0.85
+rmm_wheel='librmm-cu13==26.10.0'
+rmm_dir=$top/.rmm/26.10.0
 
 # say TEXT... - print a line.
 say() {
@@ -134,10 +136,10 @@ packages_install() {
     [ -z "$missing" ] || die "still not installed: $missing"
 }
 
-# wheel_fetch WHEEL REQUIREMENTS DIR FILE - download a wheel with pip, which
-# checks its hash in scripts/REQUIREMENTS, and unpack the wheel to DIR, a folder
-# that git ignores. Does nothing if this was done before. Fails if the wheel
-# does not contain FILE.
+# wheel_fetch WHEEL REQUIREMENTS DIR FILE - download the wheels of
+# scripts/REQUIREMENTS with pip, which checks their hashes, and unpack them to
+# DIR, a folder that git ignores. Does nothing if this was done before. Fails if
+# the wheels do not contain FILE of WHEEL.
 wheel_fetch() {
     local wheel=$1 requirements=$2 dir=$3 file=$4 fetched=${3%/*}/wheel
     if [ -f "$dir/complete" ]; then
@@ -151,8 +153,9 @@ wheel_fetch() {
         -d "$fetched" || return 1
     step "unpack $wheel" 300 python3 -c '
 import sys, zipfile
-zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])
-' "$(echo "$fetched"/*.whl)" "$dir" || return 1
+for wheel in sys.argv[2:]:
+    zipfile.ZipFile(wheel).extractall(sys.argv[1])
+' "$dir" "$fetched"/*.whl || return 1
     [ -f "$dir/$file" ] || {
         say "  the wheel $wheel holds no $file"
         return 1
@@ -174,6 +177,12 @@ ucx_fetch() {
 nvtx_fetch() {
     wheel_fetch "$nvtx_wheel" nvtx-wheel.txt "$nvtx_dir" \
         nvidia/cu13/include/nvtx3/nvToolsExt.h
+}
+
+# Fetch RMM, and the headers of CUDA that it needs, into $rmm_dir.
+rmm_fetch() {
+    wheel_fetch "$rmm_wheel" rmm-wheels.txt "$rmm_dir" \
+        librmm/include/rmm/device_buffer.hpp
 }
 
 # Create ./configure if it is missing or older than its sources.

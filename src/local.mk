@@ -5,6 +5,7 @@ ucxpoolinclude_HEADERS = \
 	include/ucxpool/device.h include/ucxpool/event.h \
 	include/ucxpool/framework.h include/ucxpool/heap.h \
 	include/ucxpool/log.h include/ucxpool/memory.h include/ucxpool/pool.h \
+	include/ucxpool/rmm.hpp \
 	include/ucxpool/stats.h include/ucxpool/status.h \
 	include/ucxpool/transfer.h include/ucxpool/ucxpool.h \
 	include/ucxpool/ucxpool.hpp \

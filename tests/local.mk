@@ -46,7 +46,7 @@ dist_check_SCRIPTS = \
 	tests/test_cpp.sh tests/test_examples.sh \
 	tests/test_framework_throw.sh \
 	tests/test_info.sh tests/test_install.sh tests/test_java.sh \
-	tests/test_network.sh tests/test_python.sh \
+	tests/test_network.sh tests/test_python.sh tests/test_rmm.sh \
 	tests/test_shuffle_mpirun.sh tests/test_stress.sh
 # The end-to-end tests of the tools take a third of the time of all tests.
 TOOL_CHECKS = \

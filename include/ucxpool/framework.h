@@ -153,7 +153,8 @@ void  ucxpool_cupy_free(void *stream_p, void *address, int device);
 
 /*
  * Allocate and free for an rmm::mr::callback_memory_resource. RMM passes a
- * stream in a C++ wrapper, so its callbacks must unwrap the stream.
+ * stream in a C++ wrapper, so its callbacks must unwrap the stream. From RMM
+ * 26.10 on, ucxpool/rmm.hpp has a resource that needs no callbacks.
  *
  * pool  The pool, which the resource passes as the argument of the callbacks.
  *       NULL: the pool of device 0.

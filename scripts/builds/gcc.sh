@@ -23,7 +23,7 @@ in_tree() {
 
 # Build as the README describes. Objects of an earlier run are kept.
 make_tree() {
-    nvtx_fetch && make_tarball gcc && mkdir -p "$work/tree" &&
+    nvtx_fetch && rmm_fetch && make_tarball gcc && mkdir -p "$work/tree" &&
         tar -C "$work/tree" --strip-components=1 \
             -xf "$work"/dist/libucxpool-*.tar.xz &&
         in_tree ./configure 300 env CC="${cache}gcc" ./configure -q &&
@@ -36,7 +36,7 @@ make_tree() {
 
 build_gcc() {
     local status=0
-    check gcc check || status=1
+    RMM_DIR=$rmm_dir check gcc check || status=1
     check gcc check-tree || status=1
     in_tree 'make install' 300 make -s install DESTDIR="$work/tree/installed" ||
         status=1
