@@ -1,18 +1,20 @@
 # The measurements of ./run-gpu-tests that compare the heap with other
-# allocators, such as RMM. Sourced by bash after gpu-steps.sh, with $out,
-# $quick, $rmm and $given.
+# allocators, such as RMM, and the test of RMM's resource. Sourced by bash after
+# gpu-steps.sh, with $out, $quick, $rmm, $stand_in and $given.
 
 
 # --- RMM ----------------------------------------------------------------
 
-# make_rmm DIR - build the plug-ins for RMM in DIR, if possible.
+# make_rmm DIR - build the plug-ins for RMM, and the test of RMM's resource, in
+# DIR, if possible.
 make_rmm() {
-    try 'RMM as a plug-in' 300 sh "$top/tests/make_rmm_plugins.sh" "$rmm" "$1"
+    try 'RMM as a plug-in' 300 sh "$top/tests/make_rmm_plugins.sh" "$rmm" "$1" \
+        "$(library)"
 }
 
 # find_rmm - print the folder with RMM's plug-ins: given by --rmm, stored by
-# --pack next to the builds, or built from wheels. Prints nothing if there is
-# none.
+# --pack next to the builds, or built from wheels before. Prints nothing if no
+# folder has them.
 find_rmm() {
     local folder
     for folder in "$rmm" "$build/../rmm" "$work/gpu-rmm"; do
@@ -22,6 +24,31 @@ find_rmm() {
             return
         fi
     done
+}
+
+# need_rmm - set $folder to the folder with RMM's plug-ins, which are built from
+# wheels if necessary. Without RMM, $folder is empty.
+need_rmm() {
+    folder=$(find_rmm)
+    if [ -z "$folder" ] && [ -n "$rmm" ] && make_rmm "$work/gpu-rmm"; then
+        folder=$work/gpu-rmm
+    fi
+}
+
+# RMM's resource (ucxpool/rmm.hpp) on a real GPU.
+test_rmm_resource() {
+    local folder label='RMM resource on the heap'
+    if [ $stand_in = yes ]; then
+        skip "$label" 'tests/test_rmm.sh runs it on the stand-in'
+        return
+    fi
+    need_rmm
+    if [ ! -x "$folder/test_rmm" ]; then
+        skip "$label" 'give --rmm DIR'
+    else
+        try "$label" 300 env \
+            LD_LIBRARY_PATH="$(dirname "$(library)")" "$folder/test_rmm"
+    fi
 }
 
 # --- measurements -------------------------------------------------------
@@ -116,11 +143,7 @@ take_rmm() {
     local folder name
     local label='heap: compared with RMM'
     plugins=()
-    folder=$(find_rmm)
-    if [ -z "$folder" ] && [ -n "$rmm" ]; then
-        make_rmm "$work/gpu-rmm" || return
-        folder=$work/gpu-rmm
-    fi
+    need_rmm
     if [ -z "$folder" ]; then
         skip "$label" 'give --rmm DIR'
         return
