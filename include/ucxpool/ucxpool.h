@@ -73,7 +73,9 @@
  * operations in one call), heap.h (memory of any size), stats.h (counters),
  * device.h (GPUs) and verbs.h (keys for the application's own RDMA).
  * framework.h has the allocators for PyTorch, CuPy and RMM. It belongs to
- * libucxpool-framework and is not included here.
+ * libucxpool-framework and is not included here. For C++ there are ucxpool.hpp
+ * (handles, exceptions, coroutines) and rmm.hpp (a resource for RMM 26.10 and
+ * later).
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H

@@ -785,6 +785,27 @@ TEST(destroying_the_pool_resumes_its_coroutines)
             std::errc::operation_canceled);
 }
 
+static task recv_two(two &two)
+{
+    std::vector<int> first(100), second(1 << 20), sent = numbers(1 << 20);
+    request          recv    = two.b.recv(first, 1);
+    channel          channel = std::move(two.b_to_a);
+    request          send    = channel.send(sent, 3);
+
+    co_await ucxpool::async_recv(two.b, second, 2);
+}
+
+TEST(a_coroutine_releases_its_handles_while_its_pool_is_destroyed)
+{
+    two  two;
+    task recv = recv_two(two);
+
+    two.b.reset();
+    REQUIRE(recv.is_done());
+    REQUIRE(error_of([&] { recv.check(); }).code() ==
+            std::errc::operation_canceled);
+}
+
 static task copy_window(const ucxpool::remote_window &remote, int &sum)
 {
     std::vector<int>      got(100);
