@@ -208,7 +208,7 @@ TEST(without_a_connection_or_a_timeout_nothing_is_checked)
     for (int i = 0; i < 10000; i++) {
         ucxpool_progress(pool);
     }
-    ck_assert_uint_eq(pool->wakeup.tcp_watch.next_look, 0);
+    ck_assert_uint_eq(pool->wakeup.tcp_watch.next_check, 0);
     ucxpool_destroy(pool);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
     ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch),

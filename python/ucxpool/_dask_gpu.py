@@ -30,7 +30,7 @@ def which(frames):
     return found if any(found) else []
 
 
-def as_it_lies(frame):
+def sendable(frame):
     """Return a host frame in the form that a channel accepts."""
     return frame if isinstance(frame, bytes) else ensure_memoryview(frame)
 
@@ -140,7 +140,7 @@ class Frames:
     def send(self, channel, frames, on_gpu, number):
         """Send host and GPU frames as the message with this number. Returns
         the transfers in progress."""
-        host = [as_it_lies(frame)
+        host = [sendable(frame)
                 for frame, there in zip(frames, on_gpu) if not there]
         there = [frame for frame, there in zip(frames, on_gpu) if there]
         return [channel.send([bytes(on_gpu), *host], number,

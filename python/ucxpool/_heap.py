@@ -35,7 +35,7 @@ def _handle(stream):
     return 0 if stream == 1 else stream
 
 
-def _alone(settings):
+def _without_blocks(settings):
     """Return the settings of a heap. Its pool has no blocks unless a setting
     requests them."""
     settings = {key.upper(): str(value) for key, value in settings.items()}
@@ -50,7 +50,7 @@ def _create(lib, device, settings):
     pool = ctypes.c_void_p()
     lib.check(lib.config_read(ctypes.byref(config)))
     try:
-        for key, value in _alone(settings).items():
+        for key, value in _without_blocks(settings).items():
             lib.check(lib.config_modify(config, key.encode(), value.encode()))
         params = _library.Params(
             config=config, device=max(device, 0), name=b"python",

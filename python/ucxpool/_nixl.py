@@ -141,13 +141,13 @@ def buffer_at(region):
 class Side:
     """A pool, of the host or of one GPU, to which peers connect."""
 
-    def __init__(self, device, host, told):
+    def __init__(self, device, host, handler):
         self.device = device
         self.pool = Pool(None if device == HOST else device, name="nixl")
         self.listeners = [self.pool.listen(_address.at(host, 0))]
         self.address = _address.at(host, self.listeners[0].port)
         self.inbound = []
-        self._told = weakref.WeakMethod(told)
+        self._handle_events = weakref.WeakMethod(handler)
         self._stop = threading.Event()
         self._thread = None
 
@@ -155,16 +155,17 @@ class Side:
         """Make progress in a thread, as long as the agent exists."""
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._drive, args=(self.pool, self._stop, self._told,
+                target=self._drive, args=(self.pool, self._stop,
+                                          self._handle_events,
                                           weakref.ref(self)),
                 daemon=True, name="ucxpool.nixl")
             self._thread.start()
 
     @staticmethod
-    def _drive(pool, stop, told, reference):
+    def _drive(pool, stop, handler, reference):
         while not stop.is_set():
             events = pool._drive()
-            call, side = told(), reference()
+            call, side = handler(), reference()
             if call is None or side is None:
                 return
             call(side, events)
@@ -207,13 +208,13 @@ def read_metadata(metadata):
     if not metadata.startswith(MAGIC):
         raise ValueError("this is not metadata of a ucxpool.nixl agent")
     try:
-        told = json.loads(metadata[len(MAGIC):])
-        name, identity = str(told["name"]), str(told["identity"])
+        parsed = json.loads(metadata[len(MAGIC):])
+        name, identity = str(parsed["name"]), str(parsed["identity"])
         sides = {int(device): str(address)
-                 for device, address in told["sides"].items()}
+                 for device, address in parsed["sides"].items()}
         regions = [Region(str(kind), int(device), int(start), int(length),
                           bytes.fromhex(blob))
-                   for kind, device, start, length, blob in told["regions"]]
+                   for kind, device, start, length, blob in parsed["regions"]]
         if HOST not in sides:
             raise ValueError("it has no pool on the host")
         if any(one.device not in sides or one.start < 0 or one.length < 1
@@ -222,7 +223,7 @@ def read_metadata(metadata):
     except (AttributeError, KeyError, OverflowError, RecursionError,
             TypeError, ValueError) as error:
         raise ValueError(f"damaged metadata: {error}") from None
-    return name, identity, sides, regions, bool(told.get("all"))
+    return name, identity, sides, regions, bool(parsed.get("all"))
 
 
 @dataclass(eq=False)
@@ -251,7 +252,7 @@ class Peer:
         self._failed = []
         self._lock = threading.RLock()
 
-    def learn(self, sides, regions, are_all):
+    def update(self, sides, regions, are_all):
         """Update the peer from new metadata."""
         self.sides.update(sides)
         keys = {one.key() for one in regions}

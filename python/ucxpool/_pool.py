@@ -115,14 +115,14 @@ class Transfer(_core.Request):
     def _woken(self):
         """Return a future that is set when the transfer ends."""
         future = self._pool._use_loop().create_future()
-        self._tell_also(_Wake(future))
+        self._add_callback(_Wake(future))
         if self.done and not future.done():
             # Another thread has ended the transfer in the meantime.
             self._on_done = None
             future.set_result(None)
         return future
 
-    def _tell_also(self, call):
+    def _add_callback(self, call):
         """Call `call` when the transfer ends, after the functions that were
         added earlier."""
         before = self._on_done
@@ -136,7 +136,7 @@ class Transfer(_core.Request):
             self._wait_done(timeout)
         elif not self.done:
             ended = threading.Event()
-            self._tell_also(ended.set)
+            self._add_callback(ended.set)
             if self.done:
                 ended.set()
             ended.wait(timeout)
@@ -589,10 +589,10 @@ class Listener(_core.Listener):
             task = self._pool._use_loop().create_task(self.handler(channel))
             self._pool._tasks.add(task)
             task.add_done_callback(self._pool._tasks.discard)
-        elif not self._give_to_one(channel):
+        elif not self._give_to_waiter(channel):
             self._accepted.append(channel)
 
-    def _give_to_one(self, channel):
+    def _give_to_waiter(self, channel):
         """Give the channel to the first waiting accept(), if any. Returns
         whether one was waiting."""
         while self._waiting:
@@ -604,7 +604,7 @@ class Listener(_core.Listener):
 
     def _put_back(self, channel):
         """Return a channel that was not accepted to the front of the queue."""
-        if not self._give_to_one(channel):
+        if not self._give_to_waiter(channel):
             self._accepted.appendleft(channel)
 
 

@@ -280,7 +280,7 @@ class UcxPool(Comm):
             self._writes.extend(
                 self._gpu_frames.send(self._channel, frames, on_gpu, number)
                 if on_gpu else
-                [self._channel.send([_dask_gpu.as_it_lies(frame)
+                [self._channel.send([_dask_gpu.sendable(frame)
                                      for frame in frames], number)])
             self._num_written += 1
             while self._writes and (self._writes[0].done

@@ -31,14 +31,14 @@ def report():
     """Return versions, files, and properties of a pool created for this
     report."""
     numbers, ucx = ucxpool.ucx_version()
-    told = {"package": ucxpool.__version__,
-            "library": f"{ucxpool.version()}, {ucxpool.library_path()}",
-            "UCX": f"{'.'.join(map(str, numbers))}, {ucx}"}
+    found = {"package": ucxpool.__version__,
+             "library": f"{ucxpool.version()}, {ucxpool.library_path()}",
+             "UCX": f"{'.'.join(map(str, numbers))}, {ucx}"}
     with ucxpool.Pool(name="ucxpool_info") as pool:
         info = pool.info()
     for name in ("block_size", "region_size", "num_regions", "degraded"):
-        told[name.replace("_", " ")] = info[name]
-    return told
+        found[name.replace("_", " ")] = info[name]
+    return found
 
 
 def main():

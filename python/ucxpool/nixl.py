@@ -378,7 +378,7 @@ class nixl_agent:
             if device not in self._sides:
                 side = _nixl.Side(
                     device, _address.chosen(self._config.listen_address)
-                    or get_address(), self._told)
+                    or get_address(), self._handle_events)
                 self._sides[device] = side
                 if self._config.enable_pthread:
                     side.start()
@@ -389,9 +389,9 @@ class nixl_agent:
             if not side.pool.closed:
                 events = side.pool._progress()
                 if events:
-                    self._told(side, events)
+                    self._handle_events(side, events)
 
-    def _told(self, side: Any, events: list[tuple[Any, int]]) -> None:
+    def _handle_events(self, side: Any, events: list[tuple[Any, int]]) -> None:
         """Handle new peers and messages."""
         with self._lock:
             side.pool._hand_out(events)
@@ -430,13 +430,13 @@ class nixl_agent:
             elif tag == _nixl.NOTIFY and inbox.name is not None:
                 self._notes.setdefault(inbox.name, []).append(what)
             elif tag == _nixl.METADATA:
-                self._learn(what)
+                self._add_metadata(what)
             elif tag == _nixl.FETCH:
                 channel.send(self.get_agent_metadata(), tag=_nixl.METADATA)
             elif tag == _nixl.FORGET:
                 self.remove_remote_agent(what.decode(errors="replace"))
 
-    def _learn(self, metadata: bytes) -> None:
+    def _add_metadata(self, metadata: bytes) -> None:
         try:
             self.add_remote_agent(metadata)
         except Error as error:
@@ -446,7 +446,7 @@ class nixl_agent:
         self._progress()
         with self._lock:
             for side in self._sides.values():
-                self._told(side, [])
+                self._handle_events(side, [])
             notes, self._notes = self._notes, {}
         return notes
 
@@ -647,7 +647,7 @@ class nixl_agent:
         metadata of a peer is added to the metadata already known. Raises
         nixlMismatchError if the metadata is invalid."""
         try:
-            name, identity, *told = _nixl.read_metadata(metadata)
+            name, identity, *known = _nixl.read_metadata(metadata)
         except ValueError as error:
             raise nixlMismatchError(str(error)) from None
         if name == self.name:
@@ -661,7 +661,7 @@ class nixl_agent:
             if peer is None:
                 peer = _nixl.Peer(name, identity, self.name)
                 self._peers[name] = peer
-            peer.learn(*told)
+            peer.update(*known)
         return name.encode()
 
     def remove_remote_agent(self, agent: str | bytes) -> None:
@@ -704,29 +704,29 @@ class nixl_agent:
     def send_local_metadata(self, ip_addr: str = "",
                             port: int = DEFAULT_COMM_PORT) -> None:
         """Send metadata to the peer that listens at this address."""
-        self._say(ip_addr, port, _nixl.METADATA, self.get_agent_metadata())
+        self._send_to(ip_addr, port, _nixl.METADATA, self.get_agent_metadata())
 
     def send_partial_agent_metadata(
             self, descs: nixlRegDList, inc_conn_info: bool = False,
             backends: list[str] = [], ip_addr: str = "",
             port: int = DEFAULT_COMM_PORT, label: str = "") -> None:
         """Send metadata for part of the memory."""
-        self._say(ip_addr, port, _nixl.METADATA,
-                  self.get_partial_agent_metadata(descs))
+        self._send_to(ip_addr, port, _nixl.METADATA,
+                      self.get_partial_agent_metadata(descs))
 
     def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "",
                               port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:
         """Request metadata from the peer that listens at this address.
         check_remote_metadata() returns whether it has arrived."""
-        self._say(ip_addr, port, _nixl.FETCH, b"")
+        self._send_to(ip_addr, port, _nixl.FETCH, b"")
 
     def invalidate_local_metadata(self, ip_addr: str = "",
                                   port: int = DEFAULT_COMM_PORT) -> None:
         """Ask the peer that listens at this address to forget this agent."""
-        self._say(ip_addr, port, _nixl.FORGET, self.name.encode())
+        self._send_to(ip_addr, port, _nixl.FORGET, self.name.encode())
 
-    def _say(self, host: str, port: int, tag: int, what: bytes) -> None:
+    def _send_to(self, host: str, port: int, tag: int, what: bytes) -> None:
         if not host:
             raise nixlNotSupportedError(
                 "there is no central metadata server; pass a peer's address")
@@ -751,10 +751,10 @@ class nixl_agent:
     def prep_xfer_dlist(self, agent_name: str | bytes, xfer_list: Any,
                         mem_type: str | None = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
-        """Look up descriptors once for many transfers. agent_name says whose
-        memory they describe: this agent's ("NIXL_INIT_AGENT" or ""), a peer's,
-        or, with this agent's own name, this agent's as if it were a peer. In
-        an array of five columns (address, length, device, stride, count), each
+        """Look up descriptors once for many transfers. agent_name is the agent
+        that has the memory: "NIXL_INIT_AGENT" or "" for this agent, or the
+        name of a peer. With its own name, this agent is its own peer. In an
+        array of five columns (address, length, device, stride, count), each
         row stands for `count` descriptors. Raises nixlNotFoundError for memory
         that is not registered."""
         if (isinstance(xfer_list, numpy.ndarray) and xfer_list.ndim == 2
@@ -788,12 +788,12 @@ class nixl_agent:
 
     def _self(self) -> Any:
         """Return this agent as its own peer."""
-        _, identity, *told = _nixl.read_metadata(self.get_agent_metadata())
+        _, identity, *known = _nixl.read_metadata(self.get_agent_metadata())
         peer = self._peers.get(self.name)
         if peer is None:
             peer = _nixl.Peer(self.name, identity, self.name)
             self._peers[self.name] = peer
-        peer.learn(*told)
+        peer.update(*known)
         return peer
 
     def make_prepped_xfer(self, operation: str,

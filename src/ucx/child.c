@@ -363,7 +363,7 @@ static void close_new_on_exec(int fd, void *arg)
     }
 }
 
-void ucx_child_look_before(ucx_child_before_t *before)
+void ucx_child_cloexec_begin(ucx_child_before_t *before)
 {
     *before = (ucx_child_before_t){0};
     if (!visit_open(mark_open, before)) {
@@ -371,7 +371,7 @@ void ucx_child_look_before(ucx_child_before_t *before)
     }
 }
 
-void ucx_child_look_after(ucx_child_before_t *before)
+void ucx_child_cloexec_end(ucx_child_before_t *before)
 {
     if (!before->is_unknown) {
         (void)visit_open(close_new_on_exec, before);

@@ -60,7 +60,8 @@ uint64_t ucx_child_deadline(const ucx_child_t *child);
 void ucx_child_warn(void);
 
 /* Set close-on-exec for sockets and epolls that any thread opens between the
- * two calls below. Each call of look_before() needs a call of look_after(). */
+ * two calls below. Each call of ucx_child_cloexec_begin() needs a call of
+ * ucx_child_cloexec_end(). */
 typedef struct ucx_child_before {
     unsigned char *is_open; /* one bit per descriptor, up to the last open
                              * one */
@@ -68,8 +69,8 @@ typedef struct ucx_child_before {
     bool   is_unknown;      /* then no descriptor counts as new */
 } ucx_child_before_t;
 
-void ucx_child_look_before(ucx_child_before_t *before);
-void ucx_child_look_after(ucx_child_before_t *before);
+void ucx_child_cloexec_begin(ucx_child_before_t *before);
+void ucx_child_cloexec_end(ucx_child_before_t *before);
 
 /* The function that ucx_epoll_visit() calls for each descriptor. */
 typedef void ucx_epoll_visit_t(int fd, void *arg);

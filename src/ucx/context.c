@@ -531,9 +531,9 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
     };
     base_list_init(&ucx->claim.link);
     signals_restore();
-    ucx_child_look_before(&before);
+    ucx_child_cloexec_begin(&before);
     status = create(ucx, params);
-    ucx_child_look_after(&before);
+    ucx_child_cloexec_end(&before);
     return status;
 }
 

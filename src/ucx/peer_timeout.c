@@ -540,7 +540,7 @@ static void add_text(char *text, size_t size, const char *prefix,
              (length == 0) ? "" : " ", prefix, name, number);
 }
 
-static void conclude(ucx_peer_timeout_facts_t *facts, uint64_t time_ns)
+static void choose_values(ucx_peer_timeout_facts_t *facts, uint64_t time_ns)
 {
     const ucx_peer_timeout_transport_t *transport = facts->transport;
     ucx_peer_timeout_setting_t          settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
@@ -609,7 +609,7 @@ ucxpool_status_t ucx_peer_timeout_query(
     free(printed);
     read_all(facts, num);
     for (unsigned i = 0; i < num; i++) {
-        conclude(&facts[i], time_ns);
+        choose_values(&facts[i], time_ns);
     }
     *num_p = num;
     return UCXPOOL_OK;
@@ -620,7 +620,7 @@ ucxpool_status_t ucx_peer_timeout_query(
 #define MS UINT64_C(1000000)
 
 /* Number of checks within PEER_TIMEOUT. */
-#define NUM_LOOKS 8u
+#define NUM_CHECKS 8u
 
 /* A peer has failed if this many more tries after the first one are unanswered,
  * over half of PEER_TIMEOUT. */
@@ -676,7 +676,7 @@ uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns)
 {
     return (timeout_ns == BASE_CLOCK_FOREVER)
                ? UINT64_MAX
-               : timeout_ns / 2 + 2 * (timeout_ns / NUM_LOOKS);
+               : timeout_ns / 2 + 2 * (timeout_ns / NUM_CHECKS);
 }
 
 /* --- a single connection -------------------------------------------------- */
@@ -742,7 +742,7 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
 }
 
 /* Forget suspects whose connection UCX has closed. */
-static void forget_unseen(ucx_tcp_watch_t *watch, uint64_t now)
+static void remove_closed(ucx_tcp_watch_t *watch, uint64_t now)
 {
     suspect_t *suspect;
     suspect_t *next;
@@ -756,25 +756,25 @@ static void forget_unseen(ucx_tcp_watch_t *watch, uint64_t now)
 
 /* --- all connections of UCX ----------------------------------------------- */
 
-typedef struct look {
+typedef struct check {
     ucx_tcp_watch_t *watch;
     uint64_t         now;
     unsigned         num_ended;
-} look_t;
+} check_t;
 
-static void look_at(int fd, void *arg)
+static void check_connection(int fd, void *arg)
 {
-    look_t         *look = arg;
+    check_t        *check = arg;
     struct tcp_info info;
     socklen_t       size = sizeof(info);
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
-        ucx_tcp_watch_judge(look->watch, fd, &info, look->now)) {
+        ucx_tcp_watch_judge(check->watch, fd, &info, check->now)) {
         base_info("%s: closed a TCP connection of UCX, because the peer's host "
                   "does not answer",
-                  look->watch->name);
+                  check->watch->name);
         (void)shutdown(fd, SHUT_RDWR);
-        look->num_ended++;
+        check->num_ended++;
     }
 }
 
@@ -787,22 +787,22 @@ static bool is_on(const ucx_tcp_watch_t *watch)
 
 unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch)
 {
-    look_t look = {.watch = watch};
+    check_t check = {.watch = watch};
 
     if (!is_on(watch)) {
         return 0;
     }
-    look.now = base_clock_now();
-    if (look.now < watch->next_look) {
+    check.now = base_clock_now();
+    if (check.now < watch->next_check) {
         return 0;
     }
-    watch->next_look = look.now + watch->timeout_ns / NUM_LOOKS;
-    ucx_epoll_visit(watch->worker_fd, look_at, &look);
-    forget_unseen(watch, look.now);
-    return look.num_ended;
+    watch->next_check = check.now + watch->timeout_ns / NUM_CHECKS;
+    ucx_epoll_visit(watch->worker_fd, check_connection, &check);
+    remove_closed(watch, check.now);
+    return check.num_ended;
 }
 
 uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch)
 {
-    return is_on(watch) ? watch->next_look : BASE_CLOCK_FOREVER;
+    return is_on(watch) ? watch->next_check : BASE_CLOCK_FOREVER;
 }

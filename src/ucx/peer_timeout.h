@@ -167,7 +167,7 @@ typedef struct ucx_tcp_watch {
     const char *name;      /* of the pool, for the log */
     int         worker_fd; /* -1: UCX's connections cannot be found */
     uint64_t    timeout_ns;
-    uint64_t    next_look;
+    uint64_t    next_check;
 } ucx_tcp_watch_t;
 
 /*

@@ -58,7 +58,7 @@ static uint64_t mark_of(size_t allocation)
     return (allocation + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static size_t at_most_a_word(uint64_t size)
+static size_t word_size(uint64_t size)
 {
     return size < sizeof(uint64_t) ? (size_t)size : sizeof(uint64_t);
 }
@@ -68,7 +68,7 @@ static size_t at_most_a_word(uint64_t size)
 static size_t next_mark(uint64_t size, uint64_t *offset, size_t length)
 {
     uint64_t end  = *offset + length;
-    uint64_t last = size - at_most_a_word(size);
+    uint64_t last = size - word_size(size);
 
     if (length == 0) {
         *offset = 0;
@@ -79,7 +79,7 @@ static size_t next_mark(uint64_t size, uint64_t *offset, size_t length)
         *offset = *offset < last ? *offset : last;
         *offset = *offset > end ? *offset : end;
     }
-    return at_most_a_word(size - *offset);
+    return word_size(size - *offset);
 }
 
 static int copy_mark(device_t *device, void *target, const void *source,
