@@ -25,6 +25,7 @@ libucxpool_internal_la_SOURCES = \
 	src/api/data.c src/api/data.h \
 	src/api/device.c \
 	src/api/heap.c \
+	src/api/histogram.c \
 	src/api/listener.c \
 	src/api/pool.c \
 	src/api/post.h \
@@ -70,6 +71,7 @@ libucxpool_internal_la_SOURCES = \
 	src/core/endpoint.c src/core/endpoint.h \
 	src/core/files.c src/core/files.h \
 	src/core/inbox.c src/core/inbox.h \
+	src/core/latency.c src/core/latency.h \
 	src/core/lifeline.c src/core/lifeline.h \
 	src/core/link.c src/core/link.h \
 	src/core/local.c src/core/local.h \

@@ -103,7 +103,7 @@ check_PROGRAMS += \
 	tests/test_handles tests/test_heap tests/test_heap_create \
 	tests/test_heap_log tests/test_heap_pool tests/test_heap_random \
 	tests/test_heap_range tests/test_heap_threads tests/test_hello \
-	tests/test_hostile tests/test_hostile_ucx tests/test_launch \
+	tests/test_hostile tests/test_hostile_ucx tests/test_latency tests/test_launch \
 	tests/test_lifeline tests/test_listener tests/test_many_peers \
 	tests/test_meet tests/test_mem tests/test_memory tests/test_nap \
 	tests/test_network_faults tests/test_null tests/test_padding \

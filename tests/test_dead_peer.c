@@ -71,7 +71,7 @@ static uint64_t moved_bytes(ucxpool_t *pool)
 
     core_stats_get(pool, &stats);
     for (int i = 0; i < CORE_MODE_LAST; i++) {
-        bytes += stats.sent[i].bytes;
+        bytes += stats.counts.sent[i].bytes;
     }
     return bytes;
 }

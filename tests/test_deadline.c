@@ -296,7 +296,7 @@ static uint64_t sent_bytes(ucxpool_t *pool)
 
     core_stats_get(pool, &stats);
     for (int i = 0; i < CORE_MODE_LAST; i++) {
-        bytes += stats.sent[i].bytes;
+        bytes += stats.counts.sent[i].bytes;
     }
     return bytes;
 }
@@ -447,7 +447,7 @@ static uint64_t received_bytes(ucxpool_t *pool)
 
     core_stats_get(pool, &stats);
     for (int i = 0; i < CORE_MODE_LAST; i++) {
-        bytes += stats.received[i].bytes;
+        bytes += stats.counts.received[i].bytes;
     }
     return bytes;
 }

@@ -221,7 +221,7 @@ TEST_EACH(memory_among_the_ranges_is_sent_in_place, NUM_WIRES)
     exchange(3);
     core_stats_get(pair.a, &stats);
     if (strstr(wires[_i], "INPLACE_MIN=inf") == NULL) {
-        ck_assert_uint_eq(stats.copies_avoided_bytes, 2 * BLOCK);
+        ck_assert_uint_eq(stats.counts.copies_avoided_bytes, 2 * BLOCK);
     }
     ucxpool_comm_free(pair.a, comm);
     stop();

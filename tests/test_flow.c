@@ -206,7 +206,7 @@ TEST_EACH(all_to_all_completes_with_one_block_each_way, 2)
         core_stats_t stats;
 
         core_stats_get(crowd.pools[i], &stats);
-        blocked_ns += stats.blocked_ns;
+        blocked_ns += stats.counts.blocked_ns;
         ucxpool_destroy(crowd.pools[i]);
         free(crowd.sources[i]);
     }

@@ -157,7 +157,7 @@ TEST_EACH(comm_memory_is_sent_in_place_if_possible, NUM_KINDS - 1)
     core_stats_get(two.pool, &stats);
     if (strstr(kinds[_i].settings, "map") != NULL) {
         const core_traffic_t *traffic =
-            two.is_child ? stats.received : stats.sent;
+            two.is_child ? stats.counts.received : stats.counts.sent;
 
         two_check(traffic[CORE_MODE_MAP_INPLACE].bytes == size);
     }

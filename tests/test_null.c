@@ -372,6 +372,43 @@ TEST(statistics)
     ucxpool_destroy(pool);
 }
 
+TEST(statistics_of_channels)
+{
+    ucxpool_stat_attr_t stat;
+    uint64_t            value;
+    pair_t              pair;
+
+    pair_init(&pair, NULL, NULL);
+    refused(ucxpool_channel_stats_query(0, NULL, sizeof(stat)));
+    ck_assert_int_eq(ucxpool_channel_stats_query(ucxpool_channel_stats_count(),
+                                                 &stat, sizeof(stat)),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_channel_stats_read(NULL, &value, 1, &size));
+    refused(ucxpool_channel_stats_read(pair.to_b, NULL, 1, &size));
+    refused(ucxpool_channel_stats_read(pair.to_b, &value, 1, NULL));
+    refused(ucxpool_channel_stats_get(NULL, "messages_sent", &value));
+    refused(ucxpool_channel_stats_get(pair.to_b, NULL, &value));
+    refused(ucxpool_channel_stats_get(pair.to_b, "messages_sent", NULL));
+    pair_cleanup(&pair);
+}
+
+TEST(histograms)
+{
+    ucxpool_histogram_attr_t attr;
+    ucxpool_histogram_t      histogram;
+    const size_t             length = sizeof(histogram);
+    ucxpool_t               *pool   = pair_pool(NULL);
+
+    refused(ucxpool_histogram_query(0, NULL, sizeof(attr)));
+    ck_assert_int_eq(
+        ucxpool_histogram_query(ucxpool_histogram_count(), &attr, sizeof(attr)),
+        UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_histogram_get(NULL, "send_map_eager", &histogram, length));
+    refused(ucxpool_histogram_get(pool, NULL, &histogram, length));
+    refused(ucxpool_histogram_get(pool, "send_map_eager", NULL, length));
+    ucxpool_destroy(pool);
+}
+
 TEST(heaps)
 {
     ucxpool_heap_segment_t piece;

@@ -416,7 +416,8 @@ TEST_EACH(pieces_in_comm_memory_go_in_place, NUM_WIRES)
     finish_both(send_all(), recv, NUM * LENGTH);
     core_stats_get(pair.a, &after);
     check_same(NUM * LENGTH);
-    ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes,
+    ck_assert_uint_eq(after.counts.sent[mode].bytes -
+                          before.counts.sent[mode].bytes,
                       NUM * LENGTH);
     ucxpool_comm_free(pair.a, memory);
     free(to.arena);

@@ -42,7 +42,7 @@ static void check_whole(ucxpool_t *pool, uint64_t num_held)
     }
     ck_assert_uint_eq(count, num_held);
     ck_assert_uint_eq(stats.channels_open, 0);
-    ck_assert_uint_eq(stats.messages_failed, 0);
+    ck_assert_uint_eq(stats.counts.messages_failed, 0);
     assert_ok(ucxpool_check(pool));
 }
 

@@ -3,7 +3,7 @@
 #include "pair.h"
 #include "test.h"
 
-#include "core/stats.h"
+#include "core/pool.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -58,16 +58,16 @@ TEST_EACH(short_messages_count_as_eager, NUM_WIRES)
     }
     core_stats_get(pair.a, &a);
     core_stats_get(pair.b, &b);
-    check_traffic(a.sent, CORE_MODE_EAGER, 300, 3);
-    check_traffic(b.received, CORE_MODE_EAGER, 300, 3);
-    check_traffic(a.received, CORE_MODE_EAGER, 0, 0);
-    check_traffic(b.sent, CORE_MODE_EAGER, 0, 0);
-    ck_assert_uint_eq(a.messages_sent, 3);
-    ck_assert_uint_eq(a.messages_received, 0);
-    ck_assert_uint_eq(b.messages_received, 3);
-    ck_assert_uint_eq(a.messages_failed + b.messages_failed, 0);
+    check_traffic(a.counts.sent, CORE_MODE_EAGER, 300, 3);
+    check_traffic(b.counts.received, CORE_MODE_EAGER, 300, 3);
+    check_traffic(a.counts.received, CORE_MODE_EAGER, 0, 0);
+    check_traffic(b.counts.sent, CORE_MODE_EAGER, 0, 0);
+    ck_assert_uint_eq(a.counts.messages_sent, 3);
+    ck_assert_uint_eq(a.counts.messages_received, 0);
+    ck_assert_uint_eq(b.counts.messages_received, 3);
+    ck_assert_uint_eq(a.counts.messages_failed + b.counts.messages_failed, 0);
     ck_assert_uint_eq(a.channels_open, 1);
-    ck_assert_uint_eq(a.copies_avoided_bytes, 0);
+    ck_assert_uint_eq(a.counts.copies_avoided_bytes, 0);
     pair_cleanup(&pair);
 }
 
@@ -80,8 +80,8 @@ TEST_EACH(long_messages_count_as_packed, NUM_WIRES)
     pair_init(&pair, wires[_i], wires[_i]);
     pass(&pair, source, target, 200000);
     core_stats_get(pair.a, &a);
-    check_traffic(a.sent, modes[_i], 200000, 4); /* blocks of 64k */
-    ck_assert_uint_eq(a.copies_avoided_bytes, 0);
+    check_traffic(a.counts.sent, modes[_i], 200000, 4); /* blocks of 64k */
+    ck_assert_uint_eq(a.counts.copies_avoided_bytes, 0);
     pair_cleanup(&pair);
 }
 
@@ -99,9 +99,9 @@ TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
     pass(&pair, from, target, 60000);
     core_stats_get(pair.a, &a);
     core_stats_get(pair.b, &b);
-    check_traffic(a.sent, modes[_i], 60000, 1);
-    ck_assert_uint_eq(b.received[modes[_i]].bytes, 60000);
-    ck_assert_uint_eq(a.copies_avoided_bytes, 60000);
+    check_traffic(a.counts.sent, modes[_i], 60000, 1);
+    ck_assert_uint_eq(b.counts.received[modes[_i]].bytes, 60000);
+    ck_assert_uint_eq(a.counts.copies_avoided_bytes, 60000);
     ucxpool_comm_free(pair.a, from);
     pair_cleanup(&pair);
 }
@@ -175,12 +175,212 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     core_stats_get(pair.a, &a);
     core_stats_get(pair.b, &b);
-    ck_assert_uint_eq(a.messages_failed, 1);
-    ck_assert_uint_eq(b.messages_refused, 1);
-    ck_assert_uint_eq(b.messages_failed, 1);
+    ck_assert_uint_eq(a.counts.messages_failed, 1);
+    ck_assert_uint_eq(b.counts.messages_refused, 1);
+    ck_assert_uint_eq(b.counts.messages_failed, 1);
     ucxpool_channel_fail(pair.to_b);
     pair_until(&pair, (core_stats_get(pair.a, &a), a.channels_failed == 1));
     ck_assert_uint_eq(a.channels_open, 0);
+    pair_cleanup(&pair);
+}
+
+/* --- by channel --------------------------------------------------------- */
+
+static uint64_t of_channel(const ucxpool_channel_t *channel, const char *name)
+{
+    uint64_t value;
+
+    ck_assert_msg(ucxpool_channel_stats_get(channel, name, &value) ==
+                      UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return value;
+}
+
+static void pass_over(pair_t *pair, ucxpool_channel_t *channel, size_t length)
+{
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    assert_ok(ucxpool_recv_buffer(pair->b, NULL, target, length, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(ucxpool_send_buffer(channel, source, length, TAG, NULL, &send));
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
+}
+
+TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
+{
+    static const char *const packed[] = {"map_packed", "ucx_packed"};
+    ucxpool_channel_t       *second;
+    char                     name[64];
+    core_stats_t             stats;
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    second = pair_meet(pair.a, pair.b);
+    pair_meet(pair.b, pair.a);
+    pair_until(&pair, pair_is_open(second));
+    for (int i = 0; i < 3; i++) {
+        pass_over(&pair, pair.to_b, 100);
+    }
+    pass_over(&pair, second, 200000);
+    ck_assert_uint_eq(of_channel(pair.to_b, "messages_sent"), 3);
+    ck_assert_uint_eq(of_channel(pair.to_b, "sent_eager_bytes"), 300);
+    ck_assert_uint_eq(of_channel(pair.to_a, "messages_received"), 3);
+    ck_assert_uint_eq(of_channel(pair.to_a, "received_eager_fragments"), 3);
+    ck_assert_uint_eq(of_channel(second, "messages_sent"), 1);
+    ck_assert_uint_eq(of_channel(second, "sent_eager_bytes"), 0);
+    snprintf(name, sizeof(name), "sent_%s_bytes", packed[_i]);
+    ck_assert_uint_eq(of_channel(second, name), 200000);
+    ck_assert_uint_eq(of_channel(pair.to_b, name), 0);
+    core_stats_get(pair.a, &stats);
+    ck_assert_uint_eq(stats.counts.messages_sent, 4);
+    pair_cleanup(&pair);
+}
+
+TEST_EACH(counts_of_a_closed_channel_stay_in_the_totals, NUM_WIRES)
+{
+    core_stats_t       before;
+    core_stats_t       after;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    pass(&pair, source, target, 100);
+    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, target, 1, TAG, ALL_BITS,
+                                  NULL, &recv));
+    ucxpool_channel_fail(pair.to_b);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_PEER_LOST);
+    ck_assert_uint_eq(of_channel(pair.to_b, "messages_sent"), 1);
+    ck_assert_uint_eq(of_channel(pair.to_b, "messages_failed"), 1);
+    core_stats_get(pair.a, &before);
+    ucxpool_channel_close(pair.to_b);
+    pair.to_b = NULL;
+    pair_until(&pair, pair.a->channels.count == 0);
+    core_stats_get(pair.a, &after);
+    ck_assert_mem_eq(&before.counts, &after.counts, sizeof(before.counts));
+    ck_assert_uint_eq(after.counts.sent[CORE_MODE_EAGER].bytes, 100);
+    ck_assert_uint_eq(after.counts.messages_failed, 1);
+    pair_cleanup(&pair);
+}
+
+/* Sends that find no credit wait behind the first of them. */
+TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
+{
+    static const char *const of_b[] = {"WIRE=map CREDITS=8",
+                                       "WIRE=ucx CREDITS=8"};
+    ucxpool_request_t       *sends[10];
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], of_b[_i]);
+    pair.a->announce_ns = UCXPOOL_FOREVER;
+    for (int i = 0; i < 10; i++) {
+        assert_ok(
+            ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, &sends[i]));
+    }
+    ck_assert(!pair_ended(sends[8]));
+    ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
+    ck_assert_uint_eq(of_channel(pair.to_b, "credit_wait_ns"), 0);
+    for (int i = 0; i < 10; i++) {
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
+                                      NULL, NULL));
+    }
+    for (int i = 0; i < 10; i++) {
+        assert_ok(pair_finish(&pair, sends[i]));
+    }
+    ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
+    ck_assert_uint_gt(of_channel(pair.to_b, "credit_wait_ns"), 0);
+    pair_cleanup(&pair);
+}
+
+TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
+{
+    static const char *const of_b[] = {"WIRE=map CREDITS=8",
+                                       "WIRE=ucx CREDITS=8"};
+    ucxpool_request_t       *recvs[10];
+    uint64_t                 waited;
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], of_b[_i]);
+    pair.a->announce_ns = 1;
+    for (int i = 0; i < 10; i++) {
+        assert_ok(ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, NULL));
+    }
+    pair_until(&pair, of_channel(pair.to_b, "credit_wait_ns") != 0);
+    waited = of_channel(pair.to_b, "credit_wait_ns");
+    for (int i = 0; i < 10; i++) {
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
+                                      NULL, &recvs[i]));
+    }
+    for (int i = 0; i < 10; i++) {
+        assert_ok(pair_finish(&pair, recvs[i]));
+    }
+    ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
+    ck_assert_uint_eq(of_channel(pair.to_b, "credit_wait_ns"), waited);
+    pair_cleanup(&pair);
+}
+
+TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
+{
+    static const char *const tiny[] = {
+        "WIRE=map COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33",
+        "WIRE=ucx COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"};
+    core_stats_t       stats;
+    ucxpool_request_t *sends[2];
+    ucxpool_request_t *recvs[2];
+    pair_t             pair;
+
+    pair_init(&pair, tiny[_i], wires[_i]);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
+                                      ALL_BITS, NULL, &recvs[i]));
+        assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG,
+                                      NULL, &sends[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
+    }
+    ck_assert_uint_gt(of_channel(pair.to_b, "block_waits"), 0);
+    ck_assert_uint_gt(of_channel(pair.to_b, "blocked_ns"), 0);
+    core_stats_get(pair.a, &stats);
+    ck_assert_uint_eq(stats.counts.block_waits,
+                      of_channel(pair.to_b, "block_waits"));
+    ck_assert_uint_eq(stats.counts.blocked_ns,
+                      of_channel(pair.to_b, "blocked_ns"));
+    pair_cleanup(&pair);
+}
+
+/* The statistics of a channel have the names of the pool's, and their sum. */
+TEST(each_statistic_of_a_channel_is_found_by_its_name)
+{
+    uint64_t            values[200];
+    uint64_t            value;
+    size_t              num;
+    ucxpool_stat_attr_t attr;
+    pair_t              pair;
+
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pass(&pair, source, target, 100);
+    assert_ok(ucxpool_channel_stats_read(pair.to_b, values, 200, &num));
+    ck_assert_uint_eq(num, ucxpool_channel_stats_count());
+    ck_assert_uint_eq(num * sizeof(uint64_t),
+                      sizeof(core_counters_t) -
+                          2 * sizeof(core_traffic_t)); /* no way NONE */
+    for (size_t i = 0; i < num; i++) {
+        assert_ok(ucxpool_channel_stats_query(i, &attr, sizeof(attr)));
+        ck_assert_int_eq(attr.kind, UCXPOOL_STAT_COUNTER);
+        ck_assert_uint_eq(of_channel(pair.to_b, attr.name), values[i]);
+        assert_ok(ucxpool_stats_get(pair.a, attr.name, &value));
+        ck_assert_uint_eq(value, values[i]);
+    }
+    ck_assert_int_eq(ucxpool_channel_stats_query(num, &attr, sizeof(attr)),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(
+        ucxpool_channel_stats_get(pair.to_b, "channels_open", values),
+        UCXPOOL_ERR_INVALID_PARAM);
+    assert_ok(ucxpool_channel_stats_read(pair.to_b, values, 3, &num));
+    ck_assert_uint_eq(num, 3);
     pair_cleanup(&pair);
 }
 

@@ -27,6 +27,16 @@ static void query_stat(void *attr, size_t size)
     assert_ok(ucxpool_stats_query(0, attr, size));
 }
 
+static void query_histogram(void *attr, size_t size)
+{
+    assert_ok(ucxpool_histogram_query(0, attr, size));
+}
+
+static void get_histogram(void *histogram, size_t size)
+{
+    assert_ok(ucxpool_histogram_get(pair.a, "send_map_eager", histogram, size));
+}
+
 static void query_channel(void *attr, size_t size)
 {
     ucxpool_channel_query(pair.to_b, attr, size);
@@ -73,6 +83,8 @@ static const struct {
 } structs[] = {
     {sizeof(ucxpool_attr_t), query_pool},
     {sizeof(ucxpool_stat_attr_t), query_stat},
+    {sizeof(ucxpool_histogram_attr_t), query_histogram},
+    {sizeof(ucxpool_histogram_t), get_histogram},
     {sizeof(ucxpool_channel_attr_t), query_channel},
     {sizeof(ucxpool_message_attr_t), query_message},
     {sizeof(ucxpool_request_attr_t), query_request},

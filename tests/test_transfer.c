@@ -129,7 +129,8 @@ TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
     exchange(&pair, source, target, LENGTH);
     core_stats_get(pair.a, &after);
     ck_assert_mem_eq(source, target, LENGTH);
-    ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes, LENGTH);
+    ck_assert_uint_eq(
+        after.counts.sent[mode].bytes - before.counts.sent[mode].bytes, LENGTH);
     ucxpool_comm_free(pair.a, source);
     ucxpool_comm_free(pair.b, target);
     pair_check_blocks(&pair);
@@ -142,8 +143,8 @@ static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
     core_stats_t stats;
 
     core_stats_get(pair->a, &stats);
-    ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_INPLACE].bytes, in_place);
-    ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_PACKED].bytes, packed);
+    ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_INPLACE].bytes, in_place);
+    ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
 
 TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
@@ -197,7 +198,7 @@ static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
         ucxpool_progress(pair->b);
         ucxpool_progress(pair->a);
         core_stats_get(pair->a, &stats);
-    } while (stats.sent[CORE_MODE_UCX_INPLACE].bytes == 0);
+    } while (stats.counts.sent[CORE_MODE_UCX_INPLACE].bytes == 0);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_INPROGRESS);
     return send;

@@ -1,10 +1,11 @@
 /*
- * Statistics: counters and gauges of a pool.
+ * Statistics: counters and gauges of a pool, counters of a channel, and
+ * histograms of latencies.
  */
 #ifndef UCXPOOL_STATS_H
 #define UCXPOOL_STATS_H
 
-#include <ucxpool/pool.h>
+#include <ucxpool/channel.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,15 @@ extern "C" {
  * (through a block), map_inplace and ucx_inplace (directly from or to their
  * final place), map_pushed (through a block of the receiver, see
  * UCXPOOL_MAP_WAY).
+ *
+ * Reads and writes of windows are counted by way (window.h): mapped, process,
+ * cuda, rma, messages. The data of a way `messages` also counts as messages.
+ *
+ * A send waits for a block if no block of the share send is free. A short send
+ * waits for a credit if the peer has not received earlier short messages. The
+ * wait ends when a credit arrives, or when the library sends only the
+ * descriptor of the message. Waits are counted when they begin, and their
+ * duration when they end.
  *
  * The names of the heap's statistics (heap.h) begin with heap_. These
  * statistics are 0 before the first allocation. heap_reserved == heap_live +
@@ -87,6 +97,118 @@ ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
 ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
                                    uint64_t *value_p);
 
+/* --- of a channel -----------------------------------------------------------
+ * The statistics of messages, waits and windows are also counted for each
+ * channel, under the same names. They are available until the channel is closed
+ * with ucxpool_channel_close() or ucxpool_channel_abort(), also if it has
+ * failed. The pool's statistics include all channels, open or closed.
+ * Receives without a channel that fail before they match a message are counted
+ * only for the pool.
+ *
+ * The names that contain map_ or ucx_ name the wire; the channel's wire
+ * (ucxpool_channel_query()) is the wire of the others.
+ *
+ * The counters of a channel take less than 1 KiB.
+ */
+
+/* Returns the number of statistics of a channel. */
+size_t ucxpool_channel_stats_count(void);
+
+/*
+ * Describe one statistic of channels. attr_size is sizeof(*attr_p), see
+ * ucxpool.h.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  index is not less than
+ *                            ucxpool_channel_stats_count()
+ */
+ucxpool_status_t ucxpool_channel_stats_query(size_t               index,
+                                             ucxpool_stat_attr_t *attr_p,
+                                             size_t               attr_size);
+
+/* Read all statistics of a channel in one snapshot. Like
+ * ucxpool_stats_read(). */
+ucxpool_status_t ucxpool_channel_stats_read(const ucxpool_channel_t *channel,
+                                            uint64_t *values, size_t max_values,
+                                            size_t *num_p);
+
+/*
+ * Read one statistic of a channel.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no statistic of channels has this name, or an
+ *                            argument is NULL
+ */
+ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
+                                           const char *name, uint64_t *value_p);
+
+/* --- latencies --------------------------------------------------------------
+ * A pool has one histogram of latencies for each operation (send, recv, read,
+ * write), wire, and way in which the bytes move. The ways of sends and receives
+ * are eager, packed, inplace and pushed, as in the names of statistics; those
+ * of reads and writes are the ways of windows. If the data of a message moves
+ * in several ways, the last one counts.
+ *
+ * The latency is the time from the post of an operation to its end, as
+ * ucxpool_request_test() reports it. For receives it includes the time until
+ * the message arrives. Only operations that succeed are counted.
+ *
+ * Reading the clock for each short message would be too slow. Sends, reads and
+ * writes of 64 KiB or more are all timed. The others are sampled: the first
+ * ones, and later one in about 128. The rest count as taking as long as the
+ * last sample of their histogram. So `count` is exact, and the distribution is
+ * an estimate. The histograms of a pool take about 20 KiB.
+ *
+ *     for (i = 0; i < ucxpool_histogram_count(); i++) {
+ *         ucxpool_histogram_query(i, &attr, sizeof(attr));
+ *         ucxpool_histogram_get(pool, attr.name, &histogram,
+ *                               sizeof(histogram));
+ *     }
+ */
+
+#define UCXPOOL_HISTOGRAM_BUCKETS 40
+
+typedef struct ucxpool_histogram_attr {
+    const char *name;      /* "send_map_eager"; never changes */
+    const char *operation; /* "send", "recv", "read" or "write" */
+    const char *wire;      /* "map" or "ucx" */
+    const char *way;
+} ucxpool_histogram_attr_t;
+
+typedef struct ucxpool_histogram {
+    uint64_t count; /* operations: the sum of the buckets */
+    uint64_t sum;   /* of their latencies, in nanoseconds */
+    /*
+     * Bucket i > 0 has the operations that took at least 2^(i-1) and less than
+     * 2^i nanoseconds, and the last bucket also all longer ones. Bucket 0 has
+     * operations that ended before the first sample of the histogram; that
+     * sample moves them to its bucket. sum does not include them.
+     */
+    uint64_t buckets[UCXPOOL_HISTOGRAM_BUCKETS];
+} ucxpool_histogram_t;
+
+/* Returns the number of histograms. */
+size_t ucxpool_histogram_count(void);
+
+/*
+ * Describe one histogram. attr_size is sizeof(*attr_p), see ucxpool.h.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  index is not less than ucxpool_histogram_count()
+ */
+ucxpool_status_t ucxpool_histogram_query(size_t                    index,
+                                         ucxpool_histogram_attr_t *attr_p,
+                                         size_t                    attr_size);
+
+/*
+ * Read one histogram of a pool in one snapshot. histogram_size is
+ * sizeof(*histogram_p), see ucxpool.h.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no histogram has this name, or an argument is NULL
+ */
+ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
+                                       ucxpool_histogram_t *histogram_p,
+                                       size_t               histogram_size);
+
+/* --- printing ------------------------------------------------------------- */
+
 typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_TEXT        = 0,
     UCXPOOL_STATS_JSON        = 1, /* one object */
@@ -94,7 +216,8 @@ typedef enum ucxpool_stats_format {
 } ucxpool_stats_format_t;
 
 /* Print the pool's statistics in one snapshot; ucxpool_heap_print() prints the
- * heap's. The pool's name is a label (OpenMetrics) or a field. */
+ * heap's. The pool's name is a label (OpenMetrics) or a field. Latencies and
+ * the statistics of channels are not printed. */
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format);
 

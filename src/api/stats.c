@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/text.h"
+#include "core/channel.h"
 #include "core/pool.h"
 #include "heap/heap.h"
 
@@ -27,6 +28,12 @@ static const char *const mode_names[CORE_MODE_LAST] = {
     [CORE_MODE_UCX_PACKED]  = "ucx_packed",
     [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
     [CORE_MODE_MAP_PUSHED]  = "map_pushed",
+};
+
+static const char *const way_names[CORE_NUM_WAYS] = {
+    [UCXPOOL_WAY_MESSAGES] = "messages", [UCXPOOL_WAY_PROCESS] = "process",
+    [UCXPOOL_WAY_CUDA] = "cuda",         [UCXPOOL_WAY_MAPPED] = "mapped",
+    [UCXPOOL_WAY_RMA] = "rma",
 };
 
 static const char *const degraded_names[] = {
@@ -68,18 +75,34 @@ typedef struct stat_entry {
         ENTRY("blocks_" _name "_high_water", pool.blocks[_share].high_water, \
               GAUGE, "", \
               "Maximum of the share's blocks not free at one time.")
+#define COUNT(_member, _unit, _help) \
+    ENTRY(#_member, pool.counts._member, COUNTER, _unit, _help)
+#define TRAFFIC(_name, _member, _count, _bytes_help, _count_help) \
+    ENTRY(_name "_bytes", pool.counts._member.bytes, COUNTER, "bytes", \
+          _bytes_help), \
+        ENTRY(_name "_" _count, pool.counts._member.fragments, COUNTER, "", \
+              _count_help)
 #define MODE(_name, _mode) \
-    ENTRY("sent_" _name "_bytes", pool.sent[_mode].bytes, COUNTER, "bytes", \
-          "Bytes of messages sent this way."), \
-        ENTRY("sent_" _name "_fragments", pool.sent[_mode].fragments, COUNTER, \
-              "", "Wire operations for these bytes."), \
-        ENTRY("received_" _name "_bytes", pool.received[_mode].bytes, COUNTER, \
-              "bytes", "Bytes of messages received this way."), \
-        ENTRY("received_" _name "_fragments", pool.received[_mode].fragments, \
-              COUNTER, "", "Wire operations for these bytes.")
+    TRAFFIC("sent_" _name, sent[_mode], "fragments", \
+            "Bytes of messages sent this way.", \
+            "Wire operations for these bytes."), \
+        TRAFFIC("received_" _name, received[_mode], "fragments", \
+                "Bytes of messages received this way.", \
+                "Wire operations for these bytes.")
+#define WAY(_name, _way) \
+    TRAFFIC("read_" _name, read[_way], "operations", \
+            "Bytes read from windows this way.", "Reads of windows."), \
+        TRAFFIC("written_" _name, written[_way], "operations", \
+                "Bytes written to windows this way.", "Writes of windows.")
 
-/* Entries that are printed as plain numbers come first. */
+/* First the shares, then the entries that are printed as plain numbers. From
+ * NUM_COUNTS to the heap, the entries are also counted by channel. */
 static const stat_entry_t entries[] = {
+#define NUM_SHARES (3 * 5)
+    SHARE("send", BLOCK_SHARE_SEND),
+    SHARE("recv", BLOCK_SHARE_RECV),
+    SHARE("user", BLOCK_SHARE_USER),
+#define NUM_OWN 28
     POOL(block_size, GAUGE, "bytes", "Bytes of one block."),
     POOL(num_regions, GAUGE, "", "Physical allocations."),
     POOL(registered_bytes, GAUGE, "bytes", "Bytes registered with UCX."),
@@ -90,14 +113,6 @@ static const stat_entry_t entries[] = {
          "Memory domains that must register every region."),
     POOL(regions_verified, GAUGE, "",
          "Regions verified to be registered with these domains."),
-    POOL(messages_sent, COUNTER, "", "Messages sent."),
-    POOL(messages_received, COUNTER, "", "Messages received."),
-    POOL(messages_failed, COUNTER, "", "Requests that failed."),
-    POOL(messages_refused, COUNTER, "", "Negative replies sent."),
-    POOL(copies_avoided_bytes, COUNTER, "bytes",
-         "Bytes sent or received in place."),
-    POOL(blocked_ns, COUNTER, "ns",
-         "Nanoseconds that sends waited for a block."),
     POOL(channels_open, GAUGE, "", "Channels that are open."),
     POOL(channels_failed, COUNTER, "", "Channels that failed."),
     POOL(handshakes_refused, COUNTER, "", "Handshakes that the pool rejected."),
@@ -128,16 +143,28 @@ static const stat_entry_t entries[] = {
          "Registrations of windows with UCX."),
     POOL(window_registrations_refused, COUNTER, "",
          "Registrations of windows that UCX or WINDOW_BUDGET refused."),
-#define NUM_PLAIN 34
-    SHARE("send", BLOCK_SHARE_SEND),
-    SHARE("recv", BLOCK_SHARE_RECV),
-    SHARE("user", BLOCK_SHARE_USER),
+#define NUM_COUNTS 9
+    COUNT(messages_sent, "", "Messages sent."),
+    COUNT(messages_received, "", "Messages received."),
+    COUNT(messages_failed, "", "Requests that failed."),
+    COUNT(messages_refused, "", "Negative replies sent."),
+    COUNT(copies_avoided_bytes, "bytes", "Bytes sent or received in place."),
+    COUNT(block_waits, "", "Waits of sends for a block."),
+    COUNT(blocked_ns, "ns", "Nanoseconds that sends waited for a block."),
+    COUNT(credit_waits, "", "Waits of short sends for a credit of the peer."),
+    COUNT(credit_wait_ns, "ns", "Nanoseconds of waits for a credit."),
+#define NUM_TRAFFIC ((CORE_MODE_LAST + CORE_NUM_WAYS - 1) * 4)
     MODE("eager", CORE_MODE_EAGER),
     MODE("map_packed", CORE_MODE_MAP_PACKED),
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
     MODE("ucx_packed", CORE_MODE_UCX_PACKED),
     MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
     MODE("map_pushed", CORE_MODE_MAP_PUSHED),
+    WAY("mapped", UCXPOOL_WAY_MAPPED),
+    WAY("process", UCXPOOL_WAY_PROCESS),
+    WAY("cuda", UCXPOOL_WAY_CUDA),
+    WAY("rma", UCXPOOL_WAY_RMA),
+    WAY("messages", UCXPOOL_WAY_MESSAGES),
 #define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
     HEAP(reserved, GAUGE, "bytes",
@@ -178,9 +205,12 @@ typedef struct section {
     size_t skip;
 } section_t;
 
-static const section_t pool_section = {0, NUM_PLAIN, 0};
-static const section_t heap_section = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP,
-                                       sizeof("heap_") - 1};
+static const section_t all_section     = {0, NUM_ENTRIES, 0};
+static const section_t pool_section    = {NUM_SHARES, NUM_OWN + NUM_COUNTS, 0};
+static const section_t channel_section = {NUM_SHARES + NUM_OWN,
+                                          NUM_COUNTS + NUM_TRAFFIC, 0};
+static const section_t heap_section    = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP,
+                                          sizeof("heap_") - 1};
 
 /* Ratios of the heap, which are not integers. */
 static const struct {
@@ -220,9 +250,56 @@ static void take_snapshot(ucxpool_t *pool, snapshot_t *snapshot)
     core_heap_stats_get(pool, &snapshot->heap);
 }
 
+/* Take a snapshot of the entries of channel_section. */
+static void take_channel_snapshot(const ucxpool_channel_t *channel,
+                                  snapshot_t              *snapshot)
+{
+    memset(snapshot, 0, sizeof(*snapshot));
+    core_lock(channel->pool);
+    snapshot->pool.counts = channel->counts;
+    core_unlock(channel->pool);
+}
+
+static ucxpool_status_t query(const section_t *section, size_t index,
+                              ucxpool_stat_attr_t *attr_p, size_t attr_size)
+{
+    if (index >= section->num) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "there are %zu statistics: index %zu is out of range",
+                          section->num, index);
+    }
+    base_output(attr_p, attr_size, &entries[section->first + index].attr,
+                sizeof(*attr_p));
+    return UCXPOOL_OK;
+}
+
+static void read_all(const section_t *section, const snapshot_t *snapshot,
+                     uint64_t *values, size_t max_values, size_t *num_p)
+{
+    *num_p = base_min(max_values, section->num);
+    for (size_t i = 0; i < *num_p; i++) {
+        values[i] = value_of(snapshot, &entries[section->first + i]);
+    }
+}
+
+/* Returns the entry with this name. If no entry has it, returns NULL and sets
+ * the error. */
+static const stat_entry_t *find(const section_t *section, const char *name)
+{
+    for (size_t i = section->first; i < section->first + section->num; i++) {
+        if (strcmp(entries[i].attr.name, name) == 0) {
+            return &entries[i];
+        }
+    }
+    base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"", name);
+    return NULL;
+}
+
+/* --- of a pool ------------------------------------------------------------ */
+
 size_t ucxpool_stats_count(void)
 {
-    return NUM_ENTRIES;
+    return all_section.num;
 }
 
 ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
@@ -231,13 +308,7 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
     if (base_missing(attr_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    if (index >= NUM_ENTRIES) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there are %zu statistics: index %zu is out of range",
-                          NUM_ENTRIES, index);
-    }
-    base_output(attr_p, attr_size, &entries[index].attr, sizeof(*attr_p));
-    return UCXPOOL_OK;
+    return query(&all_section, index, attr_p, attr_size);
 }
 
 ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
@@ -249,30 +320,75 @@ ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     take_snapshot(pool, &snapshot);
-    *num_p = base_min(max_values, NUM_ENTRIES);
-    for (size_t i = 0; i < *num_p; i++) {
-        values[i] = value_of(&snapshot, &entries[i]);
-    }
+    read_all(&all_section, &snapshot, values, max_values, num_p);
     return UCXPOOL_OK;
 }
 
 ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
                                    uint64_t *value_p)
 {
-    snapshot_t snapshot;
+    const stat_entry_t *entry;
+    snapshot_t          snapshot;
 
     if (base_missing(pool) || base_missing(name) || base_missing(value_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    for (size_t i = 0; i < NUM_ENTRIES; i++) {
-        if (strcmp(entries[i].attr.name, name) == 0) {
-            take_snapshot(pool, &snapshot);
-            *value_p = value_of(&snapshot, &entries[i]);
-            return UCXPOOL_OK;
-        }
+    entry = find(&all_section, name);
+    if (entry == NULL) {
+        return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"",
-                      name);
+    take_snapshot(pool, &snapshot);
+    *value_p = value_of(&snapshot, entry);
+    return UCXPOOL_OK;
+}
+
+/* --- of a channel --------------------------------------------------------- */
+
+size_t ucxpool_channel_stats_count(void)
+{
+    return channel_section.num;
+}
+
+ucxpool_status_t ucxpool_channel_stats_query(size_t               index,
+                                             ucxpool_stat_attr_t *attr_p,
+                                             size_t               attr_size)
+{
+    if (base_missing(attr_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return query(&channel_section, index, attr_p, attr_size);
+}
+
+ucxpool_status_t ucxpool_channel_stats_read(const ucxpool_channel_t *channel,
+                                            uint64_t *values, size_t max_values,
+                                            size_t *num_p)
+{
+    snapshot_t snapshot;
+
+    if (base_missing(channel) || base_missing(values) || base_missing(num_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    take_channel_snapshot(channel, &snapshot);
+    read_all(&channel_section, &snapshot, values, max_values, num_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
+                                           const char *name, uint64_t *value_p)
+{
+    const stat_entry_t *entry;
+    snapshot_t          snapshot;
+
+    if (base_missing(channel) || base_missing(name) || base_missing(value_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    entry = find(&channel_section, name);
+    if (entry == NULL) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    take_channel_snapshot(channel, &snapshot);
+    *value_p = value_of(&snapshot, entry);
+    return UCXPOOL_OK;
 }
 
 /* --- as text -------------------------------------------------------------- */
@@ -287,10 +403,24 @@ static void print_section(const section_t *section, const snapshot_t *snapshot,
     }
 }
 
+static void print_traffic(const char *const *names, size_t num,
+                          const core_traffic_t *out, const core_traffic_t *in,
+                          FILE *stream)
+{
+    for (size_t i = 0; i < num; i++) {
+        fprintf(stream,
+                "  %-12s %16" PRIu64 " %12" PRIu64 " %16" PRIu64 " %12" PRIu64
+                "\n",
+                names[i], out[i].bytes, out[i].fragments, in[i].bytes,
+                in[i].fragments);
+    }
+}
+
 static void print_text(const char *name, const snapshot_t *snapshot,
                        FILE *stream)
 {
-    const core_stats_t *stats = &snapshot->pool;
+    const core_stats_t    *stats  = &snapshot->pool;
+    const core_counters_t *counts = &stats->counts;
 
     fprintf(stream, "pool %s\n", name);
     print_section(&pool_section, snapshot, stream);
@@ -312,13 +442,12 @@ static void print_text(const char *name, const snapshot_t *snapshot,
     }
     fprintf(stream, "  %-12s %16s %12s %16s %12s\n", "mode", "bytes sent",
             "fragments", "bytes received", "fragments");
-    for (int i = 0; i < CORE_MODE_LAST; i++) {
-        fprintf(stream,
-                "  %-12s %16" PRIu64 " %12" PRIu64 " %16" PRIu64 " %12" PRIu64
-                "\n",
-                mode_names[i], stats->sent[i].bytes, stats->sent[i].fragments,
-                stats->received[i].bytes, stats->received[i].fragments);
-    }
+    print_traffic(mode_names, CORE_MODE_LAST, counts->sent, counts->received,
+                  stream);
+    fprintf(stream, "  %-12s %16s %12s %16s %12s\n", "windows", "bytes read",
+            "reads", "bytes written", "writes");
+    print_traffic(&way_names[1], CORE_NUM_WAYS - 1, &counts->read[1],
+                  &counts->written[1], stream);
 }
 
 static bool is_empty(const heap_class_stats_t *class)
@@ -364,14 +493,14 @@ static void print_json_head(const char *name, const section_t *section,
     }
 }
 
-static void print_json_traffic(const char *key, const core_traffic_t *traffic,
-                               FILE *stream)
+static void print_json_traffic(const char *key, const char *what,
+                               const char *const *names, size_t num,
+                               const core_traffic_t *traffic, FILE *stream)
 {
     fprintf(stream, ",\"%s\":{", key);
-    for (int i = 0; i < CORE_MODE_LAST; i++) {
-        fprintf(stream,
-                "%s\"%s\":{\"bytes\":%" PRIu64 ",\"fragments\":%" PRIu64 "}",
-                (i == 0) ? "" : ",", mode_names[i], traffic[i].bytes,
+    for (size_t i = 0; i < num; i++) {
+        fprintf(stream, "%s\"%s\":{\"bytes\":%" PRIu64 ",\"%s\":%" PRIu64 "}",
+                (i == 0) ? "" : ",", names[i], traffic[i].bytes, what,
                 traffic[i].fragments);
     }
     fputc('}', stream);
@@ -380,7 +509,8 @@ static void print_json_traffic(const char *key, const core_traffic_t *traffic,
 static void print_json(const char *name, const snapshot_t *snapshot,
                        FILE *stream)
 {
-    const core_stats_t *stats = &snapshot->pool;
+    const core_stats_t    *stats  = &snapshot->pool;
+    const core_counters_t *counts = &stats->counts;
 
     print_json_head(name, &pool_section, snapshot, stream);
     fprintf(stream, ",\"degraded_to\":\"%s\",\"degraded_why\":",
@@ -398,8 +528,14 @@ static void print_json(const char *name, const snapshot_t *snapshot,
                 share->held, share->quarantined, share->high_water);
     }
     fputc('}', stream);
-    print_json_traffic("sent", stats->sent, stream);
-    print_json_traffic("received", stats->received, stream);
+    print_json_traffic("sent", "fragments", mode_names, CORE_MODE_LAST,
+                       counts->sent, stream);
+    print_json_traffic("received", "fragments", mode_names, CORE_MODE_LAST,
+                       counts->received, stream);
+    print_json_traffic("read", "operations", &way_names[1], CORE_NUM_WAYS - 1,
+                       &counts->read[1], stream);
+    print_json_traffic("written", "operations", &way_names[1],
+                       CORE_NUM_WAYS - 1, &counts->written[1], stream);
     fputs("}\n", stream);
 }
 
@@ -516,23 +652,67 @@ static void print_metrics_degraded(const char *name, const core_stats_t *stats,
     }
 }
 
-static void print_metrics_traffic(const char *pool, const char *name,
-                                  const char *help, size_t offset,
-                                  const core_stats_t *stats, FILE *stream)
-{
-    const core_traffic_t    *ways[]  = {stats->sent, stats->received};
-    static const char *const words[] = {"sent", "received"};
-    char                     labels[64];
-    uint64_t                 number;
+typedef struct metric {
+    const char        *name;
+    const char        *help;
+    const char        *label; /* of the names */
+    const char *const *names;
+    size_t             num;
+    const char        *words[2];   /* of the directions */
+    size_t             offsets[2]; /* in core_counters_t */
+} metric_t;
 
-    print_family(stream, name, false, help);
+static const metric_t metrics[] = {
+    {"bytes",
+     "Bytes of messages, by mode.",
+     "mode",
+     mode_names,
+     CORE_MODE_LAST,
+     {"sent", "received"},
+     {offsetof(core_counters_t, sent[0].bytes),
+      offsetof(core_counters_t, received[0].bytes)}},
+    {"fragments",
+     "Wire operations, by mode.",
+     "mode",
+     mode_names,
+     CORE_MODE_LAST,
+     {"sent", "received"},
+     {offsetof(core_counters_t, sent[0].fragments),
+      offsetof(core_counters_t, received[0].fragments)}},
+    {"window_bytes",
+     "Bytes of reads and writes of windows, by way.",
+     "way",
+     &way_names[1],
+     CORE_NUM_WAYS - 1,
+     {"read", "written"},
+     {offsetof(core_counters_t, read[1].bytes),
+      offsetof(core_counters_t, written[1].bytes)}},
+    {"window_operations",
+     "Reads and writes of windows, by way.",
+     "way",
+     &way_names[1],
+     CORE_NUM_WAYS - 1,
+     {"read", "written"},
+     {offsetof(core_counters_t, read[1].fragments),
+      offsetof(core_counters_t, written[1].fragments)}},
+};
+
+static void print_metric(const char *pool, const metric_t *metric,
+                         const core_counters_t *counts, FILE *stream)
+{
+    char     labels[64];
+    uint64_t number;
+
+    print_family(stream, metric->name, false, metric->help);
     for (int way = 0; way < 2; way++) {
-        for (int i = 0; i < CORE_MODE_LAST; i++) {
-            memcpy(&number, (const char *)&ways[way][i] + offset,
+        for (size_t i = 0; i < metric->num; i++) {
+            memcpy(&number,
+                   (const char *)counts + metric->offsets[way] +
+                       i * sizeof(core_traffic_t),
                    sizeof(number));
-            snprintf(labels, sizeof(labels), ",direction=\"%s\",mode=\"%s\"",
-                     words[way], mode_names[i]);
-            print_sample(stream, name, false, pool, labels, number);
+            snprintf(labels, sizeof(labels), ",direction=\"%s\",%s=\"%s\"",
+                     metric->words[way], metric->label, metric->names[i]);
+            print_sample(stream, metric->name, false, pool, labels, number);
         }
     }
 }
@@ -545,10 +725,9 @@ static void print_metrics(const char *name, const snapshot_t *snapshot,
     print_samples(name, &pool_section, snapshot, stream);
     print_metrics_degraded(name, stats, stream);
     print_metrics_blocks(name, stats, stream);
-    print_metrics_traffic(name, "bytes", "Bytes of messages, by mode.",
-                          offsetof(core_traffic_t, bytes), stats, stream);
-    print_metrics_traffic(name, "fragments", "Wire operations, by mode.",
-                          offsetof(core_traffic_t, fragments), stats, stream);
+    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+        print_metric(name, &metrics[i], &stats->counts, stream);
+    }
     fputs("# EOF\n", stream);
 }
 

@@ -295,7 +295,7 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
         core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_REFUSED, (reason == NULL) ? "" : reason);
     }
-    pool->stats.messages_refused++;
+    message->channel->counts.messages_refused++;
     xfer_message_release(message);
     core_unlock_posted(pool);
 }

@@ -214,6 +214,7 @@ void core_channel_put(ucxpool_channel_t *channel)
         return;
     }
     channel->pool->channels.table[channel->number] = NULL;
+    core_counters_add(&channel->pool->stats.counts, &channel->counts);
     base_list_del(&channel->event.link);
     base_list_del(&channel->link);
     base_list_add_tail(&channel->pool->channels.unreferenced, &channel->link);

@@ -17,6 +17,7 @@
 #include "core/lifeline.h"
 #include "core/numbers.h"
 #include "core/ring.h"
+#include "core/stats.h"
 #include "core/wakeup.h"
 #include "ipc/share.h"
 
@@ -113,6 +114,8 @@ typedef struct core_flow {
     uint32_t announced;    /* units of the peer's max_unexpected in use */
     uint64_t announce_at;  /* when eager messages without a credit are
                               announced; 0: none waits for a credit */
+    uint64_t credit_since; /* when the first send began to wait for a credit;
+                              0: it does not wait */
     uint64_t next_sequence;
     uint64_t expected_sequence;
     uint64_t arrived_sequence; /* of the next descriptor in the ring */
@@ -183,6 +186,7 @@ struct ucxpool_channel {
     uint64_t        link_ends[CORE_NUM_LINKS]; /* of its work, in bytes */
     core_controls_t control;
     core_closing_t  closing;
+    core_counters_t counts;
 };
 
 /* Params that choose the peer, which are invalid for a channel through a

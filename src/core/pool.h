@@ -26,6 +26,7 @@
 #include "base/lock.h"
 #include "block/comm.h"
 #include "block/pool.h"
+#include "core/latency.h"
 #include "core/link.h"
 #include "core/stats.h"
 #include "mem/reg_verbs.h"
@@ -182,8 +183,9 @@ struct ucxpool_pool {
     /* If the worker is borrowed, the pool may be destroyed before operations of
      * UCX end. The last operation then calls this function. */
     void (*finish)(ucxpool_t *pool);
-    unsigned     progress_count;
-    core_stats_t stats;
+    unsigned       progress_count;
+    core_stats_t   stats;
+    core_latency_t latency;
 };
 
 void core_lock(ucxpool_t *pool);

@@ -6,6 +6,7 @@
 #include "copy/fault.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
+#include "core/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,6 +170,9 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->deadline                 = BASE_CLOCK_FOREVER;
     request->tag                      = 0;
     request->mask                     = 0;
+    request->operation                = CORE_OPERATION_NONE;
+    request->path                     = CORE_MODE_EAGER;
+    request->started                  = 0;
     request->data.capacity            = 0;
     request->stream.has_host_segments = false;
     request->stream.has_gpu_segments  = false;
@@ -476,6 +480,11 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     }
     if (request->notify.hook != NULL) {
         request->notify.hook(request, status, request->notify.hook_arg);
+    }
+    if (status == UCXPOOL_OK) {
+        core_latency_end(&request->pool->latency, request->operation,
+                         request->channel->wire->id, request->path,
+                         request->started);
     }
     __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
     if (request->notify.callback != NULL) {

@@ -132,9 +132,12 @@ struct ucxpool_request {
     bool            any_channel; /* posted without a channel */
     bool            called_back;
     bool            has_completion; /* reported by ucxpool_completion_get() */
+    uint8_t         operation;      /* core_operation_t */
+    uint8_t         path;           /* of its last data: core/latency.h */
     core_notify_t   notify;
     uint64_t        deadline;
-    uint64_t        order; /* of sends and flushes, and of posted receives */
+    uint64_t        started; /* see core_latency_begin() */
+    uint64_t        order;   /* of sends and flushes, and of posted receives */
     uint64_t        tag;
     uint64_t        mask;
     core_stream_t   stream;

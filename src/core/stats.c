@@ -1,5 +1,6 @@
 #include "core/stats.h"
 
+#include "core/channel.h"
 #include "core/domains.h"
 #include "core/memory.h"
 #include "ucx/reg.h"
@@ -16,10 +17,30 @@ static uint64_t registered_bytes(const mem_regions_t *regions)
     return num * regions->region_size;
 }
 
+void core_counters_add(core_counters_t *to, const core_counters_t *from)
+{
+    uint64_t       *sums    = &to->messages_sent;
+    const uint64_t *numbers = &from->messages_sent;
+
+    for (size_t i = 0; i < sizeof(*to) / sizeof(*sums); i++) {
+        sums[i] += numbers[i];
+    }
+}
+
+static void add_channels(const ucxpool_t *pool, core_counters_t *sum)
+{
+    for (uint32_t i = 0; i < pool->channels.table_size; i++) {
+        if (pool->channels.table[i] != NULL) {
+            core_counters_add(sum, &pool->channels.table[i]->counts);
+        }
+    }
+}
+
 void core_stats_get(ucxpool_t *pool, core_stats_t *stats_p)
 {
     core_lock(pool);
-    *stats_p                  = pool->stats;
+    *stats_p = pool->stats;
+    add_channels(pool, &stats_p->counts);
     stats_p->block_size       = block_pool_block_size(pool->memory.blocks);
     stats_p->num_regions      = pool->memory.regions.num_regions;
     stats_p->registered_bytes = registered_bytes(&pool->memory.regions) +

@@ -34,7 +34,9 @@ static void credits_received(ucxpool_channel_t *channel, uint32_t credits)
     }
     channel->flow.credits = (uint32_t)base_min(
         (uint64_t)channel->flow.credits + credits, (uint64_t)UINT16_MAX);
-    channel->flow.announce_at = 0;
+    if (channel->flow.announce_at != 0) {
+        xfer_queue_end_announce(channel);
+    }
     xfer_queue_wake(channel);
 }
 

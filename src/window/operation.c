@@ -85,12 +85,27 @@ static void notify(ucxpool_request_t *notification, ucxpool_status_t status)
     }
 }
 
+static void count(const window_operation_t *operation)
+{
+    core_counters_t *counts = &operation->remote->channel->counts;
+    core_traffic_t  *moved  = operation->is_write
+                                  ? &counts->written[operation->way]
+                                  : &counts->read[operation->way];
+
+    moved->bytes += operation->size;
+    moved->fragments++;
+    operation->request->path = (uint8_t)operation->way;
+}
+
 static void ended(ucxpool_request_t *request, ucxpool_status_t status,
                   void *arg)
 {
     window_operation_t *operation = arg;
 
     base_range_end(&operation->range);
+    if (status == UCXPOOL_OK) {
+        count(operation);
+    }
     /* The tag of an operation by messages is internal. */
     request->tag         = 0;
     request->notify.hook = NULL;
@@ -286,6 +301,8 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     request->kind                     = &operation_kind;
     request->notify.hook              = ended;
     request->notify.hook_arg          = operation;
+    request->operation =
+        operation->is_write ? CORE_OPERATION_WRITE : CORE_OPERATION_READ;
     return UCXPOOL_OK;
 }
 
@@ -325,12 +342,15 @@ static void begin(window_operation_t *operation)
 {
     const window_way_t *way = window_operation_way(operation);
 
+    if ((way->fits != NULL) && (operation->size != 0) &&
+        !way->fits(operation)) {
+        way = &window_messages;
+    }
+    operation->way = way->id;
     if (operation->size == 0) {
         window_operation_end(operation, UCXPOOL_OK, NULL);
-    } else if ((way->fits == NULL) || way->fits(operation)) {
-        way->start(operation);
     } else {
-        window_messages.start(operation);
+        way->start(operation);
     }
 }
 
@@ -343,6 +363,7 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
     ucxpool_status_t    status = check_allowed(remote, places, is_write);
     window_operation_t *operation;
     ucxpool_request_t  *request;
+    uint64_t            started;
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -351,6 +372,9 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
     if (operation == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
+    started = core_latency_begin(
+        &remote->channel->pool->latency,
+        is_write ? CORE_OPERATION_WRITE : CORE_OPERATION_READ, operation->size);
     status = check_list(operation);
     if (status == UCXPOOL_OK) {
         status = make_request(operation, memory, params);
@@ -362,7 +386,8 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
     base_range_begin(&operation->range,
                      is_write ? BASE_RANGE_WRITE : BASE_RANGE_READ,
                      operation->size);
-    request = operation->request;
+    request          = operation->request;
+    request->started = started;
     core_request_arm(request);
     if (remote->status == UCXPOOL_INPROGRESS) {
         base_list_add_tail(&remote->waiting, &operation->link);

@@ -368,6 +368,7 @@ typedef struct window_operation {
     core_request_hook_t call_ended;   /* called when call_request ends */
     uint64_t            number;
     bool                is_write;
+    ucxpool_way_t       way;            /* of its data, for the statistics */
     bool                was_called;     /* counted in windows->num_calls */
     bool                lists_are_read; /* the GPU reads the caller's lists
                                            and checks the places */

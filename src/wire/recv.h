@@ -11,19 +11,20 @@
 
 /* The state of a receive; it follows the request in memory. */
 struct wire_recv {
-    uint64_t         receive; /* our number; 0: none */
-    uint64_t         message; /* the sender's */
-    uint64_t         begun; /* bytes of the stream, in fragments that arrived */
-    uint64_t         received;  /* bytes that have been copied */
-    uint64_t         next;      /* `map` wire: end of the previous fragment */
-    uint32_t         restarts;  /* walks of the plan from its start */
-    uint32_t         num_begun; /* fragments that arrived */
-    uint32_t         num_seen;  /* fragments that have been copied */
-    uint32_t         max_index; /* highest index of a fragment that arrived */
-    uint32_t         num_all;   /* fragments of the message; 0: not known yet */
-    unsigned         rndvs; /* UCX operations that write data, and deliveries */
-    unsigned         pending;  /* rndvs, and fragments that wait for a block */
-    unsigned         in_place; /* rndvs that write to the caller's memory */
+    uint64_t receive;   /* our number; 0: none */
+    uint64_t message;   /* the sender's */
+    uint64_t begun;     /* bytes of the stream, in fragments that arrived */
+    uint64_t received;  /* bytes that have been copied */
+    uint64_t next;      /* `map` wire: end of the previous fragment */
+    uint32_t restarts;  /* walks of the plan from its start */
+    uint32_t num_begun; /* fragments that arrived */
+    uint32_t num_seen;  /* fragments that have been copied */
+    uint32_t max_index; /* highest index of a fragment that arrived */
+    uint32_t num_all;   /* fragments of the message; 0: not known yet */
+    /* At most PENDING_MAX each; see wire/recv.c. */
+    uint16_t         rndvs; /* UCX operations that write data, and deliveries */
+    uint16_t         pending;  /* rndvs, and fragments that wait for a block */
+    uint16_t         in_place; /* rndvs that write to the caller's memory */
     ucxpool_status_t failing;  /* end status that waits for in_place; OK:
                                   none */
     struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */

@@ -109,7 +109,6 @@ static void deliver(rndv_t *rndv)
 static void written(rndv_t *rndv, ucs_status_t status)
 {
     ucxpool_request_t *request = rndv->request;
-    ucxpool_t         *pool    = rndv->pool;
     bool               wanted  = !rndv->in_quarantine &&
                   (request->recv->failing == UCXPOOL_OK) &&
                   !core_request_has_ended(request);
@@ -121,7 +120,7 @@ static void written(rndv_t *rndv, ucs_status_t status)
         /* Without this fragment the message can never complete. */
         core_channel_set_broken(rndv->channel);
     } else if (wanted && rndv->in_place) {
-        pool->stats.copies_avoided_bytes += data.length;
+        rndv->channel->counts.copies_avoided_bytes += data.length;
         wire_recv_delivered(request, &data, UCXPOOL_OK, CORE_MODE_UCX_INPLACE);
     } else if (wanted) {
         deliver(rndv);

@@ -392,6 +392,7 @@ static void wait_for_block(ucxpool_request_t *request)
 {
     if (request->send->blocked_since == 0) {
         request->send->blocked_since = base_clock_now();
+        request->channel->counts.block_waits++;
     }
     base_range_begin(&request->send->blocked, BASE_RANGE_BLOCK,
                      request->send->frag_size);
@@ -403,7 +404,7 @@ static void stop_waiting(ucxpool_request_t *request)
 {
     base_range_end(&request->send->blocked);
     if (request->send->blocked_since != 0) {
-        request->pool->stats.blocked_ns +=
+        request->channel->counts.blocked_ns +=
             base_clock_now() - request->send->blocked_since;
         request->send->blocked_since = 0;
     }
@@ -550,13 +551,15 @@ static core_mode_t mode_of(const core_fragment_t *fragment)
 
 static void count_sent(const core_fragment_t *fragment)
 {
-    core_stats_t   *stats = &fragment->request->pool->stats;
-    core_traffic_t *sent  = &stats->sent[mode_of(fragment)];
+    core_counters_t *counts = &fragment->request->channel->counts;
+    core_mode_t      mode   = mode_of(fragment);
+    core_traffic_t  *sent   = &counts->sent[mode];
 
+    fragment->request->path = (uint8_t)mode;
     sent->bytes += fragment->data.length;
     sent->fragments++;
     if (fragment->in_place) {
-        stats->copies_avoided_bytes += fragment->data.length;
+        counts->copies_avoided_bytes += fragment->data.length;
     }
 }
 

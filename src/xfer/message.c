@@ -347,7 +347,7 @@ static void deliver(ucxpool_message_t *message)
     ucxpool_request_t *request;
 
     if (message->refused && !message->canceled) {
-        pool->stats.messages_refused++;
+        message->channel->counts.messages_refused++;
         core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_LIMIT,
                           "too many lists of lengths wait for a receive");

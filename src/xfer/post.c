@@ -214,7 +214,11 @@ ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    request->tag = tag;
+    request->tag       = tag;
+    request->operation = CORE_OPERATION_SEND;
+    request->started =
+        core_latency_begin(&channel->pool->latency, CORE_OPERATION_SEND,
+                           request->data.totals.payload_size);
     core_request_arm(request);
     xfer_send_queue(request);
     core_request_hand_out(request, request_p);
@@ -306,6 +310,15 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
     return create_recv(pool, &xfer_recv_kind, memory, params, request_p);
 }
 
+/* Let the caller's receive count in the histograms. */
+static void start_latency(ucxpool_request_t *request)
+{
+    /* The length of the message is not known yet. */
+    request->operation = CORE_OPERATION_RECV;
+    request->started =
+        core_latency_begin(&request->pool->latency, CORE_OPERATION_RECV, 0);
+}
+
 static void start(ucxpool_request_t *request, ucxpool_message_t *message)
 {
     core_request_set_kind(request, &xfer_recv_kind);
@@ -325,7 +338,7 @@ static void match(ucxpool_request_t *request, ucxpool_message_t *message)
 static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size)
 {
-    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
+    core_traffic_t *received = &channel->counts.received[CORE_MODE_EAGER];
 
     if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
         (request->data.capacity < size)) {
@@ -395,6 +408,7 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (channel != NULL) {
         core_request_set_channel(request, channel);
     }
+    start_latency(request);
     core_request_arm(request);
     if (message != NULL) {
         start(request, message);
@@ -428,6 +442,7 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
         return status;
     }
     base_list_del(&message->link);
+    start_latency(request);
     core_request_arm(request);
     xfer_recv_start(request, message);
     core_request_hand_out(request, request_p);

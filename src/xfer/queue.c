@@ -51,12 +51,22 @@ void xfer_queue_end(ucxpool_request_t *request, ucxpool_status_t status,
 
 void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    core_stats_t *stats = &request->pool->stats;
+    core_counters_t *counts = &request->channel->counts;
 
     if (status == UCXPOOL_OK) {
-        stats->messages_sent++;
+        counts->messages_sent++;
     } else {
-        stats->messages_failed++;
+        counts->messages_failed++;
+    }
+}
+
+static void end_credit_wait(ucxpool_channel_t *channel)
+{
+    core_flow_t *flow = &channel->flow;
+
+    if (flow->credit_since != 0) {
+        channel->counts.credit_wait_ns += base_clock_now() - flow->credit_since;
+        flow->credit_since = 0;
     }
 }
 
@@ -66,11 +76,23 @@ bool xfer_queue_may_announce(ucxpool_channel_t *channel)
     ucxpool_t   *pool = channel->pool;
 
     if (flow->announce_at == 0) {
-        flow->announce_at = base_clock_deadline(pool->announce_ns);
+        flow->announce_at  = base_clock_deadline(pool->announce_ns);
+        flow->credit_since = base_clock_now();
+        channel->counts.credit_waits++;
         pool->xfer->next_announce =
             base_min(pool->xfer->next_announce, flow->announce_at);
     }
-    return base_clock_now() >= flow->announce_at;
+    if (base_clock_now() < flow->announce_at) {
+        return false;
+    }
+    end_credit_wait(channel);
+    return true;
+}
+
+void xfer_queue_end_announce(ucxpool_channel_t *channel)
+{
+    end_credit_wait(channel);
+    channel->flow.announce_at = 0;
 }
 
 unsigned xfer_queue_announce(ucxpool_t *pool)
@@ -140,6 +162,7 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 {
     ucxpool_request_t *request;
 
+    end_credit_wait(channel);
     /* Ending one send may end the next one, such as a window's CALL and the
      * send of its data. So take the first send again each time. */
     while ((request = first_of(channel)) != NULL) {

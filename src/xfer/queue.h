@@ -35,6 +35,9 @@ void xfer_queue_wake(ucxpool_channel_t *channel);
  */
 bool xfer_queue_may_announce(ucxpool_channel_t *channel);
 
+/* Called when credits have arrived after xfer_queue_may_announce(). */
+void xfer_queue_end_announce(ucxpool_channel_t *channel);
+
 /* Wake the first send of each channel for which xfer_queue_may_announce() has
  * become true. Returns their number. */
 unsigned xfer_queue_announce(ucxpool_t *pool);

@@ -75,7 +75,8 @@ static void refuse_no_memory(ucxpool_request_t *request,
 
 static void end_eager(ucxpool_request_t *request)
 {
-    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
+    core_traffic_t *received =
+        &request->channel->counts.received[CORE_MODE_EAGER];
 
     received->bytes += request->data.totals.payload_size;
     received->fragments++;
@@ -156,7 +157,7 @@ static void refuse_truncated(ucxpool_request_t *request,
     if (message->desc.message != 0) {
         core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_TRUNCATED, text);
-        request->pool->stats.messages_refused++;
+        request->channel->counts.messages_refused++;
     }
     wire_recv_end(request, UCXPOOL_ERR_TRUNCATED, text);
 }
@@ -257,12 +258,12 @@ static void init(ucxpool_request_t *request)
 
 void xfer_recv_count(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    core_stats_t *stats = &request->pool->stats;
-
     if (status == UCXPOOL_OK) {
-        stats->messages_received++;
+        request->channel->counts.messages_received++;
+    } else if (request->channel != NULL) {
+        request->channel->counts.messages_failed++;
     } else {
-        stats->messages_failed++;
+        request->pool->stats.counts.messages_failed++;
     }
 }
 

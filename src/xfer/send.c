@@ -260,9 +260,9 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     }
 }
 
-static void count_eager(ucxpool_t *pool, uint64_t size)
+static void count_eager(ucxpool_channel_t *channel, uint64_t size)
 {
-    core_traffic_t *sent = &pool->stats.sent[CORE_MODE_EAGER];
+    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
 
     sent->bytes += size;
     sent->fragments++;
@@ -293,7 +293,7 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     fill_desc(request, &fixed->desc, flags, data, read);
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
-        count_eager(request->pool, request->data.totals.payload_size);
+        count_eager(channel, request->data.totals.payload_size);
         xfer_queue_leave(request);
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;

@@ -37,7 +37,7 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
 static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
                 uint64_t tag)
 {
-    core_traffic_t *sent = &channel->pool->stats.sent[CORE_MODE_EAGER];
+    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
 
     if ((channel->flow.credits == 0) ||
         !core_control_short(channel, tag, segment->address, segment->length)) {
@@ -48,6 +48,13 @@ static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
     sent->bytes += segment->length;
     sent->fragments++;
     return true;
+}
+
+static uint64_t begin(const ucxpool_channel_t *channel,
+                      const ucxpool_segment_t *segment)
+{
+    return core_latency_begin(&channel->pool->latency, CORE_OPERATION_SEND,
+                              segment->length);
 }
 
 /* Returns true if the caller requests neither a handle nor a notification. */
@@ -63,14 +70,17 @@ static bool needs_no_handle(const ucxpool_request_params_t *params,
 /* Send a message without a request. Returns false if other sends are queued, or
  * the message cannot be sent now. */
 static bool send_without_request(ucxpool_channel_t       *channel,
-                                 const ucxpool_segment_t *segment, uint64_t tag)
+                                 const ucxpool_segment_t *segment, uint64_t tag,
+                                 uint64_t started)
 {
     if (!base_list_is_empty(&channel->xfer->queue) ||
         !put(channel, segment, tag)) {
         return false;
     }
     channel->flow.num_posted++;
-    channel->pool->stats.messages_sent++;
+    channel->counts.messages_sent++;
+    core_latency_end(&channel->pool->latency, CORE_OPERATION_SEND,
+                     channel->wire->id, CORE_MODE_EAGER, started);
     return true;
 }
 
@@ -78,7 +88,7 @@ bool xfer_short_try(ucxpool_channel_t       *channel,
                     const ucxpool_segment_t *segment, uint64_t tag)
 {
     return segment_fits(channel, segment) &&
-           send_without_request(channel, segment, tag);
+           send_without_request(channel, segment, tag, begin(channel, segment));
 }
 
 /* --- as a request --------------------------------------------------------- */
@@ -126,19 +136,23 @@ ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
                                  const ucxpool_request_params_t *params,
                                  ucxpool_request_t             **request_p)
 {
+    ucxpool_t         *pool    = channel->pool;
+    uint64_t           started = begin(channel, memory->segments);
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     if (needs_no_handle(params, request_p) &&
-        send_without_request(channel, memory->segments, tag)) {
+        send_without_request(channel, memory->segments, tag, started)) {
         return UCXPOOL_OK;
     }
-    status = core_request_create(channel->pool, &channel->pool->xfer->sends,
-                                 &short_kind, memory, params, &request);
+    status = core_request_create(pool, &pool->xfer->sends, &short_kind, memory,
+                                 params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
     core_request_set_channel(request, channel);
+    request->operation   = CORE_OPERATION_SEND;
+    request->started     = started;
     request->tag         = tag;
     request->data.totals = copy_totals_of_piece(request->data.segment.length);
     if (xfer_queue_add(request)) {

@@ -522,13 +522,14 @@ static void tell(void)
 
     ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
     core_stats_get(hostile.pair.a, &stats);
-    snprintf(told, sizeof(told),
-             "receive %s, send %s, %llu received, %llu sent, %llu refused; %s",
-             end_of(hostile.recv), end_of(hostile.send),
-             since(stats.messages_received, before.messages_received),
-             since(stats.messages_sent, before.messages_sent),
-             since(stats.messages_refused, before.messages_refused),
-             attr.reason);
+    snprintf(
+        told, sizeof(told),
+        "receive %s, send %s, %llu received, %llu sent, %llu refused; %s",
+        end_of(hostile.recv), end_of(hostile.send),
+        since(stats.counts.messages_received, before.counts.messages_received),
+        since(stats.counts.messages_sent, before.counts.messages_sent),
+        since(stats.counts.messages_refused, before.counts.messages_refused),
+        attr.reason);
 }
 
 /* The peer closes, then the victim's caller. */
