@@ -24,8 +24,8 @@
  *     window         destroys the window: waits at most CLOSE_TIMEOUT and 1 s
  *     remote_window  releases the window. Its reads and writes continue
  *     message        refuses the message
- *     request        cancels the request, if it has not ended, and waits for
- * its end, see class request comm_buffer    frees the memory
+ *     request        cancels the request and waits for its end: see below
+ *     comm_buffer    frees the memory
  *
  * Lifetime of data. The memory of a send, receive, read or write must stay
  * valid until its request has ended. Declare the memory before the request: the
@@ -1194,7 +1194,8 @@ private:
 
 } /* namespace detail */
 
-/* Send. The channel, the data and the metadata must outlive the co_await. */
+/* Send. The channel, the data and the metadata must outlive the co_await. The
+ * callback of the params is not used. */
 inline auto async_send(const channel &to, const source &what, std::uint64_t tag,
                        const request_params &params = {})
 {

@@ -270,6 +270,26 @@ TEST(destroying_a_request_releases_its_memory)
     REQUIRE(two.end_of(send) == UCXPOOL_OK);
 }
 
+/* The peer stops at several moments of the transfer. */
+TEST(destroying_a_request_does_not_wait_for_a_stopped_peer)
+{
+    for (int rounds : {0, 1, 2, 4, 8, 16}) {
+        two              two;
+        std::vector<int> got(4 << 20);
+        {
+            std::vector<int> sent = numbers(4 << 20);
+            request          send = two.a_to_b.send(sent, 1);
+            request          recv = two.b_to_a.recv(got, 1);
+
+            for (int i = 0; i < rounds; i++) {
+                two.progress();
+            }
+            send.reset();
+            REQUIRE(!send);
+        }
+    }
+}
+
 TEST(an_exception_ends_requests_before_their_memory)
 {
     two  two;
