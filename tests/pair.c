@@ -25,9 +25,9 @@
 #define TEN_SECONDS  UINT64_C(10000000000)
 #define EXCHANGE_TAG UINT64_C(0x9a12)
 
-/* The longest time between two looks at the clock that counts: on a busy
- * machine, a test can stand still for longer than its patience. */
-#define LOOK_NS UINT64_C(100000000)
+/* The longest time between two readings of the clock that counts: on a busy
+ * machine, a test may not run for longer than its patience. */
+#define READING_NS UINT64_C(100000000)
 
 static uint64_t now(void)
 {
@@ -35,7 +35,7 @@ static uint64_t now(void)
     static _Thread_local uint64_t last;
     uint64_t                      time = base_clock_now();
 
-    clock += (last == 0) ? time : base_min(time - last, LOOK_NS);
+    clock += (last == 0) ? time : base_min(time - last, READING_NS);
     last = time;
     return clock;
 }

@@ -86,7 +86,7 @@ class Pause:
             raise AssertionError("the query has failed")
         self.start(self.cluster)
 
-    def go_on(self):
+    def resume(self):
         """Continue the task, wait for the query, and return its rows."""
         (self.folder / "go").write_text("go")
         self.thread.join()

@@ -244,14 +244,14 @@ class Stopped(Base):
         thread.start()
         return thread, found, int((self.pipes / "reached").read_text())
 
-    def go_on(self):
+    def resume(self):
         (self.pipes / "go").write_text("go")
 
     def test_canceled_job_releases_its_memory(self):
         with Cluster({**PLUGIN, **SLOW}) as cluster:
             thread, found, _ = self.start(cluster, 2)
             cluster.spark.sparkContext.cancelJobGroup("stopped")
-            self.go_on()
+            self.resume()
             thread.join()
             self.assertIn("cancel", found["error"].lower())
             self.await_idle(cluster)
@@ -271,7 +271,7 @@ class Stopped(Base):
             for executor, counted in told.items():
                 if executor != stopped:
                     self.damage(counted["pid"])
-            self.go_on()
+            self.resume()
             thread.join()
             self.assertIn("corrupted due to DISK_ISSUE", found["error"])
             log = next(text for name, text in cluster.logs().items()

@@ -20,7 +20,7 @@ class Failures(unittest.TestCase):
             act({executor: counted["pid"]
                  for executor, counted in told.items()
                  if executor != stopped})
-            self.assertEqual(pause.go_on(), Pause.WANTED)
+            self.assertEqual(pause.resume(), Pause.WANTED)
         return stopped
 
     def test_maps_of_a_killed_executor_run_again(self):

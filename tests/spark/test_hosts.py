@@ -123,7 +123,7 @@ def while_it_reads(cluster, act):
     pause.start(cluster)
     pause.wait()
     act(process)
-    rows = pause.go_on()
+    rows = pause.resume()
     told = {}
     while reader not in told:
         told = cluster.counters(1)
@@ -152,7 +152,7 @@ def while_a_copy_runs(cluster):
     pause.wait()
     pause.thread.join(LIMIT)
     came_first = not pause.thread.is_alive()
-    return came_first, pause.go_on(), until_idle(cluster)
+    return came_first, pause.resume(), until_idle(cluster)
 
 
 def drive(url, work, other_host):
