@@ -315,3 +315,27 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                          size_t attr_size)
     ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
                                         size_t max_values, size_t *num_p)
+    size_t ucxpool_channel_stats_count()
+    ucxpool_status_t ucxpool_channel_stats_query(size_t index,
+                                                 ucxpool_stat_attr_t *attr_p,
+                                                 size_t attr_size)
+    ucxpool_status_t ucxpool_channel_stats_read(
+        const ucxpool_channel_t *channel, uint64_t *values, size_t max_values,
+        size_t *num_p)
+    int UCXPOOL_HISTOGRAM_BUCKETS
+    ctypedef struct ucxpool_histogram_attr_t:
+        const char *name
+        const char *operation
+        const char *wire
+        const char *way
+    ctypedef struct ucxpool_histogram_t:
+        uint64_t count
+        uint64_t sum
+        uint64_t buckets[40]
+    size_t ucxpool_histogram_count()
+    ucxpool_status_t ucxpool_histogram_query(size_t index,
+                                             ucxpool_histogram_attr_t *attr_p,
+                                             size_t attr_size)
+    ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
+                                           ucxpool_histogram_t *histogram_p,
+                                           size_t histogram_size)

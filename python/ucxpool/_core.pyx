@@ -1184,6 +1184,25 @@ cdef class Channel:
         """The peer's address, in the same form."""
         return _text(self._query().remote_address)
 
+    def stats(self):
+        """Return the channel's statistics by name (<ucxpool/stats.h>), also
+        after the channel has failed. Raises ClosedError if it was closed on
+        this side."""
+        cdef size_t count = ucxpool_channel_stats_count()
+        cdef size_t num = 0
+        cdef uint64_t *values
+
+        self._check()
+        values = <uint64_t *>calloc(count, sizeof(uint64_t))
+        if values == NULL:
+            raise MemoryError("no memory for statistics")
+        try:
+            _check(ucxpool_channel_stats_read(self._handle, values, count,
+                                              &num))
+            return _by_name(channel_stat_names(), values)
+        finally:
+            free(values)
+
     def ended_with(self):
         """The error with which the channel has ended, as an exception; None if
         it has not ended."""
@@ -2145,14 +2164,52 @@ cdef class Pool:
             raise MemoryError("no memory for statistics")
         try:
             _check(ucxpool_stats_read(self._pool, values, count, &num))
-            return {name: values[i]
-                    for i, (name, _, _, _) in enumerate(stat_names())}
+            return _by_name(stat_names(), values)
         finally:
             free(values)
+
+    def histograms(self):
+        """Return the histograms of latencies by name (<ucxpool/stats.h>). Each
+        is a dict with operation ("send", "recv", "read" or "write"), wire, way,
+        count, sum (in nanoseconds) and buckets. Bucket i > 0 has the operations
+        that took less than 2**i nanoseconds, and not less than half of that.
+        Raises ClosedError if the pool is closed."""
+        cdef ucxpool_histogram_attr_t attr
+        cdef ucxpool_histogram_t histogram
+        cdef size_t i
+        cdef int j
+        cdef dict histograms = {}
+
+        self._check()
+        for i in range(ucxpool_histogram_count()):
+            _check(ucxpool_histogram_query(i, &attr, sizeof(attr)))
+            _check(ucxpool_histogram_get(self._pool, attr.name, &histogram,
+                                         sizeof(histogram)))
+            histograms[_text(attr.name)] = {
+                "operation": _text(attr.operation), "wire": _text(attr.wire),
+                "way": _text(attr.way), "count": histogram.count,
+                "sum": histogram.sum,
+                "buckets": [histogram.buckets[j]
+                            for j in range(UCXPOOL_HISTOGRAM_BUCKETS)]}
+        return histograms
 
     def _unraisable(self, error):
         import sys
         sys.excepthook(type(error), error, error.__traceback__)
+
+
+cdef dict _by_name(list names, uint64_t *values):
+    cdef dict stats = {}
+    cdef Py_ssize_t i
+
+    for i in range(len(names)):
+        stats[names[i][0]] = values[i]
+    return stats
+
+
+cdef tuple _stat_name(ucxpool_stat_attr_t *attr):
+    return (_text(attr.name), _text(attr.unit), _text(attr.help),
+            "gauge" if attr.kind else "counter")
 
 
 def stat_names():
@@ -2163,6 +2220,17 @@ def stat_names():
 
     for i in range(ucxpool_stats_count()):
         _check(ucxpool_stats_query(i, &attr, sizeof(attr)))
-        names.append((_text(attr.name), _text(attr.unit), _text(attr.help),
-                      "gauge" if attr.kind else "counter"))
+        names.append(_stat_name(&attr))
+    return names
+
+
+def channel_stat_names():
+    """Return the same of each statistic of channels."""
+    cdef ucxpool_stat_attr_t attr
+    cdef size_t i
+    cdef list names = []
+
+    for i in range(ucxpool_channel_stats_count()):
+        _check(ucxpool_channel_stats_query(i, &attr, sizeof(attr)))
+        names.append(_stat_name(&attr))
     return names

@@ -26,7 +26,7 @@ build_python() {
             --disable-pip-version-check --no-deps \
             -r "$top/tests/python/requirements-no-deps.txt" &&
         run_python 'python: tests with engines' 1800 \
-            test_pool_uvloop test_beside test_ucxx test_nixl test_exit test_dask \
-            test_dask_conformance test_dask_cluster test_dask_hosts \
-            test_dask_gpu test_demo test_examples test_types
+            test_pool_uvloop test_beside test_prometheus test_ucxx test_nixl \
+            test_exit test_dask test_dask_conformance test_dask_cluster \
+            test_dask_hosts test_dask_gpu test_demo test_examples test_types
 }

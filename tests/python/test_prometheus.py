@@ -1,0 +1,210 @@
+"""Tests the collector of ucxpool.prometheus, and the dashboard for Grafana in
+docs/guide."""
+import asyncio
+import importlib.util
+import json
+import pathlib
+import re
+import unittest
+import unittest.mock
+
+import ucxpool
+
+if importlib.util.find_spec("prometheus_client") is None:
+    raise unittest.SkipTest("prometheus_client is not installed")
+import ucxpool.prometheus
+
+DASHBOARD = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide"
+             / "grafana-dashboard.json")
+
+
+async def connected(pool, num):
+    """Return channels from the pool to itself."""
+    listener = pool.listen()
+    pairs = [await asyncio.gather(
+        pool.connect(f"127.0.0.1:{listener.port}", name=f"to-{i}"),
+        listener.accept()) for i in range(num)]
+    for i, (_, accepted) in enumerate(pairs):
+        accepted.name = f"from-{i}"
+    return pairs
+
+
+async def transfer(sender, receiver, data):
+    sent = sender.send(data)
+    await (await receiver.recv()).frames()
+    await sent
+
+
+def collect(collector):
+    """Return the samples, as a dict from name and labels to values."""
+    return {(sample.name, *sorted(sample.labels.items())): sample.value
+            for family in collector.collect() for sample in family.samples}
+
+
+def labels(samples, name):
+    """Return the labels of all samples of this name, as dicts."""
+    return [dict(key[1:]) for key in samples if key[0] == name]
+
+
+class Collector(unittest.IsolatedAsyncioTestCase):
+    async def test_channels_are_labeled_by_wire_and_way(self):
+        for wire in ("map", "ucx"):
+            async with ucxpool.Pool(name="p", comm_size="8m",
+                                    wire=wire) as pool:
+                (sender, receiver), = await connected(pool, 1)
+                await transfer(sender, receiver, bytes(100))
+                await transfer(sender, receiver, bytes(100))
+                samples = collect(ucxpool.prometheus.Collector(pool))
+                common = (("channel", "to-0"), ("direction", "sent"),
+                          ("pool", "p"), ("way", "eager"), ("wire", wire))
+                self.assertEqual(
+                    samples["ucxpool_channel_bytes_total", *common], 200)
+                self.assertEqual(
+                    samples["ucxpool_channel_operations_total", *common], 2)
+                self.assertEqual(
+                    samples["ucxpool_channel_messages_total",
+                            ("channel", "from-0"), ("outcome", "received"),
+                            ("pool", "p"), ("wire", wire)], 2)
+                self.assertEqual(
+                    samples["ucxpool_channel_waits_total",
+                            ("channel", "to-0"), ("pool", "p"),
+                            ("reason", "credit"), ("wire", wire)], 0)
+                self.assertEqual(sender.stats()["messages_sent"], 2)
+
+    async def test_each_statistic_of_channels_is_exported(self):
+        async with ucxpool.Pool(comm_size="8m") as pool:
+            (sender, _), = await connected(pool, 1)
+            channels = ucxpool.prometheus._Channels()
+            channel = unittest.mock.Mock(wire="map")
+            channel.name = "name"
+            channel.stats.return_value = dict.fromkeys(sender.stats(), 1)
+            channels.add("pool", channel)
+            total = sum(sum(values.values())
+                        for values in channels.values.values())
+            waits = channels.values["wait_seconds"].values()
+            self.assertEqual(total - sum(waits) + len(waits),
+                             len(sender.stats()))
+
+    async def test_the_number_of_labeled_channels_is_limited(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 3)
+            for sender, receiver in pairs:
+                await transfer(sender, receiver, b"x")
+            collector = ucxpool.prometheus.Collector(pool, max_channels=2)
+            samples = collect(collector)
+            found = {one["channel"] for one in labels(
+                samples, "ucxpool_channel_messages_total")}
+            self.assertEqual(len(found), 2)
+            self.assertEqual(
+                samples["ucxpool_channels_unlabeled", ("pool", "p")], 4)
+            collector.max_channels = 6
+            samples = collect(collector)
+            self.assertEqual(
+                samples["ucxpool_channels_unlabeled", ("pool", "p")], 0)
+            per_channel = [one for key in samples for one in [dict(key[1:])]
+                           if one.get("channel") == "to-0"]
+            self.assertLessEqual(len(per_channel), 41)
+
+    async def test_channels_of_one_name_are_added_up(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 2)
+            for sender, receiver in pairs:
+                sender.name = "both"
+                await transfer(sender, receiver, bytes(10))
+            samples = collect(ucxpool.prometheus.Collector(pool))
+            (total,) = [value for key, value in samples.items()
+                        if key[0] == "ucxpool_channel_bytes_total"
+                        and ("channel", "both") in key]
+            self.assertEqual(total, 20)
+
+    async def test_buckets_of_a_latency_end_with_all_operations(self):
+        async with ucxpool.Pool(name="p", comm_size="8m", wire="map") as pool:
+            (sender, receiver), = await connected(pool, 1)
+            for _ in range(10):
+                await transfer(sender, receiver, bytes(100))
+            samples = collect(ucxpool.prometheus.Collector(pool))
+            common = (("operation", "send"), ("pool", "p"), ("way", "eager"),
+                      ("wire", "map"))
+            buckets = {float(dict(key[1:])["le"]): value
+                       for key, value in samples.items()
+                       if key[0] == "ucxpool_latency_seconds_bucket"
+                       and set(common) <= set(key)}
+            self.assertEqual(len(buckets), 30)
+            in_order = [buckets[bound] for bound in sorted(buckets)]
+            self.assertEqual(in_order, sorted(in_order))
+            self.assertEqual(in_order[-1], 10)
+            self.assertEqual(
+                samples["ucxpool_latency_seconds_count", *common], 10)
+            self.assertGreater(
+                samples["ucxpool_latency_seconds_sum", *common], 0)
+            histogram = pool.histograms()["send_map_eager"]
+            self.assertEqual(sum(histogram["buckets"]), histogram["count"])
+            for one in labels(samples, "ucxpool_latency_seconds_count"):
+                self.assertIn(one["operation"], ("send", "recv"))
+
+
+class Dashboard(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.board = json.loads(DASHBOARD.read_text())
+        self.panels = [panel for panel in self.board["panels"]
+                       if panel["type"] != "row"]
+
+    def test_fields_of_grafanas_schema_are_present(self):
+        self.assertGreaterEqual(self.board["schemaVersion"], 36)
+        self.assertTrue(self.board["title"])
+        numbers = [panel["id"] for panel in self.board["panels"]]
+        self.assertEqual(len(numbers), len(set(numbers)))
+        for panel in self.board["panels"]:
+            place = panel["gridPos"]
+            self.assertLessEqual(place["x"] + place["w"], 24)
+        for panel in self.panels:
+            with self.subTest(panel=panel["title"]):
+                self.assertIn(panel["type"], ("timeseries", "stat"))
+                self.assertEqual(sorted(panel["fieldConfig"]),
+                                 ["defaults", "overrides"])
+                self.assertIsInstance(panel["options"], dict)
+                self.assertTrue(panel["targets"])
+                names = [target["refId"] for target in panel["targets"]]
+                self.assertEqual(len(names), len(set(names)))
+
+    def test_panels_do_not_overlap(self):
+        used = set()
+        for panel in self.board["panels"]:
+            place = panel["gridPos"]
+            cells = {(x, y)
+                     for x in range(place["x"], place["x"] + place["w"])
+                     for y in range(place["y"], place["y"] + place["h"])}
+            self.assertFalse(used & cells, panel["title"])
+            used |= cells
+
+    def test_variables_that_queries_use_are_defined(self):
+        variables = {one["name"]: one
+                     for one in self.board["templating"]["list"]}
+        self.assertEqual(variables["datasource"]["type"], "datasource")
+        self.assertEqual(variables["datasource"]["query"], "prometheus")
+        used = set(re.findall(r"\$\{?(\w+)", json.dumps(self.board)))
+        self.assertEqual(used - {"__rate_interval", "__all"}, set(variables))
+        for panel in self.panels:
+            self.assertEqual(panel["datasource"]["uid"], "${datasource}")
+
+    async def test_metrics_that_queries_use_are_exported(self):
+        async with ucxpool.Pool(comm_size="8m") as pool:
+            families = list(ucxpool.prometheus.Collector(pool).collect())
+        suffixes = {"counter": ["_total"], "gauge": [""],
+                    "histogram": ["_bucket", "_sum", "_count"]}
+        exported = {family.name + suffix for family in families
+                    for suffix in suffixes[family.type]}
+        queries = [target["expr"] for panel in self.panels
+                   for target in panel["targets"]]
+        queries += [one["definition"]
+                    for one in self.board["templating"]["list"]
+                    if one["type"] == "query"]
+        self.assertGreater(len(queries), 15)
+        for query in queries:
+            used = re.findall(r"ucxpool_\w+", query)
+            self.assertTrue(used, query)
+            self.assertLessEqual(set(used), exported)
+
+
+if __name__ == "__main__":
+    unittest.main()
