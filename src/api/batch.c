@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "window/window.h"
+#include "xfer/post.h"
 #include "xfer/short.h"
 
 #include <assert.h>
@@ -25,22 +26,25 @@ static bool is_missing(const void *field, const char *name)
     return base_error_is_missing(field, post_name, name);
 }
 
-/* Returns true if the operation is about one buffer, without params and without
- * a request. */
-static bool is_plain(const ucxpool_op_t *op)
+/* Returns true if the data is one buffer, which needs no api_data_read(). */
+static bool is_buffer(const ucxpool_data_t *data)
 {
-    const uint64_t *reserved = op->data.reserved;
+    const uint64_t *reserved = data->reserved;
 
-    return (op->params == NULL) && (op->request_p == NULL) &&
-           (op->data.kind == UCXPOOL_DATA_BUFFER) &&
+    return (data->kind == UCXPOOL_DATA_BUFFER) &&
            ((reserved[0] | reserved[1] | reserved[2] | reserved[3]) == 0);
 }
 
+/* Casts away const, because sends only read their segments. */
+static ucxpool_segment_t segment_of(const ucxpool_data_t *data)
+{
+    return (ucxpool_segment_t){(void *)data->at.buffer, data->length};
+}
+
+/* Try to send without a request. */
 static bool send_short(const ucxpool_op_t *op)
 {
-    /* Sends only read their segments. */
-    const ucxpool_segment_t segment = {(void *)op->data.at.buffer,
-                                       op->data.length};
+    const ucxpool_segment_t segment = segment_of(&op->data);
 
     return xfer_short_try(op->channel, &segment, op->tag);
 }
@@ -51,16 +55,25 @@ static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
         api_is_foreign(pool, op->channel, post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return (is_plain(op) && send_short(op))
-               ? UCXPOOL_OK
-               : api_post_send(op->channel, &op->data, op->tag, op->params,
-                               op->request_p);
+    if ((op->params == NULL) && (op->request_p == NULL) &&
+        is_buffer(&op->data) && send_short(op)) {
+        return UCXPOOL_OK;
+    }
+    return api_post_send(op->channel, &op->data, op->tag, op->params,
+                         op->request_p);
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
 {
+    const ucxpool_segment_t segment = segment_of(&op->data);
+    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+
     if (api_is_foreign(pool, op->channel, post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (is_buffer(&op->data) && !op->data.is_source) {
+        return xfer_post_recv(pool, op->channel, &memory, op->tag, op->mask,
+                              op->params, op->request_p);
     }
     return api_post_recv(pool, op->channel, &op->data, op->tag, op->mask,
                          op->params, op->request_p);

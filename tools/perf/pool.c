@@ -257,20 +257,23 @@ static int post_batches(end_t *end, unsigned index, ucxpool_op_kind_t kind,
     const ucxpool_segment_t *segment = buffers_segments(&end->buffers, index);
     pool_end_t              *pool    = (pool_end_t *)end;
     size_t                   left    = end->buffers.num_segments;
+    const ucxpool_op_t       op      = {
+                   .kind    = kind,
+                   .data    = ucxpool_data_buffer(NULL, 0),
+                   .params  = params,
+                   .channel = pool->channel,
+                   .tag     = TAG_DATA | index,
+                   .mask    = UINT64_MAX,
+    };
 
     while (left != 0) {
         size_t num = left < end->work.batch ? left : end->work.batch;
         size_t num_posted;
 
         for (size_t i = 0; i < num; i++, segment++) {
-            pool->ops[i] = (ucxpool_op_t){
-                .kind = kind,
-                .data = ucxpool_data_buffer(segment->address, segment->length),
-                .params  = params,
-                .channel = pool->channel,
-                .tag     = TAG_DATA | index,
-                .mask    = UINT64_MAX,
-            };
+            pool->ops[i]                = op;
+            pool->ops[i].data.at.buffer = segment->address;
+            pool->ops[i].data.length    = segment->length;
         }
         if (ucxpool_post(pool->pool, pool->ops, sizeof(pool->ops[0]), num,
                          &num_posted) != UCXPOOL_OK) {
