@@ -22,8 +22,9 @@ export LD_LIBRARY_PATH UCXPOOL_COMM_SIZE UCXPOOL_LOG_LEVEL UCXPOOL_WIRE
 
 # compile STANDARD FILE PROGRAM
 compile() {
-    "$cxx" -std=c++"$1" -g -pthread -Wall -Wextra -Wundef -Werror \
-        $SANITIZER_CFLAGS -I"$top_srcdir/include" -I"$top_builddir/include" \
+    "$cxx" -std=c++"$1" -g -pthread -Wall -Wextra -Wundef -Wshadow \
+        -Werror $SANITIZER_CFLAGS -I"$top_srcdir/include" \
+        -I"$top_builddir/include" \
         -o "$dir/$3" "$2" "$top_builddir/.libs/libucxpool.so"
 }
 

@@ -289,7 +289,7 @@ typedef struct ucxpool_place {
  * ucxpool_places_even(). The arrays that it points to must stay unchanged until
  * the request ends; an array of one element is copied.
  */
-typedef struct ucxpool_places {
+typedef struct ucxpool_place_list {
     const ucxpool_place_t *places;  /* NULL: all places have one length */
     const uint64_t        *offsets; /* used if places is NULL */
     size_t                 count;
