@@ -366,10 +366,10 @@ static void called(ucxpool_request_t *request, ucxpool_status_t status,
     num_calls++;
 }
 
-TEST(ends_are_reported_as_for_single_posts)
+TEST_EACH(ends_are_reported_as_for_single_posts, NUM_WIRES)
 {
     static uint64_t          number;
-    ucxpool_completion_t     completions[3];
+    ucxpool_completion_t     completion;
     ucxpool_request_params_t calls = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
         .callback   = called,
@@ -380,7 +380,7 @@ TEST(ends_are_reported_as_for_single_posts)
     };
     size_t num;
 
-    begin(wires[0]);
+    begin(wires[_i]);
     num_calls     = 0;
     ops[0]        = send_op(pair.to_b, &number, sizeof(number));
     ops[1]        = ops[0];
@@ -389,9 +389,11 @@ TEST(ends_are_reported_as_for_single_posts)
     ops[2]        = ops[1];
     assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), 3, &num));
     ck_assert_uint_eq(num_calls, 0);
-    assert_ok(ucxpool_completion_get(pair.a, completions, 3, &num));
-    ck_assert_uint_eq(num, pair_is_mapped(&pair) ? 2 : num);
-    ck_assert_ptr_eq(completions[0].completion_ptr, &number);
+    for (size_t total = 0; total < 2; total += num) {
+        pair_progress(&pair);
+        assert_ok(ucxpool_completion_get(pair.a, &completion, 1, &num));
+        ck_assert((num == 0) || (completion.completion_ptr == &number));
+    }
     pair_until(&pair, num_calls == 1);
     pair_cleanup(&pair);
 }
