@@ -135,7 +135,7 @@ TEST(ucx_without_cuda_does_not_register_gpu_memory)
         BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
         "UCX 1.13 has no CUDA: peers on other hosts use pinned blocks");
     check_choice(BASE_BACKING_ALLOC, &mem_kind_cuda_alloc, false,
-                 "alloc, by CUDA_BACKING; UCX 1.13 has no CUDA");
+                 "alloc, set by CUDA_BACKING; UCX 1.13 has no CUDA");
     set_ucx(false, 1, 22);
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false, "UCX 1.22");
 }
@@ -145,11 +145,11 @@ TEST(forced_backing_is_used)
     open_device("");
     set_ucx(true, 1, 22);
     check_choice(BASE_BACKING_ALLOC, &mem_kind_cuda_alloc, true,
-                 "alloc, by CUDA_BACKING");
+                 "alloc, set by CUDA_BACKING");
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
-                 "vmm, by CUDA_BACKING");
+                 "vmm, set by CUDA_BACKING");
     check_choice(BASE_BACKING_HOST, &mem_kind_cuda_host, true,
-                 "pinned host memory, by CUDA_BACKING");
+                 "pinned host memory, set by CUDA_BACKING");
 }
 
 TEST(pinned_host_memory_works_with_every_ucx)
@@ -163,9 +163,10 @@ TEST(forced_virtual_memory_reports_its_cost)
 {
     open_device("");
     set_ucx(true, 1, 18);
-    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
-                 "vmm, by CUDA_BACKING, though UCX 1.18 cannot share virtual "
-                 "memory");
+    check_choice(
+        BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
+        "vmm, set by CUDA_BACKING, though UCX 1.18 cannot share virtual "
+        "memory");
 }
 
 TEST(restricted_handles_are_for_peers_and_not_for_ucx)

@@ -205,9 +205,9 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
 STAND_IN_TEST(backing_follows_the_settings)
 {
     start("");
-    check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "by CUDA_BACKING");
-    check_backing("vmm", UCXPOOL_CUDA_BACKING_VMM, "by CUDA_BACKING");
-    check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "by CUDA_BACKING");
+    check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "set by CUDA_BACKING");
+    check_backing("vmm", UCXPOOL_CUDA_BACKING_VMM, "set by CUDA_BACKING");
+    check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "set by CUDA_BACKING");
 }
 
 STAND_IN_TEST(without_settings_the_environment_is_used)

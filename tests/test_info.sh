@@ -156,7 +156,7 @@ if [ -f "$stand_in" ] && [ -f "$nvml" ]; then
     ends 0 $gpus NVML_STAND_IN=bar1=0,used=0 UCXPOOL_CUDA_BACKING=host \
         "$info" -n
     has out '^    bar1 +unknown \(this GPU has no BAR1\)$'
-    has out '^    blocks +host \(by CUDA_BACKING\)$'
+    has out '^    blocks +host \(set by CUDA_BACKING\)$'
     ends 1 $gpus CUDA_STAND_IN=vmm=n UCXPOOL_CUDA_BACKING=vmm "$info" -n
     has err 'no pool is possible on GPU 0: .*support virtual memory'
     has out '^    handles +CUDA IPC$'

@@ -21,7 +21,7 @@
  *
  *     status = ucxpool_post(pool, ops, sizeof(ops[0]), 2, &num_posted);
  *
- * ucxpool_completion_get() returns the ends of many operations in one call.
+ * ucxpool_completion_get() returns many completions in one call.
  */
 #ifndef UCXPOOL_BATCH_H
 #define UCXPOOL_BATCH_H
@@ -66,19 +66,19 @@ typedef struct ucxpool_op {
  * Post operations in the order of the array.
  *
  * ops           Array of num_ops. It need not outlive the call. Memory, arrays
- *               and descriptors to which the operations point must stay valid
- *               as long as the function that posts one operation requires.
+ *               and descriptors to which an operation points must stay valid
+ *               as long as the function that posts it alone requires.
  * op_size       sizeof(ops[0]), the distance of the elements in bytes. If the
  *               program is newer than the library, the bytes that the library
  *               does not know must be 0.
  * num_ops       May be 0.
  * num_posted_p  [out] Number of operations that were posted.
  *
- * Each operation has the effect of a call of its function. If one is refused,
- * the function returns the status, and ucxpool_error_detail() the detail, that
- * this call would have returned. *num_posted_p is then the index of the refused
- * operation. The operations before it are posted and continue. Those after it
- * are not posted, and their requests are not stored.
+ * Each operation has the effect of a call of its function. If an operation is
+ * refused, the function returns the status that this call would have returned,
+ * and ucxpool_error_detail() returns its detail. *num_posted_p is then the
+ * index of the refused operation. The operations before it are posted and
+ * continue. Those after it are not posted, and their requests are not stored.
  *
  * Callbacks are called as for single posts, and so never by this function.
  * Other threads that call functions of the pool wait until all operations have

@@ -38,7 +38,7 @@ typedef enum ucxpool_device_ability {
     UCXPOOL_DEVICE_GPUDIRECT_VMM = 1u << 5,
     /* memory can be exported to other kernel drivers as a dmabuf */
     UCXPOOL_DEVICE_DMABUF = 1u << 6,
-    /* a stream can write a word to memory, by which the pool detects that a
+    /* a stream can write a word to memory; the pool uses this to detect that a
      * copy is complete */
     UCXPOOL_DEVICE_MEM_OPS = 1u << 7
 } ucxpool_device_ability_t;

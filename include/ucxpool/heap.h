@@ -73,9 +73,10 @@ extern "C" {
  *                 error. The contents are undefined.
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is 0; or stream is CU_STREAM_PER_THREAD
- * UCXPOOL_ERR_NO_MEMORY      too little memory; the detail has the sizes of the
- *                            live and the free memory, and the fragmentation of
- *                            the free memory. The heap is unchanged
+ * UCXPOOL_ERR_NO_MEMORY      too little memory; the detail gives the sizes of
+ *                            the live and the free memory, and the
+ *                            fragmentation of the free memory. The heap is
+ *                            unchanged
  * UCXPOOL_ERR_UNSUPPORTED    the GPU has no virtual memory management
  * UCXPOOL_ERR_IO             another failure of the driver or the system
  */

@@ -109,7 +109,7 @@ typedef struct ucxpool_params {
  * UCXPOOL_ERR_INVALID_PARAM  a setting contradicts another setting or does not
  *                            suit this machine, or another pool uses the same
  *                            message ids (AM_ID) on the borrowed worker
- * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail has
+ * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail gives
  *                            the requested size and the setting to lower), or
  *                            the memory limits leave no room for the thread
  *                            that UCX starts
@@ -257,7 +257,7 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool);
  * the `ucx` wire, and compare the received bytes.
  *
  * UCXPOOL_OK            every byte arrived
- * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail has their position
+ * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail gives their position
  * others                an error of the transfers, as for ucxpool_send() and
  *                       ucxpool_recv()
  */

@@ -32,7 +32,7 @@ ucxpool_status_t ucxpool_error_set(ucxpool_status_t status, const char *format,
 typedef enum ucxpool_error_level {
     UCXPOOL_ERROR_LEVEL_WARN  = 2, /* no caller can see the errors */
     UCXPOOL_ERROR_LEVEL_INFO  = 3, /* the caller handles them: default */
-    UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the error is an expected answer */
+    UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the caller expects errors */
 } ucxpool_error_level_t;
 
 /* Set the level for the calling thread. Returns the previous level, which the

@@ -153,9 +153,9 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
  *
  * Reading the clock for each short message would be too slow. Sends, reads and
  * writes of 64 KiB or more are all timed. The others are sampled: the first
- * ones, and later one in about 128. The rest count as taking as long as the
- * last sample of their histogram. So `count` is exact, and the distribution is
- * an estimate. The histograms of a pool take about 20 KiB.
+ * ones, and later one in about 128. Each of the rest is counted with the
+ * latency of the last sample of its histogram. So `count` is exact, and the
+ * distribution is an estimate. The histograms of a pool take about 20 KiB.
  *
  *     for (i = 0; i < ucxpool_histogram_count(); i++) {
  *         ucxpool_histogram_query(i, &attr, sizeof(attr));
@@ -177,10 +177,11 @@ typedef struct ucxpool_histogram {
     uint64_t count; /* operations: the sum of the buckets */
     uint64_t sum;   /* of their latencies, in nanoseconds */
     /*
-     * Bucket i > 0 has the operations that took at least 2^(i-1) and less than
-     * 2^i nanoseconds, and the last bucket also all longer ones. Bucket 0 has
-     * operations that ended before the first sample of the histogram; that
-     * sample moves them to its bucket. sum does not include them.
+     * Bucket i > 0 counts the operations that took at least 2^(i-1) and less
+     * than 2^i nanoseconds. The last bucket also counts all longer ones. Bucket
+     * 0 counts the operations that ended before the histogram's first sample.
+     * When that sample is taken, they are moved to its bucket. Until then sum
+     * does not include them.
      */
     uint64_t buckets[UCXPOOL_HISTOGRAM_BUCKETS];
 } ucxpool_histogram_t;

@@ -278,8 +278,8 @@ typedef struct ucxpool_request_params {
  *                            none of them in memory that the pool's GPU can
  *                            access, and if the receiver holds fewer than
  *                            CREDITS eager messages that it has not received
- * UCXPOOL_ERR_REFUSED        the receiver refused the message; the detail has
- *                            the reason
+ * UCXPOOL_ERR_REFUSED        the receiver refused the message; the detail
+ *                            contains its reason
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
@@ -290,8 +290,8 @@ typedef struct ucxpool_request_params {
  *                            transfer (a pool on a GPU, UCXPOOL_SEGMENTS_CUDA);
  *                            the detail names it
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
- *                            does; the detail has its name, the offset and the
- *                            reason. The receive ends with
+ *                            does; the detail contains its name, the offset and
+ *                            the reason. The receive ends with
  *                            UCXPOOL_ERR_CANCELED and the same detail; for a
  *                            message of up to EAGER_SIZE bytes see below
  *

@@ -24,7 +24,7 @@
  *     window         destroys the window: waits at most CLOSE_TIMEOUT and 1 s
  *     remote_window  releases the window. Its reads and writes continue
  *     message        refuses the message
- *     request        cancels the request and waits for its end: see below
+ *     request        cancels the request and waits until it ends: see below
  *     comm_buffer    frees the memory
  *
  * Lifetime of data. The memory of a send, receive, read or write must stay
@@ -280,7 +280,7 @@ public:
 
     handle() noexcept = default;
 
-    /* Adopt an object of the pool of `owner`: a pool, or a handle. */
+    /* Adopt an object of a pool. `owner` is the pool, or one of its handles. */
     template <typename Owner>
     handle(const Owner &owner, T *raw) noexcept : life_(owner.life()), raw_(raw)
     {
@@ -567,8 +567,8 @@ private:
  *
  * If the request has not ended, the destructor cancels it and progresses the
  * pool until it has ended, so callbacks and coroutines of other requests may
- * run in the destructor. The end is immediate in most cases. An operation in
- * place over `ucx` ends within 250 ms or when its channel has failed, see
+ * run in the destructor. In most cases the request ends at once. An operation
+ * in place over `ucx` ends within 250 ms or when its channel has failed, see
  * ucxpool_request_cancel(). If the request has not ended after 10 s (a GPU
  * stream that it depends on is stalled), the destructor calls std::terminate(),
  * as that of std::thread does, because the memory would become invalid while it

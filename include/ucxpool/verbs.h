@@ -30,8 +30,8 @@
  * Host memory is registered by ibv_reg_mr(). GPU memory is registered by
  * ibv_reg_dmabuf_mr() if the driver, the kernel and the device support dmabuf.
  * Otherwise it is registered by ibv_reg_mr() with GPU addresses, which needs
- * the kernel module nvidia-peermem. Memory of the pool other than its blocks is
- * not registered, for example the pinned memory for a UCX without GPU support.
+ * the kernel module nvidia-peermem. Other memory of the pool is not registered,
+ * such as the pinned memory that it uses if UCX has no GPU support.
  *
  * The library uses the libibverbs.so.1 that the process has loaded, because the
  * process created the protection domain with it. A libucxpool built with verbs
@@ -78,8 +78,8 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
  *         Unchanged after an error.
  *
  * After an error nothing is registered; regions that had been registered are
- * deregistered again. The detail has the region, the size registered so far,
- * the system's reason, and the limit to raise.
+ * deregistered again. The error detail names the region, the size registered so
+ * far, the system's reason, and the limit to raise.
  *
  * UCXPOOL_ERR_INVALID_PARAM  pd or verbs_p is NULL; the flags contradict each
  *                            other, or the device rejected them; or the pool is
@@ -106,9 +106,10 @@ ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
  *
  * UCXPOOL_OK      the pool is deregistered and the handle is released, or other
  *                 ucxpool_verbs_register() calls are still to be undone
- * UCXPOOL_ERR_IO  the device keeps regions to which memory windows are bound.
- *                 All others are deregistered. The handle can only be used to
- *                 call this function again, after freeing the windows
+ * UCXPOOL_ERR_IO  some regions cannot be deregistered, because memory windows
+ *                 are bound to them. All others are deregistered. Free the
+ *                 windows and call this function again; the handle has no other
+ *                 use
  *
  * ucxpool_destroy() deregisters everything that is still registered, regardless
  * of the number of calls, and releases the handles.

@@ -327,10 +327,10 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
  *
  * The request ends with
  * UCXPOOL_OK            the bytes have arrived
- * UCXPOOL_ERR_REFUSED   the owner refused access; the detail has its reason
+ * UCXPOOL_ERR_REFUSED   the owner refused access; the detail gives its reason
  * UCXPOOL_ERR_CANCELED  canceled here, or the owner has revoked the window
  * UCXPOOL_ERR_INVALID_PARAM  a list that only a GPU has read has an invalid
- *                            piece or place; the detail has its number
+ *                            piece or place; the detail contains its number
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CLOSED,
  * UCXPOOL_ERR_CHECKSUM
  *

@@ -2171,8 +2171,9 @@ cdef class Pool:
     def histograms(self):
         """Return the histograms of latencies by name (<ucxpool/stats.h>). Each
         is a dict with operation ("send", "recv", "read" or "write"), wire, way,
-        count, sum (in nanoseconds) and buckets. Bucket i > 0 has the operations
-        that took less than 2**i nanoseconds, and not less than half of that.
+        count, sum (in nanoseconds) and buckets. Bucket i > 0 counts the
+        operations that took less than 2**i nanoseconds, and not less than half
+        of that.
         Raises ClosedError if the pool is closed."""
         cdef ucxpool_histogram_attr_t attr
         cdef ucxpool_histogram_t histogram

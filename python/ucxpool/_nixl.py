@@ -181,7 +181,8 @@ class Side:
         return found
 
     def close(self):
-        """Stop the thread and close the pool. It may be called twice."""
+        """Stop the thread and close the pool. Calling it again has no
+        effect."""
         if self.pool.closed:
             return
         self._stop.set()

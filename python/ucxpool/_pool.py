@@ -328,7 +328,7 @@ class Channel(_core.Channel):
         """Close the channel after the posted operations have ended, or after
         the setting CLOSE_TIMEOUT. This call does not wait: to be sure that
         sends have arrived, await flush() first. Waiting recv() calls raise
-        ClosedError. It may be called twice."""
+        ClosedError. Calling it again has no effect."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self._release()
@@ -511,7 +511,7 @@ class Listener(_core.Listener):
 
     def close(self):
         """Stop listening. Accepted channels stay open. A waiting accept()
-        raises ClosedError. It may be called twice."""
+        raises ClosedError. Calling it again has no effect."""
         self._release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
@@ -636,8 +636,8 @@ class Window(_core.Window):
     def close(self):
         """Revoke the window and release the buffer. Blocks the thread while a
         peer accesses the window, for at most the setting CLOSE_TIMEOUT. There
-        is no limit if an event loop of another thread drives the pool. It may
-        be called twice."""
+        is no limit if an event loop of another thread drives the pool.
+        Calling it again has no effect."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
@@ -731,8 +731,8 @@ class RemoteWindow(_core.Remote):
             True, places, data, length, notify, metadata, timeout))
 
     def close(self):
-        """Release the window after the posted operations have ended. It may be
-        called twice."""
+        """Release the window after the posted operations have ended. Calling
+        it again has no effect."""
         self._release()
         self._pool._kick()
 
@@ -856,7 +856,7 @@ class Pool(_core.Pool):
         """Close all channels and free the memory. Blocks the thread while it
         waits for peers, for at most the setting CLOSE_TIMEOUT. Operations in
         progress end with CanceledError, and waiting recv() and accept() calls
-        raise ClosedError. It may be called twice."""
+        raise ClosedError. Calling it again has no effect."""
         self._leave_loop()
         self._end_all()
         self._destroy()

@@ -74,7 +74,7 @@ typedef struct stat_entry {
               GAUGE, "", "Of these, blocks that a peer may still read."), \
         ENTRY("blocks_" _name "_high_water", pool.blocks[_share].high_water, \
               GAUGE, "", \
-              "Maximum of the share's blocks not free at one time.")
+              "Maximum number of the share's blocks not free at one time.")
 #define COUNT(_member, _unit, _help) \
     ENTRY(#_member, pool.counts._member, COUNTER, _unit, _help)
 #define TRAFFIC(_name, _member, _count, _bytes_help, _count_help) \
@@ -172,7 +172,7 @@ static const stat_entry_t entries[] = {
     HEAP(live, GAUGE, "bytes", "Bytes in allocations, after rounding."),
     HEAP(free, GAUGE, "bytes", "Bytes in no allocation."),
     HEAP(asked, GAUGE, "bytes", "Bytes in allocations, as requested."),
-    HEAP(peak_reserved, GAUGE, "bytes", "Maximum of reserved bytes."),
+    HEAP(peak_reserved, GAUGE, "bytes", "Maximum number of reserved bytes."),
     HEAP(num_live, GAUGE, "", "Allocations that are live."),
     HEAP(largest_contiguous, GAUGE, "bytes",
          "Bytes of the longest free range."),
@@ -629,7 +629,7 @@ static void print_metrics_blocks(const char *name, const core_stats_t *stats,
         }
     }
     print_family(stream, "blocks_high_water", true,
-                 "Maximum of blocks not free at one time.");
+                 "Maximum number of blocks not free at one time.");
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         snprintf(labels, sizeof(labels), ",share=\"%s\"", share_names[i]);
         print_sample(stream, "blocks_high_water", true, name, labels,

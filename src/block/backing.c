@@ -140,11 +140,11 @@ static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
             device->driver->has_vmm ? "" : ", or install a newer driver");
     }
     if (is_vmm_shared(device, around, why)) {
-        set(backing, &mem_kind_cuda_vmm, &around->ucx, "vmm, by CUDA_BACKING",
-            "");
+        set(backing, &mem_kind_cuda_vmm, &around->ucx,
+            "vmm, set by CUDA_BACKING", "");
     } else {
         set(backing, &mem_kind_cuda_vmm, &around->ucx,
-            "vmm, by CUDA_BACKING, though ", why);
+            "vmm, set by CUDA_BACKING, though ", why);
     }
     return UCXPOOL_OK;
 }
@@ -158,11 +158,11 @@ ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
         return take_vmm(device, around, backing_p);
     case BASE_BACKING_ALLOC:
         set(backing_p, &mem_kind_cuda_alloc, &around->ucx,
-            "alloc, by CUDA_BACKING", "");
+            "alloc, set by CUDA_BACKING", "");
         return UCXPOOL_OK;
     case BASE_BACKING_HOST:
         set(backing_p, &mem_kind_cuda_host, &around->ucx,
-            "pinned host memory, by CUDA_BACKING", "");
+            "pinned host memory, set by CUDA_BACKING", "");
         return UCXPOOL_OK;
     case BASE_BACKING_AUTO:
         break;

@@ -591,7 +591,7 @@ static void pending_destroy(pending_t *pending)
                    base_list_head(&pending->half_open, pending_slot_t, link));
     }
     /* Notify the peers in the queue that the listener is closed, because they
-     * are never accepted. */
+     * will not be accepted. */
     while (pending_accept(pending, &peer) == UCXPOOL_OK) {
         bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
         close(peer.fd);

@@ -39,8 +39,8 @@ typedef struct bootstrap_listener_params {
     void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
     void    *arg;
     unsigned max_half_open; /* at least 1 */
-    unsigned accept_queue;  /* the maximum of authenticated peers that wait to
-                               be accepted; at least 1 */
+    unsigned accept_queue;  /* maximum number of authenticated peers that wait
+                               to be accepted; at least 1 */
     uint64_t handshake_timeout_ns;
     bool     listen_without_secret;
 } bootstrap_listener_params_t;

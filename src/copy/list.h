@@ -36,8 +36,8 @@ void copy_list_stream(const copy_entry_t *copies, size_t num_copies);
 bool copy_streams(size_t total_size);
 
 /* The total from which copy_streams() returns true. Measured between two
- * processes on two kinds of CPU: the receiver reads shorter messages while they
- * are still in a cache, whatever the size of the cache. */
+ * processes, on two kinds of CPU: on both, the receiver reads shorter messages
+ * while they are still in a cache. */
 #define COPY_STREAM_TOTAL ((size_t)32 << 20)
 
 /*

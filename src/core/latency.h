@@ -6,8 +6,8 @@
  * several percent. So only some operations are timed: sends, reads and writes
  * of at least CORE_LATENCY_LONG bytes, and samples of all others, one in about
  * CORE_LATENCY_INTERVAL at random intervals. An operation that is not timed is
- * only counted, and takes as long as the last sample before it. So a histogram
- * has as many entries as there were operations.
+ * counted with the latency of the last sample before it. So a histogram counts
+ * all operations.
  */
 #ifndef CORE_LATENCY_H
 #define CORE_LATENCY_H

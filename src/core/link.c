@@ -7,9 +7,9 @@
 
 #include <assert.h>
 
-/* The minimum of launches in flight: two that the GPU copies, and the next one.
- * If they have less than SIZE_MIN bytes in total, more are allowed, so that the
- * next list is filled in time. */
+/* The minimum number of launches in flight: two that the GPU executes, and the
+ * next one. If they have less than SIZE_MIN bytes in total, more are allowed,
+ * so that the next list is filled in time. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)
 

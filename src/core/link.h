@@ -11,11 +11,12 @@
  *     queue:  B, start 0  ->  C, start 0  ->  B, start 256 MiB
  *             ^ has the link, until all of it is launched
  *
- * A transfer starts at the end of the previous transfer of its channel, counted
- * in bytes, or at the link's current position if that is greater. The transfer
- * with the lowest start is next (start-time fair queueing); of equal ones, the
- * one that was posted first. This order suits an all-to-all in which each pool
- * begins with a different peer.
+ * The order is start-time fair queueing. The start of a transfer is a number of
+ * bytes: the end of the previous transfer of its channel, or the link's
+ * position (`now`) if that is greater. The transfer with the lowest start is
+ * next. If several have the same start, the transfer that was posted first is
+ * next. This order suits an all-to-all in which each pool begins with a
+ * different peer.
  */
 #ifndef CORE_LINK_H
 #define CORE_LINK_H

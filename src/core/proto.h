@@ -428,7 +428,7 @@ size_t proto_fixed_size(unsigned type);
  * size of the variable part, and that the status of a CANCEL is an error. The
  * payload of a DATA message is not read.
  *
- * UCXPOOL_ERR_PROTOCOL  the message is invalid; the detail has the reason
+ * UCXPOOL_ERR_PROTOCOL  the message is invalid; the detail contains the reason
  */
 ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p);
@@ -440,7 +440,7 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  * data_size  Bytes after the call.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a place is outside the window, or the call is
- *                            invalid; the detail has the reason
+ *                            invalid; the detail contains the reason
  */
 ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
                                   uint64_t data_size, uint64_t window_length);

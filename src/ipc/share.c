@@ -1169,7 +1169,7 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
         return attempt->num_regions == 1
                    ? UCXPOOL_OK
                    : base_error(UCXPOOL_ERR_PROTOCOL,
-                                "a peer announced %u regions by one handle",
+                                "a peer announced %u regions with one handle",
                                 attempt->num_regions);
     }
     for (unsigned i = 0; i < attempt->num_regions; i++) {

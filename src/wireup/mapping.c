@@ -78,8 +78,7 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 
 /* --- the peer's memory ---------------------------------------------------- */
 
-/* The number of entries of "how", which describes how a GPU's regions are
- * shared. */
+/* The number of entries that the ipc_cuda_t of a GPU's regions occupies. */
 #define HOW_FILES ((uint32_t)(sizeof(ipc_cuda_t) / sizeof(ipc_file_t)))
 
 static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
@@ -122,7 +121,8 @@ static void fill_file(void *files, uint32_t index, int fd)
     put_entry(files, index, &file);
 }
 
-/* Write "how", and the descriptor of each region. */
+/* Write the ipc_cuda_t that describes how the regions are shared, and the entry
+ * of each region. */
 static void fill_gpu(mem_regions_t *regions, void *files)
 {
     ipc_cuda_t share;
@@ -359,7 +359,8 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     return result;
 }
 
-/* Map the regions. The entries of a GPU's "how" come before the regions. */
+/* Map the regions. On a GPU, the entries of the ipc_cuda_t come before the
+ * regions. */
 static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
 {
     ipc_cuda_t how;

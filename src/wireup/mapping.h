@@ -3,11 +3,11 @@
  * process.
  *
  *     host    region 0 | region 1 | ... | ring
- *     GPU     how (3 entries) | region 0 | region 1 | ... | ring
+ *     GPU     ipc_cuda_t (3 entries) | region 0 | region 1 | ... | ring
  *
- * Each entry is an ipc_file_t. For a GPU, "how" is one ipc_cuda_t for all
- * regions, and a region's entry only has a size, and a descriptor if regions
- * are files.
+ * Each entry is an ipc_file_t. For a GPU, one ipc_cuda_t takes the place of
+ * three entries and describes how all regions are shared. A region's entry then
+ * contains only a size and, if regions are files, a descriptor.
  */
 #ifndef WIREUP_MAPPING_H
 #define WIREUP_MAPPING_H

@@ -740,7 +740,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     }
     if ((data_size != 0) && !take_loan(request, data, data_size)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer lent blocks that are not its own, or to a "
+                          "the peer lent invalid blocks, or lent blocks for a "
                           "channel that does not push");
         return;
     }
