@@ -74,7 +74,7 @@ TEST(held_block_at_hand_is_found)
     uint32_t index;
 
     assert_ok(block_pool_get(pool, BLOCK_SHARE_USER, &index));
-    ck_assert(give_at_hand(&pool->shares[BLOCK_SHARE_SEND], index, 0));
+    ck_assert(put_at_hand(&pool->shares[BLOCK_SHARE_SEND], index, 0));
     require_found("block 0");
 }
 
