@@ -351,6 +351,41 @@ TEST(about_one_in_128_short_operations_is_sampled)
     ck_assert_uint_eq(histogram.count, 128000);
 }
 
+/* Samples of long operations would count short ones as long. */
+TEST(latencies_of_short_operations_do_not_depend_on_long_ones)
+{
+    for (unsigned i = 0; i < 10000; i++) {
+        uint64_t started =
+            core_latency_begin(&latency, series.operation, CORE_LATENCY_LONG);
+
+        ck_assert_uint_ne(started, 0);
+        ck_assert_uint_eq(started & CORE_LATENCY_SAMPLE, 0);
+        end(started_before(36) & ~CORE_LATENCY_SAMPLE);
+        end(core_latency_begin(&latency, series.operation, 8));
+    }
+    ck_assert_uint_eq(histogram.count, 20000);
+    ck_assert_uint_eq(histogram.buckets[0], 0);
+    ck_assert_uint_eq(histogram.buckets[36], 10000);
+}
+
+TEST(a_new_histogram_gets_a_sample_soon)
+{
+    const core_series_t packed = {CORE_OPERATION_SEND, UCXPOOL_WIRE_MAP,
+                                  CORE_MODE_MAP_PACKED};
+
+    for (unsigned i = 0; i < 1000; i++) {
+        end(core_latency_begin(&latency, series.operation, 8));
+    }
+    latency.until[series.operation] = 100;
+    for (unsigned i = 0; i < 2; i++) {
+        core_latency_end(&latency, packed.operation, packed.wire, packed.path,
+                         core_latency_begin(&latency, packed.operation, 8));
+    }
+    core_latency_get(&latency, &packed, &histogram);
+    ck_assert_uint_eq(histogram.count, 2);
+    ck_assert_uint_eq(histogram.buckets[0], 0);
+}
+
 TEST(each_long_operation_is_timed)
 {
     for (unsigned i = 0; i < 1000; i++) {

@@ -105,8 +105,8 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * Receives without a channel that fail before they match a message are counted
  * only for the pool.
  *
- * The names that contain map_ or ucx_ name the wire; the channel's wire
- * (ucxpool_channel_query()) is the wire of the others.
+ * A name that contains map_ or ucx_ is of this wire. The other names are of the
+ * wire that ucxpool_channel_query() returns.
  *
  * The counters of a channel take less than 1 KiB.
  */
@@ -147,13 +147,15 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
  * of reads and writes are the ways of windows. If the data of a message moves
  * in several ways, the last one counts.
  *
- * The latency is the time from the post of an operation to its end, as
- * ucxpool_request_test() reports it. For receives it includes the time until
- * the message arrives. Only operations that succeed are counted.
+ * The latency is the time from the post of an operation to its end, before its
+ * callback is called. A send in the way eager ends when its bytes have been
+ * copied, so its latency is not the time until they arrive. For receives the
+ * latency includes the time until the message arrives. Only operations that
+ * succeed are counted.
  *
  * Reading the clock for each short message would be too slow. Sends, reads and
- * writes of 64 KiB or more are all timed. The others are sampled: the first
- * ones, and later one in about 128. Each of the rest is counted with the
+ * writes of 64 KiB or more are all timed. The others are sampled: often at
+ * first, and later one in about 128. Each of the rest is counted with the
  * latency of the last sample of its histogram. So `count` is exact, and the
  * distribution is an estimate. The histograms of a pool take about 20 KiB.
  *

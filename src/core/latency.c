@@ -84,6 +84,13 @@ void core_latency_add(core_latency_t *latency, const core_series_t *series,
     histogram->sum += ns;
 }
 
+void core_latency_request(core_latency_t *latency, const core_series_t *series)
+{
+    if (histogram_of(latency, series)->last_bucket == 0) {
+        latency->until[series->operation] = 0;
+    }
+}
+
 void core_latency_get(core_latency_t *latency, const core_series_t *series,
                       ucxpool_histogram_t *histogram_p)
 {

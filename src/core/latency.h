@@ -22,8 +22,8 @@
 #define CORE_LATENCY_LONG     65536u
 #define CORE_LATENCY_INTERVAL 128u
 
-/* While a histogram has fewer samples, its operations are sampled more
- * often. */
+/* While a histogram has fewer samples, the operation after a sample is sampled,
+ * too. */
 #define CORE_LATENCY_FIRST 32u
 
 /* Numbers above all values of ucxpool_wire_t, and of core_mode_t and
@@ -78,6 +78,10 @@ uint64_t core_latency_sample(core_latency_t  *latency,
 void core_latency_add(core_latency_t *latency, const core_series_t *series,
                       uint64_t started);
 
+/* Sample the next operation if the histogram has no sample. Called when 1, 2,
+ * 4, 8, ... operations have not been timed. */
+void core_latency_request(core_latency_t *latency, const core_series_t *series);
+
 /* Read a histogram. */
 void core_latency_get(core_latency_t *latency, const core_series_t *series,
                       ucxpool_histogram_t *histogram_p);
@@ -92,11 +96,15 @@ static inline uint64_t core_latency_begin(core_latency_t  *latency,
                                           core_operation_t operation,
                                           uint64_t         size)
 {
+    /* A long operation is no sample, because the operations that are counted
+     * with the latency of a sample are all short. */
+    if (size >= CORE_LATENCY_LONG) {
+        return base_clock_now() & ~CORE_LATENCY_SAMPLE;
+    }
     if (latency->until[operation]-- == 0) {
         return core_latency_sample(latency, operation);
     }
-    return (size < CORE_LATENCY_LONG) ? 0
-                                      : base_clock_now() & ~CORE_LATENCY_SAMPLE;
+    return 0;
 }
 
 /* Count an operation that has succeeded. */
@@ -106,11 +114,15 @@ static inline void core_latency_end(core_latency_t  *latency,
                                     uint64_t started)
 {
     const core_series_t series = {operation, wire, path};
+    uint64_t            num;
 
-    if (started == 0) {
-        latency->untimed[operation][wire][path]++;
-    } else {
+    if (started != 0) {
         core_latency_add(latency, &series, started);
+        return;
+    }
+    num = ++latency->untimed[operation][wire][path];
+    if ((num & (num - 1)) == 0) {
+        core_latency_request(latency, &series);
     }
 }
 
