@@ -293,6 +293,30 @@ TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
     pair_cleanup(&pair);
 }
 
+TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
+{
+    static const char *const of_b[] = {"WIRE=map CREDITS=8",
+                                       "WIRE=ucx CREDITS=8"};
+    ucxpool_request_t       *sends[9];
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], of_b[_i]);
+    pair.a->announce_ns = 10000000;
+    for (int i = 0; i < 9; i++) {
+        assert_ok(
+            ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, &sends[i]));
+    }
+    ucxpool_request_cancel(sends[8]);
+    ck_assert_int_eq(pair_finish(&pair, sends[8]), UCXPOOL_ERR_CANCELED);
+    pair_until(&pair, of_channel(pair.to_b, "credit_wait_ns") != 0);
+    for (int i = 0; i < 8; i++) {
+        ucxpool_request_release(sends[i]);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
+                                      NULL, NULL));
+    }
+    pair_cleanup(&pair);
+}
+
 TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
 {
     static const char *const of_b[] = {"WIRE=map CREDITS=8",

@@ -112,6 +112,7 @@ unsigned xfer_queue_announce(ucxpool_t *pool)
             pool->xfer->next_announce =
                 base_min(pool->xfer->next_announce, moment);
         } else if (moment != 0) {
+            end_credit_wait(channel);
             xfer_queue_wake(channel);
             count++;
         }
