@@ -239,6 +239,7 @@ static void refuse_foreign_window(void)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "places is NULL"));
     ops[1].places = &places;
     check_refused(2, 1, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "belongs to pool"));
     ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
 }
@@ -288,6 +289,21 @@ TEST(an_empty_batch_posts_nothing)
 
     begin(wires[0]);
     assert_ok(ucxpool_post(pair.a, NULL, sizeof(ops[0]), 0, &num_posted));
+    ck_assert_uint_eq(num_posted, 0);
+    pair_cleanup(&pair);
+}
+
+TEST(no_operation_is_posted_after_an_error_in_the_arguments)
+{
+    size_t num_posted = 1;
+
+    begin(wires[0]);
+    ck_assert_int_eq(ucxpool_post(NULL, ops, sizeof(ops[0]), 1, &num_posted),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(num_posted, 0);
+    num_posted = 1;
+    ck_assert_int_eq(ucxpool_post(pair.a, NULL, sizeof(ops[0]), 1, &num_posted),
+                     UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_uint_eq(num_posted, 0);
     pair_cleanup(&pair);
 }

@@ -4,7 +4,7 @@
  * Each element of an array describes one operation, with the same arguments as
  * the function that posts it alone. The operations may be of any kinds, and on
  * any channels and remote windows of one pool. The call takes the pool's lock
- * once, and wakes each sleeping peer once, after the last operation.
+ * once. Over `map` it wakes each sleeping peer once, after the last operation.
  *
  *     ucxpool_op_t ops[2] = {
  *         {.kind    = UCXPOOL_OP_SEND,
@@ -55,7 +55,7 @@ typedef struct ucxpool_op {
     /* Sends and receives. A receive from any channel has NULL. */
     ucxpool_channel_t *channel;
     uint64_t           tag;
-    uint64_t           mask; /* receives only */
+    uint64_t           mask; /* receives only; 0 matches every message */
 
     /* Reads and writes. */
     ucxpool_remote_window_t *remote;
@@ -68,17 +68,21 @@ typedef struct ucxpool_op {
  * ops           Array of num_ops. It need not outlive the call. Memory, arrays
  *               and descriptors to which an operation points must stay valid
  *               as long as the function that posts it alone requires.
- * op_size       sizeof(ops[0]), the distance of the elements in bytes. If the
- *               program is newer than the library, the bytes that the library
- *               does not know must be 0.
+ * op_size       sizeof(ops[0]), the distance of the elements in bytes; a
+ *               multiple of the alignment of ucxpool_op_t. If the program is
+ *               newer than the library, the bytes that the library does not
+ *               know must be 0.
  * num_ops       May be 0.
- * num_posted_p  [out] Number of operations that were posted.
+ * num_posted_p  [out] Number of operations that were posted; 0 after an error
+ *               in the arguments.
  *
  * Each operation has the effect of a call of its function. If an operation is
  * refused, the function returns the status that this call would have returned,
  * and ucxpool_error_detail() returns its detail. *num_posted_p is then the
  * index of the refused operation. The operations before it are posted and
  * continue. Those after it are not posted, and their requests are not stored.
+ * To continue without the refused operation, call the function again with the
+ * rest of the array.
  *
  * Callbacks are called as for single posts, and so never by this function.
  * Other threads that call functions of the pool wait until all operations have

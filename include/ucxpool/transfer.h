@@ -68,8 +68,9 @@ extern "C" {
  *
  * Calls that read a file may block on the file's device. These are
  * ucxpool_progress() and the functions that wait, and for messages of up to
- * EAGER_SIZE bytes also ucxpool_send(). One round of progress reads at most one
- * block, not counting messages of up to EAGER_SIZE bytes.
+ * EAGER_SIZE bytes also ucxpool_send() and ucxpool_post(). One round of
+ * progress reads at most one block, not counting messages of up to EAGER_SIZE
+ * bytes.
  */
 
 /* `length` bytes from `address`, which may be NULL if length is 0. The layout

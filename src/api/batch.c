@@ -111,10 +111,11 @@ static ucxpool_status_t post(ucxpool_t *pool, const ucxpool_op_t *op,
                              size_t op_size)
 {
     if (!is_known(op, op_size)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "this library does not know a field of an operation "
-                          "that is not 0: it is older than the header, or the "
-                          "ucxpool_op_t was not initialized");
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "an operation has a field that is not 0 and that this "
+            "library does not know: the library is older than "
+            "the header, or the ucxpool_op_t was not initialized");
     }
     switch (op->kind) {
     case UCXPOOL_OP_SEND:
@@ -138,11 +139,13 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     ucxpool_status_t status = UCXPOOL_OK;
     size_t           num    = 0;
 
-    if (base_missing(pool) || base_missing(num_posted_p) ||
-        ((num_ops != 0) && base_missing(ops))) {
+    if (base_missing(num_posted_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     *num_posted_p = 0;
+    if (base_missing(pool) || ((num_ops != 0) && base_missing(ops))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if ((op_size < OP_SIZE_MIN) || (op_size % alignof(ucxpool_op_t) != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "op_size is %zu, but an operation has %u bytes: pass "
