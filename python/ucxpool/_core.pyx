@@ -2172,9 +2172,11 @@ cdef class Pool:
         """Return the histograms of latencies by name (<ucxpool/stats.h>). Each
         is a dict with operation ("send", "recv", "read" or "write"), wire, way,
         count, sum (in nanoseconds) and buckets. Bucket i > 0 counts the
-        operations that took less than 2**i nanoseconds, and not less than half
-        of that.
-        Raises ClosedError if the pool is closed."""
+        operations that took at least 2**(i-1) and less than 2**i nanoseconds.
+        The last bucket also counts all longer ones. Bucket 0 counts the
+        operations that ended before the histogram's first sample. Their latency
+        is not known yet: sum does not include them, and the first sample moves
+        them to its bucket. Raises ClosedError if the pool is closed."""
         cdef ucxpool_histogram_attr_t attr
         cdef ucxpool_histogram_t histogram
         cdef size_t i
