@@ -85,7 +85,8 @@ def _add_latency(family, pool, histogram):
     for i in range(_FIRST_BUCKET, _LAST_BUCKET + 1):
         total += buckets[i]
         bounds.append((repr(2 ** i / 1e9), total))
-    bounds.append(("+Inf", histogram["count"]))
+    # Bucket 0 has the operations of unknown latency.
+    bounds.append(("+Inf", histogram["count"] - buckets[0]))
     family.add_metric(
         [pool, histogram["operation"], histogram["wire"], histogram["way"]],
         bounds, histogram["sum"] / 1e9)

@@ -117,6 +117,22 @@ class Collector(unittest.IsolatedAsyncioTestCase):
                         and ("channel", "both") in key]
             self.assertEqual(total, 20)
 
+    async def test_operations_before_the_first_sample_are_not_exported(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            histogram = {"operation": "send", "wire": "map", "way": "eager",
+                         "count": 5, "sum": 0, "buckets": [5] + 39 * [0]}
+            with unittest.mock.patch.object(ucxpool.Pool, "histograms",
+                                            return_value={"": histogram}):
+                samples = collect(ucxpool.prometheus.Collector(pool))
+                histogram.update(count=6, buckets=[2, 0, 1] + 36 * [0] + [3],
+                                 sum=4)
+                timed = collect(ucxpool.prometheus.Collector(pool))
+            for found, expected in ((samples, 0), (timed, 4)):
+                for suffix in ("bucket", "count"):
+                    self.assertEqual(
+                        max(value for key, value in found.items() if key[0]
+                            == "ucxpool_latency_seconds_" + suffix), expected)
+
     async def test_buckets_of_a_latency_end_with_all_operations(self):
         async with ucxpool.Pool(name="p", comm_size="8m", wire="map") as pool:
             (sender, receiver), = await connected(pool, 1)
