@@ -10,72 +10,109 @@ way and direction. ucxpool_latency_seconds has the histograms of latencies, with
 the labels pool, operation, wire and way.
 """
 import re
+import threading
+import weakref
 
 from prometheus_client.core import (CounterMetricFamily, GaugeMetricFamily,
                                     HistogramMetricFamily)
 
+from ._errors import ClosedError
 from ._pool import _core
 
 # Latencies from 128 ns to 34 s; all others are in the lowest bucket or in +Inf.
 _FIRST_BUCKET, _LAST_BUCKET = 7, 35
 
+# The metrics ucxpool_channel_*: a description, and the labels after pool,
+# channel and wire.
+_METRICS = {
+    "bytes": ("Bytes by channel.", ["direction", "way"]),
+    "operations": ("Fragments of messages, and reads and writes of windows, "
+                   "by channel.", ["direction", "way"]),
+    "messages": ("Messages by channel.", ["outcome"]),
+    "waits": ("Waits of sends for a block or a credit.", ["reason"]),
+    "wait_seconds": ("Seconds of these waits.", ["reason"]),
+    "copies_avoided_bytes": ("Bytes sent or received in place.", [])}
+
 _TRAFFIC = re.compile(r"(sent|received|read|written)_(?:map_|ucx_)?(\w+)_"
                       r"(bytes|fragments|operations)")
 _MESSAGES = re.compile(r"messages_(\w+)")
-_WAITS = {"block_waits": ("waits", "block", 1),
-          "credit_waits": ("waits", "credit", 1),
-          "blocked_ns": ("wait_seconds", "block", 1e-9),
-          "credit_wait_ns": ("wait_seconds", "credit", 1e-9)}
+_OTHERS = {"block_waits": ("waits", "block"),
+           "credit_waits": ("waits", "credit"),
+           "blocked_ns": ("wait_seconds", "block"),
+           "credit_wait_ns": ("wait_seconds", "credit"),
+           "copies_avoided_bytes": ("copies_avoided_bytes",)}
+
+
+def _counters(stats):
+    """Return the statistics of a channel as a dict. A key is a metric and its
+    labels; times are in nanoseconds."""
+    counters = {}
+    for name, value in stats.items():
+        traffic = _TRAFFIC.fullmatch(name)
+        messages = _MESSAGES.fullmatch(name)
+        if traffic:
+            if value:  # a channel uses few of the ways
+                direction, way, unit = traffic.groups()
+                metric = "bytes" if unit == "bytes" else "operations"
+                key = metric, direction, way
+                counters[key] = counters.get(key, 0) + value
+        elif messages:
+            counters["messages", messages[1]] = value
+        elif name in _OTHERS:
+            counters[_OTHERS[name]] = value
+    return counters
 
 
 class _Channels:
-    """The metrics of channels, by their labels. Channels of the same name are
-    added up."""
-
-    LABELS = {
-        "bytes": ("Bytes by channel.", ["direction", "way"]),
-        "operations": ("Fragments of messages, and reads and writes of "
-                       "windows, by channel.", ["direction", "way"]),
-        "messages": ("Messages by channel.", ["outcome"]),
-        "waits": ("Waits of sends for a block or a credit.", ["reason"]),
-        "wait_seconds": ("Seconds of these waits.", ["reason"]),
-        "copies_avoided_bytes": ("Bytes sent or received in place.", [])}
+    """The counters of channels, added up by pool, channel (its name) and wire.
+    update() adds the increase of each channel since the last update. So a sum
+    does not decrease when one of its channels is closed. Sums without open
+    channels are dropped, which bounds their number."""
 
     def __init__(self):
-        self.values = {metric: {} for metric in self.LABELS}
+        self._last = {}  # by channel; None: beyond max_channels
+        self._sums = {}
 
-    def add(self, pool, channel):
-        """Add the statistics of a channel."""
-        common = (pool, channel.name, channel.wire or "none")
-        for name, value in channel.stats().items():
-            traffic = _TRAFFIC.fullmatch(name)
-            messages = _MESSAGES.fullmatch(name)
-            if traffic:
-                if value:  # a channel uses few of the ways
-                    direction, way, unit = traffic.groups()
-                    metric = "bytes" if unit == "bytes" else "operations"
-                    self._add(metric, (*common, direction, way), value)
-            elif messages:
-                self._add("messages", (*common, messages[1]), value)
-            elif name in _WAITS:
-                metric, reason, factor = _WAITS[name]
-                self._add(metric, (*common, reason), value * factor)
-            elif name in self.LABELS:
-                self._add(name, common, value)
-
-    def _add(self, metric, labels, value):
-        values = self.values[metric]
-        values[labels] = values.get(labels, 0) + value
+    def update(self, pools, max_channels):
+        """Read the counters of the oldest max_channels channels of each pool.
+        The items of pools are a pool, its name, and its channels by age. A
+        channel that was beyond max_channels at the last update is counted from
+        now on."""
+        last, sums = {}, {}
+        for pool, name, channels in pools:
+            pool = weakref.ref(pool)
+            for channel in channels[max_channels:]:
+                last[pool, channel.number] = None
+            for channel in channels[:max_channels]:
+                try:
+                    labels = name, channel.name, channel.wire or "none"
+                    counters = _counters(channel.stats())
+                except ClosedError:
+                    continue
+                before = self._last.get((pool, channel.number), {})
+                if before is None:
+                    before = counters
+                last[pool, channel.number] = counters
+                if labels not in sums:
+                    sums[labels] = dict(self._sums.get(labels, {}))
+                for key, value in counters.items():
+                    sums[labels][key] = (sums[labels].get(key, 0)
+                                         + value - before.get(key, 0))
+        self._last, self._sums = last, sums
 
     def families(self):
-        """Yield the metric families."""
-        for metric, (text, labels) in self.LABELS.items():
-            family = CounterMetricFamily(
+        """Return the metric families."""
+        families = {
+            metric: CounterMetricFamily(
                 "ucxpool_channel_" + metric, text,
                 labels=["pool", "channel", "wire", *labels])
-            for values, value in self.values[metric].items():
-                family.add_metric(values, value)
-            yield family
+            for metric, (text, labels) in _METRICS.items()}
+        for common, counters in self._sums.items():
+            for (metric, *labels), value in counters.items():
+                families[metric].add_metric(
+                    [*common, *labels],
+                    value / 1e9 if metric == "wait_seconds" else value)
+        return families.values()
 
 
 def _add_latency(family, pool, histogram):
@@ -101,14 +138,26 @@ class Collector:
     ucxpool_channels_unlabeled. To keep the number of time series small over
     time, too, give channels names that recur (Channel.name): the default name
     of an accepted channel contains a port. A way or histogram without
-    operations has no metric."""
+    operations has no metric.
+
+    The counters of channels of the same name are added up, and do not decrease
+    while one of these channels is open. Transfers between the last scrape and
+    the close of a channel count only in the metrics of the pool."""
 
     def __init__(self, *pools, max_channels=64):
         self.pools = list(pools)
         self.max_channels = max_channels
+        self._channels = _Channels()
+        self._lock = threading.Lock()  # the HTTP server has several threads
 
     def collect(self):
-        """Yield the metric families for prometheus_client."""
+        """Yield the metric families for prometheus_client. Any thread may call
+        this. Pools and channels that are closed during the call are skipped."""
+        with self._lock:
+            families = list(self._families())
+        yield from families
+
+    def _families(self):
         families = {
             name: (CounterMetricFamily if kind == "counter"
                    else GaugeMetricFamily)("ucxpool_" + name, text,
@@ -122,22 +171,24 @@ class Collector:
             "ucxpool_latency_seconds",
             "Time from the post of an operation to its end.",
             labels=["pool", "operation", "wire", "way"])
-        channels = _Channels()
-        for pool in self.pools:
-            if pool.closed:
+        pools = []
+        for pool in list(self.pools):
+            try:
+                label = pool.info()["name"]
+                stats, histograms = pool.stats(), pool.histograms()
+            except ClosedError:
                 continue
-            label = pool.info()["name"]
-            for name, value in pool.stats().items():
+            for name, value in stats.items():
                 families[name].add_metric([label], value)
-            for histogram in pool.histograms().values():
+            for histogram in histograms.values():
                 if histogram["count"]:
                     _add_latency(latency, label, histogram)
-            all_channels = sorted(pool.channels(), key=lambda one: one.number)
-            for channel in all_channels[:self.max_channels]:
-                channels.add(label, channel)
+            channels = sorted(pool.channels(), key=lambda one: one.number)
             unlabeled.add_metric(
-                [label], max(0, len(all_channels) - self.max_channels))
+                [label], max(0, len(channels) - self.max_channels))
+            pools.append((pool, label, channels))
+        self._channels.update(pools, self.max_channels)
         yield from families.values()
-        yield from channels.families()
+        yield from self._channels.families()
         yield unlabeled
         yield latency

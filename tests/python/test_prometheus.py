@@ -41,6 +41,13 @@ def collect(collector):
             for family in collector.collect() for sample in family.samples}
 
 
+def sent_bytes(samples, channel):
+    """Return the values of the counters of bytes that the channel sent."""
+    return [value for key, value in samples.items()
+            if key[0] == "ucxpool_channel_bytes_total"
+            and {("channel", channel), ("direction", "sent")} <= set(key[1:])]
+
+
 def labels(samples, name):
     """Return the labels of all samples of this name, as dicts."""
     return [dict(key[1:]) for key in samples if key[0] == name]
@@ -74,16 +81,11 @@ class Collector(unittest.IsolatedAsyncioTestCase):
     async def test_each_statistic_of_channels_is_exported(self):
         async with ucxpool.Pool(comm_size="8m") as pool:
             (sender, _), = await connected(pool, 1)
-            channels = ucxpool.prometheus._Channels()
-            channel = unittest.mock.Mock(wire="map")
-            channel.name = "name"
-            channel.stats.return_value = dict.fromkeys(sender.stats(), 1)
-            channels.add("pool", channel)
-            total = sum(sum(values.values())
-                        for values in channels.values.values())
-            waits = channels.values["wait_seconds"].values()
-            self.assertEqual(total - sum(waits) + len(waits),
-                             len(sender.stats()))
+            counters = ucxpool.prometheus._counters(
+                dict.fromkeys(sender.stats(), 1))
+            self.assertEqual(sum(counters.values()), len(sender.stats()))
+            self.assertLessEqual({metric for metric, *_ in counters},
+                                 set(ucxpool.prometheus._METRICS))
 
     async def test_the_number_of_labeled_channels_is_limited(self):
         async with ucxpool.Pool(name="p", comm_size="8m") as pool:
@@ -112,10 +114,83 @@ class Collector(unittest.IsolatedAsyncioTestCase):
                 sender.name = "both"
                 await transfer(sender, receiver, bytes(10))
             samples = collect(ucxpool.prometheus.Collector(pool))
-            (total,) = [value for key, value in samples.items()
-                        if key[0] == "ucxpool_channel_bytes_total"
-                        and ("channel", "both") in key]
-            self.assertEqual(total, 20)
+            self.assertEqual(sent_bytes(samples, "both"), [20])
+
+    async def test_counters_keep_the_part_of_a_closed_channel(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 3)
+            collector = ucxpool.prometheus.Collector(pool)
+            for sender, receiver in pairs:
+                sender.name = "one"
+                await transfer(sender, receiver, bytes(10))
+            self.assertEqual(sent_bytes(collect(collector), "one"), [30])
+            pairs[0][0].close()
+            self.assertEqual(sent_bytes(collect(collector), "one"), [30])
+            await transfer(*pairs[1], bytes(5))
+            self.assertEqual(sent_bytes(collect(collector), "one"), [35])
+            pairs[1][0].close()
+            pairs[2][0].close()
+            self.assertEqual(sent_bytes(collect(collector), "one"), [])
+
+    async def test_counters_continue_when_a_channel_replaces_another(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            (first, receiver), = await connected(pool, 1)
+            collector = ucxpool.prometheus.Collector(pool)
+            await transfer(first, receiver, bytes(10))
+            self.assertEqual(sent_bytes(collect(collector), "to-0"), [10])
+            first.close()
+            (second, receiver), = await connected(pool, 1)
+            await transfer(second, receiver, bytes(3))
+            self.assertEqual(sent_bytes(collect(collector), "to-0"), [13])
+
+    async def test_a_renamed_channel_adds_nothing_twice(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 2)
+            collector = ucxpool.prometheus.Collector(pool)
+            for sender, receiver in pairs:
+                await transfer(sender, receiver, bytes(10))
+            collect(collector)
+            pairs[0][0].name = "to-1"
+            self.assertEqual(sent_bytes(collect(collector), "to-1"), [10])
+
+    async def test_channels_beyond_the_limit_are_counted_when_labeled(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 2)
+            channels = sorted(pool.channels(), key=lambda one: one.number)
+            channels[0].name = channels[-1].name = "one"
+            for sender, receiver in pairs:
+                await transfer(sender, receiver, bytes(10))
+                await transfer(receiver, sender, bytes(10))
+            collector = ucxpool.prometheus.Collector(pool, max_channels=3)
+            self.assertEqual(sent_bytes(collect(collector), "one"), [10])
+            collector.max_channels = 4
+            self.assertEqual(sent_bytes(collect(collector), "one"), [10])
+
+    async def test_a_channel_closed_during_a_scrape_is_skipped(self):
+        async with ucxpool.Pool(name="p", comm_size="8m") as pool:
+            pairs = await connected(pool, 2)
+            for sender, receiver in pairs:
+                await transfer(sender, receiver, bytes(10))
+            listed = pool.channels()
+            pairs[0][0].close()
+            with unittest.mock.patch.object(ucxpool.Pool, "channels",
+                                            return_value=listed):
+                samples = collect(ucxpool.prometheus.Collector(pool))
+            self.assertEqual(sent_bytes(samples, "to-0"), [])
+            self.assertEqual(sent_bytes(samples, "to-1"), [10])
+
+    async def test_a_pool_closed_during_a_scrape_is_skipped(self):
+        pools = [ucxpool.Pool(name=name, comm_size="8m") for name in "ab"]
+
+        def stats(pool):
+            pools[0].close()
+            return ucxpool._core.Pool.stats(pool)
+
+        with unittest.mock.patch.object(ucxpool.Pool, "stats", stats):
+            samples = collect(ucxpool.prometheus.Collector(*pools))
+        self.assertEqual(labels(samples, "ucxpool_channels_open"),
+                         [{"pool": "b"}])
+        pools[1].close()
 
     async def test_operations_before_the_first_sample_are_not_exported(self):
         async with ucxpool.Pool(name="p", comm_size="8m") as pool:
