@@ -33,13 +33,40 @@ has_coroutines() {
     "$cxx" -std=c++20 -x c++ -E -dM /dev/null | grep -q __cpp_impl_coroutine
 }
 
-cat >"$dir/dangling.cpp" <<'END'
-#include <ucxpool/ucxpool.hpp>
-ucxpool::source dangling()
+# rejects STANDARD - check that each line of stdin does not compile.
+rejects() {
+    cat >"$dir/cases"
+    {
+        printf '#include <ucxpool/ucxpool.hpp>\n#include <vector>\n'
+        cat <<END
+template <typename T> T &object();
+extern ucxpool::pool pool;
+extern ucxpool::channel channel;
+extern ucxpool::message message;
+extern ucxpool::remote_window remote;
+extern ucxpool_place_t place;
+extern std::vector<int> ints;
+void rejected()
 {
-    return std::string("bytes");
-}
 END
+        cat "$dir/cases"
+        echo '}'
+    } >"$dir/rejected.cpp"
+    if compile "$1" "$dir/rejected.cpp" rejected 2>"$dir/log" ||
+        grep 'error:' "$dir/log" | grep -v \
+            'nodiscard\|not plain bytes\|destroyed before the request ends'; then
+        echo "$cxx accepts these lines, or rejects them for another reason:"
+        cat "$dir/cases"
+        exit 1
+    fi
+    grep -n '^[a-z]*[.:]' "$dir/rejected.cpp" | while IFS=: read -r number line; do
+        grep -q "rejected.cpp:$number:" "$dir/log" || {
+            echo "$cxx accepts: $line"
+            exit 1
+        }
+    done
+}
+
 for cxx in $compilers; do
     command -v "$cxx" >/dev/null || continue
     for std in 17 20; do
@@ -49,14 +76,35 @@ for cxx in $compilers; do
             "$dir/program"
         done
     done
-    # A temporary container does not compile, because it would dangle.
-    if compile 17 "$dir/dangling.cpp" dangling 2>"$dir/log" ||
-        ! grep -q 'destroyed before the request ends' "$dir/log"; then
-        echo "$cxx accepts a temporary container as a source"
-        exit 1
-    fi
+    # Temporary containers would dangle, other elements are pointers, and a
+    # request that is dropped is canceled.
+    rejects 17 <<'END'
+ucxpool::source(std::string("bytes"));
+ucxpool::source(object<std::vector<const char *>>());
+ucxpool::source(object<std::vector<std::string_view>>());
+ucxpool::source(object<std::vector<ucxpool::source>>());
+ucxpool::target(object<std::vector<ucxpool_const_segment_t>>());
+ucxpool::target(object<std::vector<ucxpool_range_t>>());
+channel.send(ints, 1);
+channel.recv(ints, 1);
+channel.flush();
+pool.recv(ints, 1);
+message.recv(ints);
+remote.read(place, ints);
+remote.write(place, ints);
+remote.read(ucxpool_places(&place, 1), ints);
+remote.write(ucxpool_places(&place, 1), ints);
+END
     compile 17 "$top_srcdir/examples/cpp_sender.cpp" cpp_sender
     if has_coroutines; then
+        rejects 20 <<'END'
+ucxpool::source(object<std::vector<std::span<int>>>());
+ucxpool::async_send(channel, ints, 1);
+ucxpool::async_recv(channel, ints, 1);
+ucxpool::async_recv(pool, ints, 1);
+ucxpool::async_read(remote, ucxpool_places(&place, 1), ints);
+ucxpool::async_write(remote, ucxpool_places(&place, 1), ints);
+END
         compile 20 "$top_srcdir/examples/cpp_coroutines.cpp" cpp_coroutines
     fi
 done

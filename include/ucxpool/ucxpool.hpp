@@ -16,7 +16,8 @@
  * nullptr as UCXPOOL_ERR_INVALID_PARAM, so using such a handle is an error and
  * not undefined. Handles may be destroyed in any order: those that are
  * destroyed after their pool do nothing, because ucxpool_destroy() has released
- * their objects. The destructors do the following:
+ * their objects. In a forked child of the process that created the pool, they
+ * release nothing. Otherwise the destructors do the following:
  *
  *     pool           destroys the pool: waits at most CLOSE_TIMEOUT and 2 s
  *     channel        closes the channel without waiting. Its requests continue
@@ -261,9 +262,6 @@ inline void await_end(const life &life, ucxpool_request_t *request) noexcept
 inline void end_request(const life &life, ucxpool_request_t *request) noexcept
 {
     if (ucxpool_request_test(request) == UCXPOOL_INPROGRESS) {
-        if (life.pid != ::getpid()) {
-            return; /* a forked child must not use the pool */
-        }
         ucxpool_request_cancel(request);
         await_end(life, request);
     }
@@ -315,7 +313,8 @@ public:
         T *raw = get();
 
         raw_ = nullptr;
-        if (raw != nullptr) {
+        /* A forked child must not use the pool. */
+        if (raw != nullptr && life_->pid == ::getpid()) {
             End(*life_, raw);
         }
         life_.reset();
@@ -371,6 +370,9 @@ struct is_view<std::span<T, N>> : std::true_type {
 };
 #endif
 
+class source;
+class target;
+
 namespace detail
 {
 
@@ -384,13 +386,20 @@ inline constexpr bool outlives_call =
     std::is_lvalue_reference_v<C> ||
     is_view<std::remove_cv_t<std::remove_reference_t<C>>>::value;
 
-template <typename T>
-inline constexpr bool is_segment =
-    std::is_same_v<T, ucxpool_segment_t> || std::is_same_v<T, ::iovec>;
+template <typename T, typename... Types>
+inline constexpr bool is_any_of = (std::is_same_v<T, Types> || ...);
 
 template <typename T>
+inline constexpr bool is_segment = is_any_of<T, ucxpool_segment_t, ::iovec>;
+
+/* Elements whose bytes are data. Those of a view or a description are
+ * pointers. */
+template <typename T>
 inline constexpr bool is_plain =
-    std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
+    std::is_trivially_copyable_v<T> &&
+    !std::is_pointer_v<std::remove_all_extents_t<T>> && !is_view<T>::value &&
+    !is_any_of<T, ucxpool_const_segment_t, ucxpool_segment_t, ::iovec,
+               ucxpool_range_t, ucxpool_data_t, source, target>;
 
 } /* namespace detail */
 
@@ -643,7 +652,8 @@ public:
 
     /* Receive the message. The handle is then empty; after an error it still
      * has the message. */
-    request recv(const target &where, const request_params &params = {})
+    [[nodiscard]] request recv(const target         &where,
+                               const request_params &params = {})
     {
         request made = detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_message_recv(get(), &where.get(), params.get(),
@@ -705,8 +715,9 @@ class remote_window
 public:
     using handle::handle;
 
-    request read(const ucxpool_places_t &places, const target &where,
-                 const request_params &params = {}) const
+    [[nodiscard]] request read(const ucxpool_places_t &places,
+                               const target           &where,
+                               const request_params   &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_remote_window_read(get(), &places, &where.get(),
@@ -714,8 +725,9 @@ public:
         });
     }
 
-    request write(const ucxpool_places_t &places, const source &what,
-                  const request_params &params = {}) const
+    [[nodiscard]] request write(const ucxpool_places_t &places,
+                                const source           &what,
+                                const request_params   &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_remote_window_write(get(), &places, &what.get(),
@@ -723,14 +735,16 @@ public:
         });
     }
 
-    request read(const ucxpool_place_t &place, const target &where,
-                 const request_params &params = {}) const
+    [[nodiscard]] request read(const ucxpool_place_t &place,
+                               const target          &where,
+                               const request_params  &params = {}) const
     {
         return read(ucxpool_places(&place, 1), where, params);
     }
 
-    request write(const ucxpool_place_t &place, const source &what,
-                  const request_params &params = {}) const
+    [[nodiscard]] request write(const ucxpool_place_t &place,
+                                const source          &what,
+                                const request_params  &params = {}) const
     {
         return write(ucxpool_places(&place, 1), what, params);
     }
@@ -754,8 +768,8 @@ class channel
 public:
     using handle::handle;
 
-    request send(const source &what, std::uint64_t tag,
-                 const request_params &params = {}) const
+    [[nodiscard]] request send(const source &what, std::uint64_t tag,
+                               const request_params &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_send(get(), &what.get(), tag, params.get(), raw_p);
@@ -763,9 +777,9 @@ public:
     }
 
     /* Receive from this peer. */
-    request recv(const target &where, std::uint64_t tag,
-                 std::uint64_t         mask   = ~std::uint64_t(0),
-                 const request_params &params = {}) const
+    [[nodiscard]] request recv(const target &where, std::uint64_t tag,
+                               std::uint64_t         mask   = ~std::uint64_t(0),
+                               const request_params &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_recv(pool(), get(), &where.get(), tag, mask,
@@ -774,7 +788,7 @@ public:
     }
 
     /* A request that ends after all earlier sends. */
-    request flush(const request_params &params = {}) const
+    [[nodiscard]] request flush(const request_params &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_channel_flush(get(), params.get(), raw_p);
@@ -1046,9 +1060,9 @@ public:
     }
 
     /* Receive from any peer. */
-    request recv(const target &where, std::uint64_t tag,
-                 std::uint64_t         mask   = ~std::uint64_t(0),
-                 const request_params &params = {}) const
+    [[nodiscard]] request recv(const target &where, std::uint64_t tag,
+                               std::uint64_t         mask   = ~std::uint64_t(0),
+                               const request_params &params = {}) const
     {
         return detail::make<request>(*this, [&](auto raw_p) {
             return ucxpool_recv(get(), nullptr, &where.get(), tag, mask,
@@ -1116,7 +1130,7 @@ private:
 namespace detail
 {
 
-template <typename Owner, typename Post> class operation
+template <typename Owner, typename Post> class [[nodiscard]] operation
 {
 public:
     operation(const Owner &owner, Post post, const request_params &params)
@@ -1143,6 +1157,7 @@ public:
         ucxpool_request_t *raw = nullptr;
 
         coroutine_ = coroutine;
+        state_.store(posting);
         params_.callback(ended, this);
         posted_ = post_(params_.get(), &raw);
         if (posted_ != UCXPOOL_OK) {
