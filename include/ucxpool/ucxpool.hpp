@@ -344,13 +344,23 @@ namespace detail
 {
 
 /* Returns a handle of the object that a C function has created, or throws. */
-template <typename Handle, typename Owner, typename Call>
-Handle make(const Owner &owner, Call call)
+template <typename Handle, typename Owner, typename Call, typename... Args>
+Handle make(const Owner &owner, Call call, Args... args)
 {
     typename Handle::pointer raw = nullptr;
 
-    check(call(&raw));
+    check(call(args..., &raw));
     return Handle(owner, raw);
+}
+
+/* Returns the attributes of an object. */
+template <typename T, typename Attr>
+Attr query(void (*call)(const T *, Attr *, std::size_t), const T *object)
+{
+    Attr attr;
+
+    call(object, &attr, sizeof(attr));
+    return attr;
 }
 
 } /* namespace detail */
@@ -610,10 +620,7 @@ public:
 
     ucxpool_request_attr_t query() const noexcept
     {
-        ucxpool_request_attr_t attr;
-
-        ucxpool_request_query(get(), &attr, sizeof(attr));
-        return attr;
+        return detail::query(ucxpool_request_query, get());
     }
 
     /* The bytes of the message. */
@@ -644,10 +651,7 @@ public:
 
     ucxpool_message_attr_t query() const noexcept
     {
-        ucxpool_message_attr_t attr;
-
-        ucxpool_message_query(get(), &attr, sizeof(attr));
-        return attr;
+        return detail::query(ucxpool_message_query, get());
     }
 
     /* Receive the message. The handle is then empty; after an error it still
@@ -655,10 +659,8 @@ public:
     [[nodiscard]] request recv(const target         &where,
                                const request_params &params = {})
     {
-        request made = detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_message_recv(get(), &where.get(), params.get(),
-                                        raw_p);
-        });
+        request made = detail::make<request>(*this, ucxpool_message_recv, get(),
+                                             &where.get(), params.get());
 
         (void)release();
         return made;
@@ -699,10 +701,7 @@ public:
 
     ucxpool_window_attr_t query() const noexcept
     {
-        ucxpool_window_attr_t attr;
-
-        ucxpool_window_query(get(), &attr, sizeof(attr));
-        return attr;
+        return detail::query(ucxpool_window_query, get());
     }
 };
 
@@ -719,20 +718,16 @@ public:
                                const target           &where,
                                const request_params   &params = {}) const
     {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_remote_window_read(get(), &places, &where.get(),
-                                              params.get(), raw_p);
-        });
+        return detail::make<request>(*this, ucxpool_remote_window_read, get(),
+                                     &places, &where.get(), params.get());
     }
 
     [[nodiscard]] request write(const ucxpool_places_t &places,
                                 const source           &what,
                                 const request_params   &params = {}) const
     {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_remote_window_write(get(), &places, &what.get(),
-                                               params.get(), raw_p);
-        });
+        return detail::make<request>(*this, ucxpool_remote_window_write, get(),
+                                     &places, &what.get(), params.get());
     }
 
     [[nodiscard]] request read(const ucxpool_place_t &place,
@@ -751,80 +746,11 @@ public:
 
     ucxpool_remote_window_attr_t query() const noexcept
     {
-        ucxpool_remote_window_attr_t attr;
-
-        ucxpool_remote_window_query(get(), &attr, sizeof(attr));
-        return attr;
+        return detail::query(ucxpool_remote_window_query, get());
     }
 };
 
 /* --- channels and listeners ----------------------------------------------- */
-
-/* The connection to one peer. */
-class channel
-    : public handle<ucxpool_channel_t,
-                    detail::end<ucxpool_channel_t, ucxpool_channel_close>>
-{
-public:
-    using handle::handle;
-
-    [[nodiscard]] request send(const source &what, std::uint64_t tag,
-                               const request_params &params = {}) const
-    {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_send(get(), &what.get(), tag, params.get(), raw_p);
-        });
-    }
-
-    /* Receive from this peer. */
-    [[nodiscard]] request recv(const target &where, std::uint64_t tag,
-                               std::uint64_t         mask   = ~std::uint64_t(0),
-                               const request_params &params = {}) const
-    {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_recv(pool(), get(), &where.get(), tag, mask,
-                                params.get(), raw_p);
-        });
-    }
-
-    /* A request that ends after all earlier sends. */
-    [[nodiscard]] request flush(const request_params &params = {}) const
-    {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_channel_flush(get(), params.get(), raw_p);
-        });
-    }
-
-    /* Take the oldest matching message. Returns an empty handle if no message
-     * matches. */
-    message probe(std::uint64_t tag = 0, std::uint64_t mask = 0) const;
-
-    remote_window import(const window_blob &blob) const
-    {
-        return detail::make<remote_window>(*this, [&](auto raw_p) {
-            return ucxpool_remote_window_import(get(), blob.data(), blob.size(),
-                                                raw_p);
-        });
-    }
-
-    /* Progress until the channel is open. Returns false if the timeout has
-     * expired, and throws if the channel has ended. */
-    bool wait(std::chrono::nanoseconds timeout = forever) const
-    {
-        return check(ucxpool_channel_wait(get(), timeout_ns(timeout)));
-    }
-
-    ucxpool_channel_attr_t query() const noexcept
-    {
-        ucxpool_channel_attr_t attr;
-
-        ucxpool_channel_query(get(), &attr, sizeof(attr));
-        return attr;
-    }
-
-    /* Close the channel at once. The handle is then empty. */
-    void abort() noexcept { ucxpool_channel_abort(release()); }
-};
 
 namespace detail
 {
@@ -845,10 +771,65 @@ message probe(const Owner &owner, ucxpool_t *pool, ucxpool_channel_t *channel,
 
 } /* namespace detail */
 
-inline message channel::probe(std::uint64_t tag, std::uint64_t mask) const
+/* The connection to one peer. */
+class channel
+    : public handle<ucxpool_channel_t,
+                    detail::end<ucxpool_channel_t, ucxpool_channel_close>>
 {
-    return detail::probe(*this, pool(), get(), tag, mask);
-}
+public:
+    using handle::handle;
+
+    [[nodiscard]] request send(const source &what, std::uint64_t tag,
+                               const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, ucxpool_send, get(), &what.get(),
+                                     tag, params.get());
+    }
+
+    /* Receive from this peer. */
+    [[nodiscard]] request recv(const target &where, std::uint64_t tag,
+                               std::uint64_t         mask   = ~std::uint64_t(0),
+                               const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, ucxpool_recv, pool(), get(),
+                                     &where.get(), tag, mask, params.get());
+    }
+
+    /* A request that ends after all earlier sends. */
+    [[nodiscard]] request flush(const request_params &params = {}) const
+    {
+        return detail::make<request>(*this, ucxpool_channel_flush, get(),
+                                     params.get());
+    }
+
+    /* Take the oldest matching message. Returns an empty handle if no message
+     * matches. */
+    message probe(std::uint64_t tag = 0, std::uint64_t mask = 0) const
+    {
+        return detail::probe(*this, pool(), get(), tag, mask);
+    }
+
+    remote_window import(const window_blob &blob) const
+    {
+        return detail::make<remote_window>(*this, ucxpool_remote_window_import,
+                                           get(), blob.data(), blob.size());
+    }
+
+    /* Progress until the channel is open. Returns false if the timeout has
+     * expired, and throws if the channel has ended. */
+    bool wait(std::chrono::nanoseconds timeout = forever) const
+    {
+        return check(ucxpool_channel_wait(get(), timeout_ns(timeout)));
+    }
+
+    ucxpool_channel_attr_t query() const noexcept
+    {
+        return detail::query(ucxpool_channel_query, get());
+    }
+
+    /* Close the channel at once. The handle is then empty. */
+    void abort() noexcept { ucxpool_channel_abort(release()); }
+};
 
 /* Accepts peers. */
 class listener
@@ -863,9 +844,8 @@ public:
     /* Accept the next peer. Returns an empty handle if no peer is queued. */
     channel accept(const ucxpool_channel_params_t *params = nullptr) const
     {
-        return detail::make<channel>(*this, [&](auto raw_p) {
-            return ucxpool_listener_accept(get(), params, raw_p);
-        });
+        return detail::make<channel>(*this, ucxpool_listener_accept, get(),
+                                     params);
     }
 };
 
@@ -1007,10 +987,7 @@ public:
 
     ucxpool_attr_t query() const noexcept
     {
-        ucxpool_attr_t attr;
-
-        ucxpool_query(get(), &attr, sizeof(attr));
-        return attr;
+        return detail::query(ucxpool_query, get());
     }
 
     /* Returns the value of a statistic. */
@@ -1025,17 +1002,15 @@ public:
     channel connect(const std::string              &where,
                     const ucxpool_channel_params_t *params = nullptr) const
     {
-        return detail::make<channel>(*this, [&](auto raw_p) {
-            return ucxpool_channel_connect(get(), where.c_str(), params, raw_p);
-        });
+        return detail::make<channel>(*this, ucxpool_channel_connect, get(),
+                                     where.c_str(), params);
     }
 
     /* Create a channel over an address or an endpoint. */
     channel create_channel(const ucxpool_channel_params_t &params) const
     {
-        return detail::make<channel>(*this, [&](auto raw_p) {
-            return ucxpool_channel_create(get(), &params, raw_p);
-        });
+        return detail::make<channel>(*this, ucxpool_channel_create, get(),
+                                     &params);
     }
 
     /* The bytes of the pool's address. */
@@ -1054,9 +1029,8 @@ public:
 
     listener listen(const std::string &where) const
     {
-        return detail::make<listener>(*this, [&](auto raw_p) {
-            return ucxpool_listener_create(get(), where.c_str(), raw_p);
-        });
+        return detail::make<listener>(*this, ucxpool_listener_create, get(),
+                                      where.c_str());
     }
 
     /* Receive from any peer. */
@@ -1064,10 +1038,8 @@ public:
                                std::uint64_t         mask   = ~std::uint64_t(0),
                                const request_params &params = {}) const
     {
-        return detail::make<request>(*this, [&](auto raw_p) {
-            return ucxpool_recv(get(), nullptr, &where.get(), tag, mask,
-                                params.get(), raw_p);
-        });
+        return detail::make<request>(*this, ucxpool_recv, get(), nullptr,
+                                     &where.get(), tag, mask, params.get());
     }
 
     /* Take the oldest matching message of any peer. Returns an empty handle if
@@ -1080,9 +1052,8 @@ public:
     window create_window(void *address, std::size_t length,
                          const ucxpool_window_params_t *params = nullptr) const
     {
-        return detail::make<window>(*this, [&](auto raw_p) {
-            return ucxpool_window_create(get(), address, length, params, raw_p);
-        });
+        return detail::make<window>(*this, ucxpool_window_create, get(),
+                                    address, length, params);
     }
 
     comm_buffer alloc(std::size_t length) const
