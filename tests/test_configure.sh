@@ -47,7 +47,7 @@ set -- "$@" "--srcdir=$dir/source" "PKG_CONFIG=$dir/pkg-config"
 cd "$dir/build"
 "$dir/source/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed'
-for line in 'libucxpool [0-9.]*, to be installed in /' \
+for line in 'libucxpool [0-9][-0-9.rc]*, to be installed in /' \
     '  UCX  *[1-9]\.[1-9][0-9]' \
     '  libibverbs  *no: .*libibverbs-dev' '  PMIx  *no: .*libpmix-dev' \
     '  Check  *no: NO TEST PROGRAM .*Debian: check'; do
