@@ -69,9 +69,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <sys/types.h>
+#include <pthread.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #if defined(__has_include)
 #if __has_include(<version>)
@@ -200,11 +199,29 @@ inline constexpr std::chrono::seconds end_limit{10};
 namespace detail
 {
 
+/* How often this process was forked from another one since the first pool was
+ * created. Cheaper than getpid(), which is a system call. */
+inline std::atomic<unsigned> num_forks{0};
+
+inline unsigned count_forks() noexcept
+{
+    static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+        num_forks.fetch_add(1, std::memory_order_relaxed);
+    });
+
+    return registered == 0 ? num_forks.load(std::memory_order_relaxed) : 0;
+}
+
 /* A pool, and whether it still exists. Shared by the handles of its objects. */
 struct life {
     ucxpool_t        *pool = nullptr;
     std::atomic<bool> is_ended{false};
-    ::pid_t           pid = ::getpid();
+    unsigned          forks = count_forks(); /* when the pool was created */
+
+    bool is_in_child() const noexcept
+    {
+        return forks != num_forks.load(std::memory_order_relaxed);
+    }
 
     ucxpool_t *get() const noexcept
     {
@@ -314,7 +331,7 @@ public:
 
         raw_ = nullptr;
         /* A forked child must not use the pool. */
-        if (raw != nullptr && life_->pid == ::getpid()) {
+        if (raw != nullptr && !life_->is_in_child()) {
             End(*life_, raw);
         }
         life_.reset();
