@@ -2210,30 +2210,28 @@ cdef dict _by_name(list names, uint64_t *values):
     return stats
 
 
-cdef tuple _stat_name(ucxpool_stat_attr_t *attr):
-    return (_text(attr.name), _text(attr.unit), _text(attr.help),
-            "gauge" if attr.kind else "counter")
+ctypedef ucxpool_status_t (*_query_t)(size_t, ucxpool_stat_attr_t *,
+                                      size_t) noexcept nogil
+
+
+cdef list _stat_names(size_t count, _query_t query):
+    cdef ucxpool_stat_attr_t attr
+    cdef size_t i
+    cdef list names = []
+
+    for i in range(count):
+        _check(query(i, &attr, sizeof(attr)))
+        names.append((_text(attr.name), _text(attr.unit), _text(attr.help),
+                      "gauge" if attr.kind else "counter"))
+    return names
 
 
 def stat_names():
     """Return name, unit, help, and "counter" or "gauge" of each statistic."""
-    cdef ucxpool_stat_attr_t attr
-    cdef size_t i
-    cdef list names = []
-
-    for i in range(ucxpool_stats_count()):
-        _check(ucxpool_stats_query(i, &attr, sizeof(attr)))
-        names.append(_stat_name(&attr))
-    return names
+    return _stat_names(ucxpool_stats_count(), ucxpool_stats_query)
 
 
 def channel_stat_names():
     """Return the same of each statistic of channels."""
-    cdef ucxpool_stat_attr_t attr
-    cdef size_t i
-    cdef list names = []
-
-    for i in range(ucxpool_channel_stats_count()):
-        _check(ucxpool_channel_stats_query(i, &attr, sizeof(attr)))
-        names.append(_stat_name(&attr))
-    return names
+    return _stat_names(ucxpool_channel_stats_count(),
+                       ucxpool_channel_stats_query)
