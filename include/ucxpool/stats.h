@@ -105,8 +105,8 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * Receives without a channel that fail before they match a message are counted
  * only for the pool.
  *
- * A name that contains map_ or ucx_ is of this wire. The other names are of the
- * wire that ucxpool_channel_query() returns.
+ * A name that contains map_ or ucx_ counts what used this wire. The other names
+ * count what used the wire that ucxpool_channel_query() returns.
  *
  * The counters of a channel take less than 1 KiB.
  */

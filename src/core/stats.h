@@ -26,7 +26,7 @@ typedef struct core_traffic {
 /* The number of values of ucxpool_way_t. */
 #define CORE_NUM_WAYS ((unsigned)UCXPOOL_WAY_RMA + 1)
 
-/* What is counted for each channel. All members are of uint64_t, so that sums
+/* The counters of a channel. All members are of uint64_t, so that sums
  * need no list of them. */
 typedef struct core_counters {
     uint64_t       messages_sent;
