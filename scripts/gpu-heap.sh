@@ -192,22 +192,33 @@ row() {
             return sprintf("%.2f s", ns / 1e9)
         }
         function larger(a, b) { return a + 0 > b + 0 ? a : b }
-        $7 == "allocator" { next }
+        function value(name) { return $(column[name]) }
+        $1 == "trace" && $2 == "divisor" {
+            for (i = 1; i <= NF; i++) column[$i] = i
+            next
+        }
         {
-            if ($19 > 0) {
+            live = value("peak_live")
+            first = value("first_run_ns")
+            later = value("later_runs_ns")
+            failures = value("failures")
+            smallest = value("smallest_capacity")
+            if (failures > 0) {
                 text = "fails"
-                if ($15 > 0 && what == "run") text = text " (" $19 ")"
+                if (first > 0 && what == "run") text = text " (" failures ")"
             } else if (what == "run") {
-                text = sprintf("%s; %s; %s; %.2f", time($15),
-                    $16 > 0 ? time($16) : "-", time(larger($10, $13)),
-                    $6 > 0 ? $18 / $6 : 0)
+                text = sprintf("%s; %s; %s; %.2f", time(first),
+                    later > 0 ? time(later) : "-",
+                    time(larger(value("alloc_p99_ns"), value("free_p99_ns"))),
+                    live > 0 ? value("peak_reserved") / live : 0)
             } else if (what == "board") {
-                text = "passes; " time($15) "; " time($11)
+                text = "passes; " time(first) "; " time(value("alloc_max_ns"))
             }
             if (what == "capacity") {
-                text = $20 == "" ? "none passes" : sprintf("%.3f", $20 / $6)
+                text = "none passes"
+                if (smallest != "") text = sprintf("%.3f", smallest / live)
             }
-            cell[$7] = text
+            cell[value("allocator")] = text
         }
         END {
             num = split(rivals, names, " ")

@@ -1,5 +1,5 @@
 # The measurements of ./run-gpu-tests, and the page with their results. Sourced
-# by bash after gpu-steps.sh, with $seconds, $quick and $records.
+# by bash after gpu-steps.sh, with $seconds and $quick.
 
 # tell WHAT WORDS - print a line of the machine's description, unless WORDS is
 # empty.
@@ -62,8 +62,12 @@ describe_machine() {
 
 # --- measurements -------------------------------------------------------
 
-# table NAME DEVICE - make a table of ucxpool_perf, for the page and for
-# programs.
+# json NAME DEVICE - print the path of the results of a table of ucxpool_perf.
+json() {
+    echo "$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
+}
+
+# table NAME DEVICE - run the tests of a table of ucxpool_perf.
 table() {
     local name="$label: $1, $2"
     local -a options=(-T "$seconds")
@@ -71,8 +75,7 @@ table() {
         options=(-r 1 -T 0.1 -s 64k -n 50)
     fi
     try "$name" 900 "$build/tools/ucxpool_perf" -q --table "$1" --device "$2" \
-        "${options[@]}" \
-        --json="$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
+        "${options[@]}" --json="$(json "$1" "$2")"
 }
 
 # Print the sizes of the blocks with which two processes on one GPU are
@@ -142,36 +145,8 @@ windows() {
     try "$label: windows" 300 "$build/tests/bench_window" -g -r 11
 }
 
-# Create the input of the shuffle, once.
-make_records() {
-    local count=2000000
-    [ $quick = no ] || count=20000
-    awk -v n=$count 'BEGIN {
-        for (i = 0; i < n; i++) {
-            printf "%d|%d|%s|\n", i * 7919 % 150001, i,
-                substr("abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz" \
-                    "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
-                    1 + i % 13, 60 + i * 31 % 31)
-        }
-    }'
-}
-
-# shuffle NAME OPTION... - shuffle with two workers into eight partitions in
-# memory. The tool itself compares its input with its output.
-shuffle() {
-    local name=$1
-    shift
-    rm -rf "$scratch/out"
-    try "$label: shuffle, $name" 300 sh -c '
-        name=$1; shift; "$@" >"$name"' shuffle "$out/shuffle-${label#UCX }-$(
-            tr -cs 'a-z0-9\n' _ <<<"$name").json" \
-        "$build/tools/ucxpool_shuffle" -w 2 -p 8 -d '|' --json "$@" \
-        -o "$scratch/out" "$scratch/records"
-    rm -rf "$scratch/out"
-}
-
 measure() {
-    local device run count size
+    local device count size
     local -a devices=(cuda:0,1 cuda:0)
     [ "$gpus" -ge 2 ] || devices=(cuda:0)
     for device in "${devices[@]}"; do
@@ -194,20 +169,6 @@ measure() {
                 --gpus "$count" --json "$out/alltoall-$count.json"
         done
     fi
-    scratch=$(mktemp -d "$(test -w /dev/shm && echo /dev/shm ||
-        echo /tmp)/run-gpu-tests.XXXXXX") || return 1
-    trap 'rm -rf "$scratch"' EXIT
-    if [ -n "$records" ]; then
-        cp "$records" "$scratch/records"
-    else
-        make_records >"$scratch/records"
-    fi
-    for run in 1 2 3; do
-        [ $quick = no ] || [ $run -eq 1 ] || continue
-        shuffle "host, run $run"
-        shuffle "gpu, run $run" --device=cuda
-    done
-    rm -rf "$scratch"
 }
 
 # --- the page -----------------------------------------------------------
@@ -219,30 +180,6 @@ printed() {
     else
         echo "Not measured, see summary.txt: $1."
     fi
-}
-
-# number KEY FILE - print the first value of that key.
-number() {
-    grep -o "\"$1\": [0-9.]*" "$2" | head -n 1 | cut -d ' ' -f 2
-}
-
-shuffle_rows() {
-    local file name
-    for file in "$out/shuffle-${label#UCX }"-*.json; do
-        [ -s "$file" ] || continue
-        name=${file##*-}
-        name=${name%.json}
-        awk -v name="${name//_/ }" -v all="$(number seconds "$file")" \
-            -v bytes="$(number bytes "$file")" -v moved="$(grep -o \
-            '"transfer": {[^}]*}' "$file" | head -n 1 >"$out/.transfer"
-                number bytes_received "$out/.transfer")" \
-            -v transfer="$(number seconds "$out/.transfer")" 'BEGIN {
-            printf "| %s | %.1f MB | %.3f s | %.2f GB/s | %.1f MB | %.3f s |\n",
-                name, bytes / 1e6, all, bytes / all / 1e9, moved / 1e6,
-                transfer / 2
-        }'
-    done
-    rm -f "$out/.transfer"
 }
 
 page() {
@@ -269,7 +206,10 @@ page() {
             [ "$gpus" -ge 2 ] || [ $device = cuda:0 ] || continue
             for name in cuda cuda-ucx; do
                 printf '\n### `--table %s --device %s`\n' $name $device
-                printed "$label: $name, $device"
+                [ ! -s "$(json $name $device)" ] ||
+                    awk -f "$top/tools/benchmarks/results.awk" \
+                        -f "$top/tools/benchmarks/tables.awk" \
+                        "$(json $name $device)"
             done
         done
         for size in $(comm_sizes); do
@@ -280,10 +220,6 @@ page() {
             printf '\n### Push and pull, between two GPUs\n\n'
             printed "$label: push and pull" | sed 's/^/    /'
         fi
-        printf '\n### ucxpool_shuffle, two workers, eight partitions\n\n'
-        echo '| partitions held by | input | time | rate | moved | in |'
-        echo '|---|---|---|---|---|---|'
-        shuffle_rows
     done
     if [ $stand_in = no ]; then
         printf '\n## The copy kernel, on one GPU\n\n'

@@ -24,8 +24,8 @@ packages_tests='abigail-tools binutils ccache check clang clang-format cmake
 # Packages for the Java package and its tests.
 packages_java='default-jdk-headless junit4'
 # Additional packages to build Debian's packages, and to try them.
-packages_deb='cython3 debhelper dh-python libibverbs-dev mmdebstrap
-    python3-setuptools'
+packages_deb='build-essential cython3 debhelper dh-python libibverbs-dev
+    mmdebstrap python3-setuptools'
 # Additional packages for the tests on Soft-RoCE; their kernel is downloaded.
 packages_rdma='busybox-static cpio ibverbs-providers ibverbs-utils iproute2 kmod
     qemu-system-x86 util-linux xz-utils'

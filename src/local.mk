@@ -19,17 +19,16 @@ lib_LTLIBRARIES = libucxpool.la libucxpool-framework.la
 # hides.
 noinst_LTLIBRARIES = libucxpool-internal.la
 libucxpool_internal_la_SOURCES = \
+	src/api/api.h \
 	src/api/batch.c \
 	src/api/channel.c \
-	src/api/config.c src/api/config.h \
-	src/api/data.c src/api/data.h \
+	src/api/config.c \
+	src/api/data.c \
 	src/api/device.c \
 	src/api/heap.c \
 	src/api/histogram.c \
 	src/api/listener.c \
 	src/api/pool.c \
-	src/api/post.h \
-	src/api/self_test.c \
 	src/api/stats.c \
 	src/api/transfer.c \
 	src/api/ucx.c \
@@ -67,17 +66,13 @@ libucxpool_internal_la_SOURCES = \
 	src/copy/tiles.c src/copy/tiles.h \
 	src/core/channel.c src/core/channel.h \
 	src/core/control.c src/core/control.h \
-	src/core/domains.c src/core/domains.h \
 	src/core/endpoint.c src/core/endpoint.h \
-	src/core/files.c src/core/files.h \
 	src/core/inbox.c src/core/inbox.h \
-	src/core/latency.c src/core/latency.h \
 	src/core/lifeline.c src/core/lifeline.h \
 	src/core/link.c src/core/link.h \
 	src/core/local.c src/core/local.h \
 	src/core/memory.c src/core/memory.h \
 	src/core/network.c src/core/network.h \
-	src/core/numbers.c src/core/numbers.h \
 	src/core/pool.c src/core/pool.h \
 	src/core/proto.c src/core/proto.h \
 	src/core/remote.c src/core/remote.h \
@@ -92,7 +87,6 @@ libucxpool_internal_la_SOURCES = \
 	src/heap/range.c src/heap/range.h \
 	src/heap/space.c src/heap/space.h \
 	src/heap/stream.c src/heap/stream.h \
-	src/ipc/mempool.c src/ipc/mempool.h \
 	src/ipc/share.c src/ipc/share.h \
 	src/ipc/socket.c src/ipc/socket.h \
 	src/ipc/virtual.c src/ipc/virtual.h \
@@ -112,59 +106,51 @@ libucxpool_internal_la_SOURCES = \
 	src/mem/system.c src/mem/system.h \
 	src/mem/vmm.h \
 	src/pool/lifetime.c \
-	src/pool/nap.c src/pool/nap.h \
 	src/pool/pool.h \
 	src/pool/progress.c \
 	src/pool/sleep.c \
-	src/ucx/child.c src/ucx/child.h \
+	src/ucx/child.c \
 	src/ucx/context.c src/ucx/context.h \
-	src/ucx/peer_timeout.c src/ucx/peer_timeout.h \
+	src/ucx/peer_timeout.c \
 	src/ucx/reg.c src/ucx/reg.h \
-	src/ucx/rma.c src/ucx/rma.h \
+	src/ucx/rma.c \
 	src/ucx/status.c src/ucx/status.h \
-	src/ucx/tune.c src/ucx/tune.h \
+	src/ucx/tune.c \
 	src/window/device.c \
 	src/window/mapped.c \
 	src/window/messages.c \
 	src/window/operation.c \
-	src/window/piece.c \
+	src/window/pinned.c \
 	src/window/process.c \
-	src/window/reason.c \
 	src/window/remote.c \
 	src/window/rma.c \
 	src/window/serve.c \
 	src/window/service.c \
-	src/window/turns.c \
-	src/window/virtual.c \
-	src/window/ways.c \
+	src/window/way.c \
 	src/window/window.c src/window/window.h \
-	src/wire/delivery.c src/wire/delivery.h \
-	src/wire/loan.c src/wire/loan.h \
-	src/wire/mailbox.c src/wire/mailbox.h \
+	src/wire/delivery.c \
+	src/wire/loan.c \
 	src/wire/map.c \
-	src/wire/recv.c src/wire/recv.h \
-	src/wire/rndv.c src/wire/rndv.h \
-	src/wire/state.c src/wire/state.h \
+	src/wire/recv.c \
+	src/wire/rndv.c \
+	src/wire/state.c \
 	src/wire/ucx.c \
-	src/wire/wires.h \
-	src/wireup/close.c src/wireup/close.h \
-	src/wireup/connect.c src/wireup/connect.h \
-	src/wireup/fd_passing.c src/wireup/fd_passing.h \
-	src/wireup/hello.c src/wireup/hello.h \
-	src/wireup/listener.c src/wireup/listener.h \
-	src/wireup/mapping.c src/wireup/mapping.h \
-	src/wireup/network.c src/wireup/network.h \
-	src/xfer/fragment.c src/xfer/fragment.h \
-	src/xfer/index.c src/xfer/index.h \
-	src/xfer/mailbox.c src/xfer/mailbox.h \
-	src/xfer/message.c src/xfer/message.h \
+	src/wire/wire.h \
+	src/wireup/close.c \
+	src/wireup/connect.c \
+	src/wireup/fd_passing.c \
+	src/wireup/hello.c \
+	src/wireup/listener.c \
+	src/wireup/mapping.c \
+	src/wireup/network.c \
+	src/wireup/wireup.h \
+	src/xfer/fragment.c \
+	src/xfer/mailbox.c \
+	src/xfer/message.c \
 	src/xfer/post.c src/xfer/post.h \
-	src/xfer/posted.c src/xfer/posted.h \
-	src/xfer/queue.c src/xfer/queue.h \
+	src/xfer/queue.c \
 	src/xfer/recv.c src/xfer/recv.h \
-	src/xfer/request.h \
 	src/xfer/send.c src/xfer/send.h \
-	src/xfer/short.c src/xfer/short.h \
 	src/xfer/state.c src/xfer/state.h
 libucxpool_internal_la_LIBADD = $(UCX_LIBS) $(CRYPTO_LIBS) -ldl
 # Only the headers of libibverbs: the application loads the library.

@@ -186,7 +186,8 @@ static void *work(void *arg)
     worker_t *worker     = arg;
     void     *ring[RING] = {NULL};
 
-    check(device_enter(&device) == 0);
+    check(device.gpu.driver.cuCtxSetCurrent(device.gpu.context) ==
+          CUDA_SUCCESS);
     pthread_barrier_wait(worker->barrier);
     worker->start = clock_now();
     for (unsigned i = 0; (i < worker->num) && !worker->is_full; i++) {

@@ -102,8 +102,11 @@ static void parse(int argc, char **argv)
 void rivals_open(int argc, char **argv)
 {
     parse(argc, argv);
-    trace = workload_make("threads:8,1");
-    check((trace != NULL) && (device_open(&device, 0, trace) == 0));
+    trace = trace_create("streams");
+    for (uint64_t i = 1; i <= 8; i++) {
+        trace_stream(trace, i << 8);
+    }
+    check(device_open(&device, 0, trace) == 0);
 }
 
 void rivals_close(void)

@@ -113,7 +113,7 @@ if [ "$num" -lt 500 ]; then
     echo "only $num pairs of files that call each other were found"
     exit 1
 fi
-if ! grep -q '^src/window/ways src/window/device$' "$dir/calls"; then
+if ! grep -q '^src/window/remote src/window/device$' "$dir/calls"; then
     echo "what the initialiser of a table names was not found"
     exit 1
 fi

@@ -71,7 +71,7 @@ prologue() {
     echo '#include "core/remote.h"'
     echo '#include "copy/plan.h"'
     echo '#include "bootstrap/auth.h"'
-    echo '#include "xfer/request.h"'
+    echo '#include "xfer/send.h"'
     echo '#include "window/window.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
         WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END \

@@ -3,7 +3,7 @@
 #include "config_fixture.h"
 #include "test.h"
 
-#include "api/config.h"
+#include "api/api.h"
 #include "base/key.h"
 #include "base/log.h"
 
@@ -58,10 +58,4 @@ void assert_refused(const char *key, const char *value)
                       UCXPOOL_ERR_INVALID_PARAM,
                   "%s=%s", key, value);
     ck_assert_mem_eq(values_of(config), &before, sizeof(before));
-}
-
-void assert_detail_has(const char *part)
-{
-    ck_assert_msg(strstr(ucxpool_error_detail(), part) != NULL,
-                  "no \"%s\" in \"%s\"", part, ucxpool_error_detail());
 }

@@ -30,7 +30,4 @@ void set(const char *key, const char *value);
  * unchanged. */
 void assert_refused(const char *key, const char *value);
 
-/* Require that the detail of the last error contains this text. */
-void assert_detail_has(const char *part);
-
 #endif

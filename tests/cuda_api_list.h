@@ -86,7 +86,6 @@ extern const cuda_api_symbol_t cuda_api_symbols[];
     VALUE(CU_POINTER_ATTRIBUTE_RANGE_SIZE) \
     VALUE(CU_POINTER_ATTRIBUTE_MAPPED) \
     VALUE(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) \
-    VALUE(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) \
     VALUE(CU_MEM_ALLOCATION_TYPE_PINNED) \
     VALUE(CU_MEM_HANDLE_TYPE_NONE) \
     VALUE(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) \
@@ -102,6 +101,7 @@ extern const cuda_api_symbol_t cuda_api_symbols[];
     VALUE(CU_MEMHOSTALLOC_DEVICEMAP) \
     VALUE(CU_MEMHOSTREGISTER_PORTABLE) \
     VALUE(CU_MEMHOSTREGISTER_DEVICEMAP) \
+    VALUE(CU_MEMHOSTREGISTER_READ_ONLY) \
     VALUE(CU_STREAM_DEFAULT) \
     VALUE(CU_STREAM_NON_BLOCKING) \
     VALUE(CU_EVENT_DISABLE_TIMING) \
@@ -118,8 +118,6 @@ extern const cuda_api_symbol_t cuda_api_symbols[];
     SIZE(CUpointer_attribute) \
     SIZE(CUmemAllocationProp) \
     SIZE(CUmemAccessDesc) \
-    SIZE(CUmemoryPool) \
-    SIZE(CUmemPoolPtrExportData) \
     OFFSET(CUmemAllocationProp, type) \
     OFFSET(CUmemAllocationProp, requestedHandleTypes) \
     OFFSET(CUmemAllocationProp, location.type) \

@@ -30,8 +30,7 @@ static void leave(CUresult result)
 void gpu_start(const char *configuration)
 {
     cuda_start(configuration);
-    ck_assert_msg(mem_cuda_device_open(0, &gpu) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(mem_cuda_device_open(0, &gpu));
 }
 
 void gpu_stop(void)
@@ -206,14 +205,14 @@ typedef struct mempool_props {
     unsigned char  reserved[54];
 } mempool_props_t;
 
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
 static CUmemoryPool mempool;
 
-void *gpu_mempool_alloc(size_t size, bool is_shared)
+void *gpu_mempool_alloc(size_t size)
 {
     const mempool_props_t props = {
         .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .handle_types    = is_shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                                     : CU_MEM_HANDLE_TYPE_NONE,
         .location        = {CU_MEM_LOCATION_TYPE_DEVICE, gpu->device},
     };
     CUresult (*create)(CUmemoryPool *, const mempool_props_t *);
@@ -233,13 +232,15 @@ void *gpu_mempool_alloc(size_t size, bool is_shared)
 void gpu_mempool_free(void *address)
 {
     CUresult (*put)(CUdeviceptr, CUstream);
+    CUresult (*destroy)(CUmemoryPool);
 
     find_function("cuMemFreeAsync", &put);
+    find_function("cuMemPoolDestroy", &destroy);
     enter();
     leave(put((CUdeviceptr)(uintptr_t)address, NULL));
     gpu_stream_wait(NULL);
     enter();
-    leave(gpu->driver->cuMemPoolDestroy(mempool));
+    leave(destroy(mempool));
 }
 
 static void *managed_alloc(size_t size)
@@ -281,8 +282,7 @@ void gpu_memory_init(gpu_memory_t *memory, ucxpool_t *pool, size_t size)
         cuda_is_real() ? managed_alloc(size) : gpu_alloc(size);
     range_init(memory);
     if (pool != NULL) {
-        ck_assert_msg(ucxpool_comm_alloc(pool, size, &comm) == UCXPOOL_OK, "%s",
-                      ucxpool_error_detail());
+        assert_ok(ucxpool_comm_alloc(pool, size, &comm));
         memory->areas[GPU_COMM] = comm;
     }
     for (int i = 0; i < GPU_PLACES; i++) {

@@ -44,9 +44,8 @@ void  gpu_free(void *address);
 void *gpu_pinned(size_t size);
 void  gpu_pinned_free(void *address);
 
-/* Allocate from a new memory pool, one allocation at a time. If is_shared is
- * true, other processes can import the pool. */
-void *gpu_mempool_alloc(size_t size, bool is_shared);
+/* Allocate from a new memory pool, one allocation at a time. */
+void *gpu_mempool_alloc(size_t size);
 void  gpu_mempool_free(void *address);
 
 void gpu_write(const void *target, const void *source, size_t size);

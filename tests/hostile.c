@@ -1,8 +1,8 @@
 #include "hostile.h"
 
 #include "core/stats.h"
-#include "wire/recv.h"
-#include "xfer/request.h"
+#include "wire/wire.h"
+#include "xfer/send.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,8 @@
 # Programs that scripts run, or that are run by hand.
 noinst_PROGRAMS = \
-	tests/bench_block tests/bench_copy_cuda tests/bench_file \
-	tests/bench_heap tests/bench_heap_cuda tests/bench_memory \
-	tests/bench_pack tests/bench_window tests/cable_end tests/open_loop \
-	tests/stress
-tests_bench_file_LDADD = libucxpool.la
+	tests/bench_copy_cuda tests/bench_heap tests/bench_heap_cuda \
+	tests/bench_memory tests/bench_window tests/cable_end \
+	tests/open_loop tests/stress
 tests_bench_heap_LDADD = libreplay.la libtools.la libucxpool-internal.la
 tests_bench_heap_cuda_SOURCES = \
 	tests/bench_heap_cuda.c tests/bench_mapped.c tests/bench_mapped.h \
@@ -51,8 +49,7 @@ dist_check_SCRIPTS = \
 # The end-to-end tests of the tools take a third of the time of all tests.
 TOOL_CHECKS = \
 	tests/test_perf.sh tests/test_perf_cuda.sh tests/test_perf_hosts.sh \
-	tests/test_replay.sh tests/test_shuffle.sh tests/test_shuffle_cuda.sh \
-	tests/test_shuffle_memory.sh
+	tests/test_replay.sh tests/test_shuffle.sh tests/test_shuffle_memory.sh
 # Tests of the source tree and of scripts, whose results do not depend on the
 # machine.
 TREE_CHECKS = \
@@ -94,33 +91,35 @@ check_PROGRAMS += \
 	tests/test_dead_peer tests/test_deadline tests/test_degrade \
 	tests/test_device tests/test_domains tests/test_events \
 	tests/test_fd_export tests/test_file tests/test_file_space \
-	tests/test_flow tests/test_fork tests/test_gpu_busy \
+	tests/test_flow tests/test_folder tests/test_fork tests/test_gpu_busy \
 	tests/test_gpu_create tests/test_gpu_death tests/test_gpu_end \
-	tests/test_gpu_file tests/test_gpu_framework tests/test_gpu_link \
-	tests/test_gpu_mailbox tests/test_gpu_mixed tests/test_gpu_push \
+	tests/test_gpu_file tests/test_gpu_framework tests/test_gpu_host \
+	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_mixed \
+	tests/test_gpu_namespaces tests/test_gpu_push \
 	tests/test_gpu_stream tests/test_gpu_transfer tests/test_gpu_two \
 	tests/test_gpu_window tests/test_gpu_window_faults \
+	tests/test_gpu_window_many \
 	tests/test_handles tests/test_heap tests/test_heap_create \
 	tests/test_heap_log tests/test_heap_pool tests/test_heap_random \
 	tests/test_heap_range tests/test_heap_threads tests/test_hello \
 	tests/test_hostile tests/test_hostile_ucx tests/test_latency tests/test_launch \
 	tests/test_lifeline tests/test_listener tests/test_many_peers \
 	tests/test_meet tests/test_mem tests/test_memory tests/test_nap \
-	tests/test_network_faults tests/test_null tests/test_padding \
-	tests/test_pairs tests/test_peer_death tests/test_peer_timeouts \
+	tests/test_namespaces tests/test_network_faults tests/test_null \
+	tests/test_padding tests/test_pairs tests/test_peer_death tests/test_peer_timeouts \
 	tests/test_pending_connections tests/test_pieces tests/test_posted \
-	tests/test_preset tests/test_quiet tests/test_ranges \
+	tests/test_quiet tests/test_ranges \
 	tests/test_reg_ucx tests/test_region tests/test_remote \
 	tests/test_replay_log tests/test_replay_play \
 	tests/test_replay_workload tests/test_result_file tests/test_secret \
-	tests/test_self_test tests/test_share tests/test_share_cuda \
-	tests/test_short tests/test_shuffle_batch tests/test_shuffle_claim \
-	tests/test_shuffle_gpu_store tests/test_shuffle_input \
+	tests/test_share tests/test_share_cuda \
+	tests/test_short tests/test_shuffle_batch \
+	tests/test_shuffle_input \
 	tests/test_shuffle_output tests/test_signals tests/test_spare \
-	tests/test_stats tests/test_struct_sizes tests/test_stuck \
+	tests/test_sizes tests/test_stats tests/test_struct_sizes tests/test_stuck \
 	tests/test_system tests/test_tcp_watch tests/test_threads \
 	tests/test_transfer tests/test_tune tests/test_ucx \
-	tests/test_ucx_units tests/test_verbs_none tests/test_vmm \
+	tests/test_ucx_key tests/test_verbs_none tests/test_vmm \
 	tests/test_vmm_double tests/test_wait tests/test_window \
 	tests/test_window_death tests/test_window_faults \
 	tests/test_window_hostile tests/test_window_mapped \
@@ -147,8 +146,9 @@ TEST_SUPPORT = tests/libtestsupport.la
 noinst_LTLIBRARIES += $(TEST_SUPPORT)
 endif
 tests_libtestsupport_la_SOURCES = \
-	tests/calls.h tests/caught.c tests/caught.h tests/config_fixture.c \
-	tests/config_fixture.h tests/copy_twin.c tests/copy_twin.h \
+	tests/at_end.c tests/calls.h tests/caught.c tests/caught.h \
+	tests/config_fixture.c tests/config_fixture.h \
+	tests/copy_twin.c tests/copy_twin.h \
 	tests/cuda_fixture.c tests/cuda_fixture.h tests/domains_stand_in.h \
 	tests/files.h tests/forbid.h tests/gpu.c tests/gpu.h \
 	tests/heap_fixture.c tests/heap_fixture.h tests/hostile.c \
@@ -209,9 +209,7 @@ tests_test_copy_SOURCES = \
 tests_test_core_SOURCES = \
 	tests/test_link.c tests/test_proto.c
 tests_test_mem_SOURCES = \
-	tests/test_bar.c tests/test_nvml.c tests/test_readable.c
-tests_test_ucx_units_SOURCES = \
-	tests/test_timeout_arithmetic.c tests/test_ucx_key.c
+	tests/test_nvml.c tests/test_readable.c
 
 tests_test_address_SOURCES = tests/net_calls.c tests/test_address.c
 tests_test_address_LDFLAGS = $(WRAP_NET_CALLS)
@@ -259,18 +257,26 @@ tests_test_fd_export_LDFLAGS = $(WRAP_NET_CALLS) $(WRAP_FORBID) \
 tests_test_file_SOURCES = tests/files.c tests/test_file.c
 tests_test_file_LDFLAGS = $(WRAP_READS) -Wl,--wrap=core_ring_reserve
 tests_test_file_space_LDFLAGS = -Wl,--wrap=realloc
+tests_test_folder_LDFLAGS = -Wl,--wrap=time
 tests_test_gpu_create_SOURCES = tests/calls.c tests/test_gpu_create.c
 tests_test_gpu_create_LDFLAGS = $(WRAP_CALLS)
 tests_test_gpu_file_SOURCES = tests/files.c tests/test_gpu_file.c
 tests_test_gpu_file_LDFLAGS = $(WRAP_READS)
+tests_test_gpu_host_SOURCES = tests/forbid.c tests/test_gpu_host.c
+tests_test_gpu_host_LDFLAGS = $(WRAP_FORBID) \
+	-Wl,--wrap=ucx_facts_get,--wrap=ucx_reg_regions \
+	-Wl,--wrap=wireup_mapping_open
 tests_test_gpu_two_SOURCES = tests/forbid.c tests/test_gpu_two.c
 tests_test_gpu_two_LDFLAGS = $(WRAP_FORBID)
 tests_test_gpu_window_SOURCES = tests/forbid.c tests/test_gpu_window.c
 tests_test_gpu_window_LDFLAGS = $(WRAP_FORBID)
+tests_test_gpu_window_many_LDFLAGS = -Wl,--wrap=ipc_socket_send
 tests_test_heap_create_SOURCES = tests/calls.c tests/test_heap_create.c
 tests_test_heap_create_LDFLAGS = $(WRAP_CALLS) -Wl,--wrap=pthread_mutex_init
 tests_test_heap_log_LDFLAGS = -Wl,--wrap=write
 tests_test_hello_LDFLAGS = -Wl,--wrap=clock_gettime
+tests_test_namespaces_LDFLAGS = \
+	-Wl,--wrap=core_local_connect,--wrap=getsockopt
 tests_test_network_faults_SOURCES = tests/calls.c tests/pool_calls.c \
 	tests/test_network_faults.c
 tests_test_network_faults_LDFLAGS = $(WRAP_POOL_CALLS)
@@ -296,8 +302,6 @@ tests_test_share_LDFLAGS = $(WRAP_CALLS)
 tests_test_share_cuda_SOURCES = tests/calls.c tests/test_share_cuda.c
 tests_test_share_cuda_LDFLAGS = $(WRAP_CALLS)
 tests_test_shuffle_batch_LDADD = $(SHUFFLE_LDADD)
-tests_test_shuffle_claim_LDADD = $(SHUFFLE_LDADD)
-tests_test_shuffle_gpu_store_LDADD = $(SHUFFLE_LDADD)
 tests_test_shuffle_input_LDADD = $(SHUFFLE_LDADD)
 SHUFFLE_OUTPUT_CALLS = pwrite close openat linkat getrlimit setrlimit
 tests_test_shuffle_output_LDFLAGS = $(SHUFFLE_OUTPUT_CALLS:%=-Wl,--wrap=%)
@@ -422,11 +426,12 @@ tests/test_cuda_real.log: \
 	tests/test_copy_cuda tests/test_cuda_backing tests/test_cuda_driver \
 	tests/test_cuda_markers tests/test_cuda_pointer tests/test_cuda_region \
 	tests/test_device tests/test_gpu_busy tests/test_gpu_create \
-	tests/test_gpu_death tests/test_gpu_file tests/test_gpu_mixed \
-	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_push \
+	tests/test_gpu_death tests/test_gpu_file tests/test_gpu_host \
+	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_mixed \
+	tests/test_gpu_namespaces tests/test_gpu_push \
 	tests/test_gpu_stream tests/test_gpu_transfer tests/test_gpu_two \
 	tests/test_gpu_window tests/test_share_cuda \
-	tests/test_shuffle_gpu_store tests/test_vmm
+	tests/test_vmm
 tests/test_python.log: tests/cuda_stand_in/libstand_in.la
 if HAVE_JUNIT
 tests/test_java.log: java/ucxpool-tests.jar tests/libslow_names.la
@@ -437,8 +442,7 @@ endif
 tests/test_run_gpu_tests.log: \
 	tests/cuda_stand_in/libstand_in.la tests/test_cuda_backing \
 	tests/test_cuda_driver tests/test_cuda_markers tests/test_cuda_pointer \
-	tests/test_cuda_region tests/test_device tests/test_gpu_two tests/test_share_cuda \
-	tests/test_shuffle_gpu_store
+	tests/test_cuda_region tests/test_device tests/test_gpu_two tests/test_share_cuda
 endif
 
 if !HAVE_CHECK
@@ -456,10 +460,12 @@ PICK_TESTS = `cd $(srcdir) && TOOL_CHECKS='$(TOOL_CHECKS)' \
 	TREE_CHECKS='$(TREE_CHECKS)' scripts/pick-tests
 ALL_TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS) $(TOOL_CHECKS) $(TREE_CHECKS)
 test-programs: $(check_LTLIBRARIES) $(check_PROGRAMS)
-check-all check-code check-ucx check-quick check-programs: all test-programs
+# all runs a second make, which would compile the library at the same time.
+check-all check-code check-ucx check-quick check-programs: config.h all-am \
+	test-programs
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
 	    TESTS="$(PICK_TESTS) $(@:check-%=%) $(ALL_TESTS)`"
-check-tree: all test-programs
+check-tree: config.h all-am test-programs
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(TREE_CHECKS)'
 thread-programs: $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) $(PICK_TESTS) threads $(ALL_TESTS)`

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "net_calls.h"
+#include "test.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,8 +28,10 @@ static struct {
     int        next_error;
 } failing;
 
-static size_t   max_bytes = SIZE_MAX;
-static uint64_t skipped_ns;
+static size_t          max_bytes = SIZE_MAX;
+static uint64_t        skipped_ns;
+static struct timespec stopped_at;
+static bool            is_stopped;
 
 void net_call_fail(net_call_t call, unsigned n, int error)
 {
@@ -174,11 +177,26 @@ WRAP(NET_CALL_SOCKET, int, socket, -1, (int domain, int type, int protocol),
 int __real_clock_gettime(clockid_t clock, struct timespec *now_p);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p);
 
+static void start_clock(void)
+{
+    is_stopped = false;
+}
+
+void net_call_stop_clock(void)
+{
+    (void)__real_clock_gettime(CLOCK_MONOTONIC, &stopped_at);
+    is_stopped = true;
+    test_at_end(start_clock);
+}
+
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p)
 {
     int result = __real_clock_gettime(clock, now_p);
 
     if ((result == 0) && (clock == CLOCK_MONOTONIC)) {
+        if (is_stopped) {
+            *now_p = stopped_at;
+        }
         now_p->tv_sec += (time_t)(skipped_ns / 1000000000u);
         now_p->tv_nsec += (long)(skipped_ns % 1000000000u);
         if (now_p->tv_nsec >= 1000000000) {

@@ -53,6 +53,10 @@ void net_call_limit(unsigned num_bytes);
 /* Advance the monotonic clock. */
 void net_call_skip(uint64_t ns);
 
+/* Stop the monotonic clock until the end of the test, except for
+ * net_call_skip(). For tests that look at a state before its deadline. */
+void net_call_stop_clock(void);
+
 /* Returns the number of open file descriptors of this process. */
 unsigned net_call_num_fds(void);
 

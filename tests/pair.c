@@ -6,9 +6,10 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "core/pool.h"
+#include "core/request.h"
 #include "core/stats.h"
 #include "window/window.h"
-#include "wire/state.h"
+#include "wire/wire.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -69,8 +70,7 @@ static void modify(ucxpool_config_t *config, const char *settings)
     while ((pair = strtok_r(rest, " ", &rest)) != NULL) {
         value    = strchr(pair, '=');
         *value++ = '\0';
-        ck_assert_msg(ucxpool_config_modify(config, pair, value) == UCXPOOL_OK,
-                      "%s", ucxpool_error_detail());
+        assert_ok(ucxpool_config_modify(config, pair, value));
     }
 }
 
@@ -102,8 +102,7 @@ static ucxpool_t *make_pool(const ucxpool_params_t *params,
     snprintf(text, sizeof(text),
              "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms %s %s", defaults,
              (settings == NULL) ? "" : settings);
-    ck_assert_msg(pair_try_pool(params, text, &pool) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(pair_try_pool(params, text, &pool));
     return pool;
 }
 
@@ -136,8 +135,7 @@ ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to)
 
     assert_ok(ucxpool_address_get(to, &address, &params.address_length));
     params.address = address;
-    ck_assert_msg(ucxpool_channel_create(from, &params, &channel) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_channel_create(from, &params, &channel));
     ucxpool_address_release(address);
     return channel;
 }
@@ -146,8 +144,7 @@ ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where)
 {
     ucxpool_listener_t *listener;
 
-    ck_assert_msg(ucxpool_listener_create(pool, where, &listener) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_listener_create(pool, where, &listener));
     ck_assert_uint_ne(ucxpool_listener_port(listener), 0);
     return listener;
 }
@@ -164,12 +161,31 @@ ucxpool_channel_t *pair_call(ucxpool_t *pool, const char *host, uint16_t port)
     return channel;
 }
 
-ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel)
+void pair_call_a(pair_t *pair, const ucxpool_listener_t *listener,
+                 const char *host)
+{
+    pair->to_a = pair_call(pair->b, host, ucxpool_listener_port(listener));
+}
+
+void pair_meet_at(pair_t *pair, ucxpool_listener_t *listener, const char *host)
+{
+    pair_call_a(pair, listener, host);
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
+                         UCXPOOL_OK);
+    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
+}
+
+ucxpool_channel_attr_t pair_attr(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
     ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
+    return attr;
+}
+
+ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel)
+{
+    return pair_attr(channel).state;
 }
 
 bool pair_is_open(const ucxpool_channel_t *channel)
@@ -201,10 +217,42 @@ void pair_connect(pair_t *pair)
     pair_until(pair, !is_connecting(pair->to_b) && !is_connecting(pair->to_a));
 }
 
+/* The pair that is cleaned up at the end of the test; NULL: none. */
+static pair_t *kept;
+
 void pair_cleanup(pair_t *pair)
 {
+    kept = (kept == pair) ? NULL : kept;
     ucxpool_destroy(pair->a);
     ucxpool_destroy(pair->b);
+}
+
+static void cleanup_kept(void)
+{
+    if (kept != NULL) {
+        pair_cleanup(kept);
+    }
+}
+
+void pair_keep(pair_t *pair)
+{
+    if (kept == NULL) {
+        test_at_end(cleanup_kept);
+    }
+    kept = pair;
+}
+
+void pair_pools(pair_t *pair, const char *settings_a, const char *settings_b)
+{
+    pair->a = pair_pool(settings_a);
+    pair->b = pair_pool(settings_b);
+    pair_keep(pair);
+}
+
+void pair_begin(pair_t *pair, const char *settings_a, const char *settings_b)
+{
+    pair_pools(pair, settings_a, settings_b);
+    pair_connect(pair);
 }
 
 void pair_destroy_window(ucxpool_window_t *window)
@@ -244,6 +292,13 @@ ucxpool_status_t pair_end_of(const ucxpool_request_t *request)
     return attr.status;
 }
 
+void pair_expire(ucxpool_request_t *request)
+{
+    ck_assert_uint_ne(request->deadline, BASE_CLOCK_FOREVER);
+    request->deadline                     = base_clock_now();
+    request->pool->requests.next_deadline = request->deadline;
+}
+
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
 {
     ucxpool_status_t status;
@@ -256,10 +311,7 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
 
 bool pair_is_mapped(const pair_t *pair)
 {
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(pair->to_b, &attr, sizeof(attr));
-    return attr.wire == UCXPOOL_WIRE_MAP;
+    return pair_attr(pair->to_b).wire == UCXPOOL_WIRE_MAP;
 }
 
 bool pair_has_pidfd(void)
@@ -294,24 +346,52 @@ void pair_poison(void *bytes, size_t length)
     memset(bytes, 0xfe, length);
 }
 
+ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
+                             size_t length, uint64_t tag)
+{
+    ucxpool_request_t *send;
+
+    assert_ok(ucxpool_send_buffer(channel, bytes, length, tag, NULL, &send));
+    return send;
+}
+
+ucxpool_request_t *pair_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                             void *bytes, size_t length, uint64_t tag)
+{
+    ucxpool_request_t *recv;
+
+    assert_ok(ucxpool_recv_buffer(pool, channel, bytes, length, tag, UINT64_MAX,
+                                  NULL, &recv));
+    return recv;
+}
+
 void pair_exchange(pair_t *pair, size_t length)
 {
-    uint8_t           *source = malloc(length);
-    uint8_t           *target = malloc(length);
+    uint8_t           *source = malloc(length + 1);
+    uint8_t           *target = malloc(length + 1);
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
     pair_fill(source, length);
-    pair_poison(target, length);
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                  EXCHANGE_TAG, UINT64_MAX, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair->to_b, source, length, EXCHANGE_TAG,
-                                  NULL, &send));
+    pair_poison(target, length + 1);
+    recv = pair_recv(pair->b, pair->to_a, target, length, EXCHANGE_TAG);
+    send = pair_send(pair->to_b, source, length, EXCHANGE_TAG);
     assert_ok(pair_finish(pair, send));
     assert_ok(pair_finish(pair, recv));
     ck_assert_mem_eq(source, target, length);
+    ck_assert_int_eq(target[length], 0xfe);
     free(source);
     free(target);
+}
+
+void pair_send_from(ucxpool_t *pool)
+{
+    pair_t pair = {.a = pool};
+
+    pair_join(&pair, NULL);
+    pair_exchange(&pair, (size_t)1 << 20);
+    ucxpool_channel_close(pair.to_b);
+    ucxpool_destroy(pair.b);
 }
 
 bool pair_is_whole(ucxpool_t *pool)
@@ -334,10 +414,8 @@ bool pair_is_whole(ucxpool_t *pool)
 void pair_check_blocks(pair_t *pair)
 {
     pair_until(pair, pair_is_whole(pair->a) && pair_is_whole(pair->b));
-    ck_assert_msg(ucxpool_check(pair->a) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
-    ck_assert_msg(ucxpool_check(pair->b) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(ucxpool_check(pair->a));
+    assert_ok(ucxpool_check(pair->b));
 }
 
 static void arm_once(ucxpool_t *pool)

@@ -30,12 +30,18 @@ ucxpool_t *pair_pool(const char *settings);
 ucxpool_t *pair_pool_on(int device, const char *settings);
 
 void pair_init(pair_t *pair, const char *settings_a, const char *settings_b);
-/* The same if pool a exists; the same if both pools exist. */
+/* Create the pools, and pair_keep(); then also connect them. */
+void pair_pools(pair_t *pair, const char *settings_a, const char *settings_b);
+void pair_begin(pair_t *pair, const char *settings_a, const char *settings_b);
+/* The same as pair_init() if pool a exists; the same if both pools exist. */
 void pair_join(pair_t *pair, const char *settings_b);
 void pair_connect(pair_t *pair);
 /* Create a channel from one pool to another, by its address. */
 ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to);
 void               pair_cleanup(pair_t *pair);
+/* Call pair_cleanup() at the end of the test, unless the test calls it. The
+ * pair must not be a local variable. For one pair at a time. */
+void pair_keep(pair_t *pair);
 /* Destroy the window after waiting for importers as long as a loaded machine
  * may take, even if the pool's CLOSE_TIMEOUT is short. */
 void pair_destroy_window(ucxpool_window_t *window);
@@ -43,7 +49,13 @@ void pair_destroy_window(ucxpool_window_t *window);
 /* Listen, and connect to a listener by one of the host's addresses. */
 ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where);
 ucxpool_channel_t  *pair_call(ucxpool_t *pool, const char *host, uint16_t port);
+/* Connect b to a's listener; then also accept the channel and wait until it is
+ * open. */
+void pair_call_a(pair_t *pair, const ucxpool_listener_t *listener,
+                 const char *host);
+void pair_meet_at(pair_t *pair, ucxpool_listener_t *listener, const char *host);
 
+ucxpool_channel_attr_t  pair_attr(const ucxpool_channel_t *channel);
 ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel);
 bool                    pair_is_open(const ucxpool_channel_t *channel);
 
@@ -81,12 +93,25 @@ bool pair_ended(const ucxpool_request_t *request);
  * or if a success has a detail. */
 ucxpool_status_t pair_end_of(const ucxpool_request_t *request);
 
+/* Let the deadline of a request pass. For tests that expect another event
+ * first: a busy machine may stop the process for seconds. */
+void pair_expire(ucxpool_request_t *request);
+
 /* Progress until the request has ended, free it, and return its status. */
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 
-/* Send a message of this many random bytes from a to b. All bytes must
- * arrive. */
+/* Send bytes, or receive the next message of the channel with this tag. */
+ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
+                             size_t length, uint64_t tag);
+ucxpool_request_t *pair_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                             void *bytes, size_t length, uint64_t tag);
+
+/* Send a message of this many random bytes from a to b. These bytes must
+ * arrive, and no more. */
 void pair_exchange(pair_t *pair, size_t length);
+
+/* Send a message from the pool to another pool, which is destroyed. */
+void pair_send_from(ucxpool_t *pool);
 
 /* Returns true if the channel uses the `map` wire, which is never the case
  * under valgrind. */

@@ -5,7 +5,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 

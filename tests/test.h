@@ -24,6 +24,7 @@
 
 #include <check.h>
 #include <stdbool.h>
+#include <string.h>
 
 #define TEST_NO_TIMEOUT (-1)
 
@@ -43,6 +44,17 @@ typedef struct test {
 
 /* Called before main(). */
 void test_register(test_t *test);
+
+/* Call a function at the end of the test, before the teardown of the settings.
+ * A function that starts something for a test calls this for its end. */
+void test_at_end(void (*function)(void));
+
+/* Returns zeroed memory that is freed after these functions. */
+void *test_alloc(size_t size);
+
+/* Call the functions now, the last one first, and free the memory. For tests
+ * that start repeatedly. */
+void test_end(void);
 
 /* Run all tests. Returns the exit status. The default main() calls this
  * function. */
@@ -69,6 +81,28 @@ int test_run_all(void);
 #define TEST_SETTINGS(...) \
     TEST_REGISTER(TEST_LINE(__LINE__), NULL, NULL, __VA_ARGS__) \
     struct test
+
+/* Require that a call returns an error: assert_error(f(), NO_MEMORY). */
+#define assert_error(_call, _error) \
+    do { \
+        ucxpool_status_t status_ = (_call); \
+        ck_assert_msg(status_ == UCXPOOL_ERR_##_error, \
+                      "%s: %s instead of %s (%s)", #_call, \
+                      ucxpool_status_string(status_), #_error, \
+                      ucxpool_error_detail()); \
+    } while (0)
+
+/* Require that the detail of the last error contains these words. */
+#define assert_detail(_words) \
+    ck_assert_msg(strstr(ucxpool_error_detail(), (_words)) != NULL, \
+                  "\"%s\" is not in \"%s\"", (_words), ucxpool_error_detail())
+
+/* Require that a call returns an error with these words. */
+#define assert_error_detail(_call, _error, _words) \
+    do { \
+        assert_error(_call, _error); \
+        assert_detail(_words); \
+    } while (0)
 
 /* Require that a call returns UCXPOOL_OK. */
 #define assert_ok(_call) \

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,12 +65,6 @@ static void begin_side(side_t *side, bool is_client)
     assert_ok(bootstrap_auth_init(&side->auth, fds[0], is_client, &side->self));
 }
 
-static void begin(void)
-{
-    begin_side(&client, true);
-    begin_side(&listener, false);
-}
-
 static void end(void)
 {
     bootstrap_auth_cleanup(&client.auth);
@@ -80,6 +73,13 @@ static void end(void)
     close(listener.fd);
     close(client.our_fd);
     close(listener.our_fd);
+}
+
+static void begin(void)
+{
+    begin_side(&client, true);
+    begin_side(&listener, false);
+    test_at_end(end);
 }
 
 static bootstrap_self_t self_of(const base_secret_t *key, const void *blob,
@@ -236,7 +236,6 @@ TEST(both_sides_prove_the_secret_and_get_the_peers_blob)
     begin();
     run();
     assert_met();
-    end();
 }
 
 TEST(without_secrets_the_same_messages_are_exchanged)
@@ -245,7 +244,6 @@ TEST(without_secrets_the_same_messages_are_exchanged)
     begin();
     run();
     assert_met();
-    end();
 }
 
 TEST(bytes_may_arrive_one_at_a_time)
@@ -253,7 +251,6 @@ TEST(bytes_may_arrive_one_at_a_time)
     begin();
     run_in_pieces(1);
     assert_met();
-    end();
 }
 
 TEST(send_and_recv_may_move_one_byte_at_a_time)
@@ -263,7 +260,6 @@ TEST(send_and_recv_may_move_one_byte_at_a_time)
     run();
     net_call_limit(0);
     assert_met();
-    end();
 }
 
 TEST(blobs_may_be_empty_or_of_the_largest_size)
@@ -279,7 +275,7 @@ TEST(blobs_may_be_empty_or_of_the_largest_size)
             begin();
             run();
             assert_met();
-            end();
+            test_end();
         }
     }
 }
@@ -291,10 +287,9 @@ TEST(each_hello_has_a_new_nonce)
     begin();
     memcpy(nonce, client.auth.client.nonce, sizeof(nonce));
     ck_assert_mem_ne(nonce, listener.auth.listener.nonce, sizeof(nonce));
-    end();
+    test_end();
     begin();
     ck_assert_mem_ne(nonce, client.auth.client.nonce, sizeof(nonce));
-    end();
 }
 
 /* --- refusals and their reasons ------------------------------------------ */
@@ -305,7 +300,6 @@ TEST(wrong_secret_is_rejected_with_a_reason)
     begin();
     run();
     assert_refused(UCXPOOL_ERR_PERMISSION, "the secrets differ");
-    end();
 }
 
 TEST(rejected_client_receives_only_the_refusal)
@@ -321,7 +315,6 @@ TEST(rejected_client_receives_only_the_refusal)
     ck_assert_uint_eq(header.type, BOOTSTRAP_MESSAGE_REFUSE);
     ck_assert_uint_eq(listener.num_sent,
                       NONCE_MESSAGE + HEADER + header.length);
-    end();
 }
 
 TEST(secret_on_one_side_only_is_rejected_with_a_reason)
@@ -331,14 +324,13 @@ TEST(secret_on_one_side_only_is_rejected_with_a_reason)
     run();
     assert_refused(UCXPOOL_ERR_PERMISSION,
                    "the listener requires a secret, and the client has none");
-    end();
+    test_end();
 
     use(secret, NULL);
     begin();
     run();
     assert_refused(UCXPOOL_ERR_PERMISSION,
                    "the client requires a secret, and the listener has none");
-    end();
 }
 
 TEST(client_sends_no_proof_to_a_listener_without_a_secret)
@@ -352,7 +344,6 @@ TEST(client_sends_no_proof_to_a_listener_without_a_secret)
     changed_side = NULL;
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the listener has none");
     ck_assert_uint_eq(client.num_sent, NONCE_MESSAGE);
-    end();
 }
 
 TEST(refusal_of_another_version_names_both_versions)
@@ -365,7 +356,6 @@ TEST(refusal_of_another_version_names_both_versions)
     changed_side = NULL;
     assert_refused(UCXPOOL_ERR_PROTOCOL,
                    "the client uses protocol 2, the listener uses protocol 1");
-    end();
 }
 
 TEST(longer_hello_of_another_version_gets_a_refusal)
@@ -382,7 +372,6 @@ TEST(longer_hello_of_another_version_gets_a_refusal)
     shutdown(listener.our_fd, SHUT_WR);
     progress(&listener);
     assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "uses protocol 3");
-    end();
 }
 
 TEST(listener_of_another_version_is_reported)
@@ -395,7 +384,6 @@ TEST(listener_of_another_version_is_reported)
     changed_side = NULL;
     assert_reason(&client, UCXPOOL_ERR_PROTOCOL,
                   "the listener uses protocol 2, the client uses protocol 1");
-    end();
 }
 
 TEST(refusal_from_another_version_is_parsed)
@@ -409,7 +397,6 @@ TEST(refusal_from_another_version_is_parsed)
     give(&client, bytes, length);
     progress(&client);
     assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "we speak 7 only");
-    end();
 }
 
 TEST(full_listener_sends_a_refusal)
@@ -418,21 +405,16 @@ TEST(full_listener_sends_a_refusal)
     listener.auth.is_full = true;
     run();
     assert_refused(UCXPOOL_ERR_LIMIT, "too many peers");
-    end();
 }
 
 TEST(each_refusal_has_its_status)
 {
-    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_OTHER),
-                     UCXPOOL_ERR_REFUSED);
-    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_VERSION),
-                     UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FORMAT),
-                     UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_SECRET),
-                     UCXPOOL_ERR_PERMISSION);
-    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FULL),
-                     UCXPOOL_ERR_LIMIT);
+    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_OTHER), REFUSED);
+    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_VERSION), PROTOCOL);
+    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FORMAT), PROTOCOL);
+    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_SECRET),
+                 PERMISSION);
+    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FULL), LIMIT);
 }
 
 TEST(peers_reason_is_made_printable)
@@ -450,7 +432,6 @@ TEST(peers_reason_is_made_printable)
     for (const char *c = client.auth.reason; *c != '\0'; c++) {
         ck_assert((*c >= 0x20) && (*c < 0x7f));
     }
-    end();
 }
 
 TEST(long_refusal_is_truncated)
@@ -487,7 +468,6 @@ TEST(rejected_client_may_send_a_limited_amount)
     }
     assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the client has none");
     ck_assert_uint_ge(given, BOOTSTRAP_DRAIN_MAX);
-    end();
 }
 
 /* --- malformed messages -------------------------------------------------- */
@@ -508,7 +488,7 @@ TEST_EACH(any_changed_byte_is_detected, 8)
         ck_assert_uint_le(client.num_sent, client_length);
         ck_assert_int_ne(listener.status, UCXPOOL_OK);
         ck_assert_int_ne(client.status, UCXPOOL_OK);
-        end();
+        test_end();
     }
     for (changed_offset = 0; changed_offset < listener_length;
          changed_offset++) {
@@ -517,7 +497,7 @@ TEST_EACH(any_changed_byte_is_detected, 8)
         run();
         ck_assert_uint_le(listener.num_sent, BOOTSTRAP_MESSAGE_MAX * 2);
         ck_assert_int_ne(client.status, UCXPOOL_OK);
-        end();
+        test_end();
     }
     changed_side = NULL;
 }
@@ -538,7 +518,7 @@ TEST(foreign_protocol_is_reported)
         give(&client, garbage[i], strlen(garbage[i]));
         progress(&client);
         assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "not a pool");
-        end();
+        test_end();
     }
 }
 
@@ -549,7 +529,7 @@ TEST(peer_closing_at_any_byte_is_reported_lost)
     begin();
     run();
     total = client.num_sent;
-    end();
+    test_end();
     for (size_t cut = 0; cut < total; cut++) {
         begin();
         progress(&client);
@@ -565,7 +545,7 @@ TEST(peer_closing_at_any_byte_is_reported_lost)
         progress(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PEER_LOST,
                       "closed the connection");
-        end();
+        test_end();
     }
 }
 
@@ -600,7 +580,7 @@ TEST(wrong_length_is_rejected_before_the_body_is_read)
         shutdown(listener.our_fd, SHUT_WR);
         progress(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "invalid length");
-        end();
+        test_end();
     }
 }
 
@@ -635,7 +615,7 @@ TEST(client_rejects_wrong_lengths)
         give(&client, bytes, sizeof(bytes));
         progress(&client);
         assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "invalid length");
-        end();
+        test_end();
     }
 }
 
@@ -659,7 +639,7 @@ TEST(message_out_of_order_is_rejected)
             progress(&client);
             assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "instead of message");
         }
-        end();
+        test_end();
     }
 }
 
@@ -676,7 +656,7 @@ TEST(replayed_proof_is_rejected)
     assert_met();
     length = client.num_sent;
     memcpy(recorded, client.sent, length);
-    end();
+    test_end();
 
     begin();
     give(&listener, recorded, length);
@@ -684,7 +664,6 @@ TEST(replayed_proof_is_rejected)
     shutdown(listener.our_fd, SHUT_WR);
     progress(&listener);
     assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the secrets differ");
-    end();
 }
 
 TEST(reflected_proof_is_rejected)
@@ -706,7 +685,6 @@ TEST(reflected_proof_is_rejected)
     give(&client, client.sent + NONCE_MESSAGE, proof_length);
     progress(&client);
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
-    end();
 }
 
 TEST(client_rejects_a_listener_without_the_secret)
@@ -723,7 +701,6 @@ TEST(client_rejects_a_listener_without_the_secret)
     give(&client, bytes, sizeof(bytes));
     progress(&client);
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
-    end();
 }
 
 /* --- system errors ------------------------------------------------------- */
@@ -732,11 +709,9 @@ TEST(init_fails_without_random_numbers)
 {
     begin();
     net_call_fail(NET_CALL_RAND_BYTES, 1, 0);
-    ck_assert_int_eq(
-        bootstrap_auth_init(&client.auth, client.fd, true, &client.self),
-        UCXPOOL_ERR_IO);
+    assert_error(
+        bootstrap_auth_init(&client.auth, client.fd, true, &client.self), IO);
     assert_ok(bootstrap_auth_init(&client.auth, client.fd, true, &client.self));
-    end();
 }
 
 TEST(failing_send_or_recv_ends_that_side)
@@ -760,7 +735,7 @@ TEST(failing_send_or_recv_ends_that_side)
         assert_reason(&client, cases[i].status, strerror(cases[i].error));
         progress(&client);
         ck_assert_int_eq(client.status, cases[i].status);
-        end();
+        test_end();
     }
 }
 
@@ -778,7 +753,7 @@ TEST(interrupted_or_unready_call_is_retried)
             ck_assert_int_eq(client.status, UCXPOOL_INPROGRESS);
             run();
             assert_met();
-            end();
+            test_end();
         }
     }
 }
@@ -793,12 +768,12 @@ TEST(failing_signature_ends_the_authentication)
         run();
         if (!net_call_reset()) {
             assert_met();
-            end();
+            test_end();
             break;
         }
         ck_assert((client.status == UCXPOOL_ERR_IO) ||
                   (listener.status == UCXPOOL_ERR_IO));
-        end();
+        test_end();
     }
     /* Two proofs, each computed once and verified once. */
     ck_assert_uint_eq(n, 5);
@@ -810,7 +785,6 @@ TEST(closed_peer_raises_no_sigpipe)
     shutdown(client.our_fd, SHUT_RDWR);
     progress(&client);
     assert_reason(&client, UCXPOOL_ERR_PEER_LOST, "Broken pipe");
-    end();
 }
 
 /* The signed bytes of docs/reference/protocol.md, assembled by hand. */

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,10 +105,10 @@ TEST(port_without_a_listener_is_reported)
     bootstrap_where_t   where  = where_of(port);
     bootstrap_client_t *client = call(&where);
 
-    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_error(loopback_meet(NULL, client), PEER_LOST);
     assert_reason(client, "Connection refused");
     assert_reason(client, where.text);
-    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_ERR_PEER_LOST);
+    assert_error(bootstrap_client_progress(client), PEER_LOST);
     ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
     bootstrap_client_destroy(client);
     close(fd);
@@ -174,7 +173,7 @@ TEST(silent_listener_times_out)
     loopback_wait(bootstrap_client_fd(client));
     advance(client);
     net_call_skip(TIMEOUT_NS);
-    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_ERR_TIMED_OUT);
+    assert_error(bootstrap_client_progress(client), TIMED_OUT);
     assert_reason(client, "no answer in time");
     bootstrap_client_destroy(client);
     close(fd);
@@ -198,8 +197,7 @@ TEST(unfinished_tcp_connect_times_out)
     ck_assert_int_eq(bootstrap_client_progress(clients[NUM_OTHERS - 1]),
                      UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS);
-    ck_assert_int_eq(bootstrap_client_progress(clients[NUM_OTHERS - 1]),
-                     UCXPOOL_ERR_TIMED_OUT);
+    assert_error(bootstrap_client_progress(clients[NUM_OTHERS - 1]), TIMED_OUT);
     assert_reason(clients[NUM_OTHERS - 1], "not connected");
     for (int i = 0; i < NUM_OTHERS; i++) {
         bootstrap_client_destroy(clients[i]);
@@ -303,7 +301,7 @@ TEST(closing_listener_is_reported_lost)
 
     ck_assert_int_ge(peer, 0);
     close(peer);
-    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_error(loopback_meet(NULL, client), PEER_LOST);
     assert_reason(client, where.text);
     bootstrap_client_destroy(client);
     close(fd);
@@ -346,7 +344,7 @@ TEST(client_retries_after_a_connection_reset)
     loopback_wait(bootstrap_client_fd(client));
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS);
-    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_error(loopback_meet(NULL, client), PEER_LOST);
     assert_reason(client, "reset");
     bootstrap_client_destroy(client);
     close(fd);
@@ -364,7 +362,7 @@ TEST(listener_that_is_not_a_pool_is_reported)
     ck_assert_int_ge(peer, 0);
     ck_assert_int_eq(send(peer, banner, sizeof(banner), MSG_NOSIGNAL),
                      (ssize_t)sizeof(banner));
-    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PROTOCOL);
+    assert_error(loopback_meet(NULL, client), PROTOCOL);
     assert_reason(client, "the listener is not a pool");
     bootstrap_client_destroy(client);
     close(peer);
@@ -385,7 +383,7 @@ TEST(client_connected_to_itself_is_rejected)
     advance(client);
     length = recv(peer, bytes, sizeof(bytes), 0);
     ck_assert_int_eq(send(peer, bytes, (size_t)length, MSG_NOSIGNAL), length);
-    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PROTOCOL);
+    assert_error(loopback_meet(NULL, client), PROTOCOL);
     bootstrap_client_destroy(client);
     close(peer);
     close(fd);
@@ -397,10 +395,9 @@ TEST(blob_that_is_too_long_is_rejected)
     bootstrap_where_t   where = where_of(7);
     bootstrap_client_t *client;
 
-    ck_assert_int_eq(bootstrap_client_connect(&where, secret, bytes,
-                                              sizeof(bytes), TIMEOUT_NS,
-                                              &client),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(bootstrap_client_connect(&where, secret, bytes, sizeof(bytes),
+                                          TIMEOUT_NS, &client),
+                 INVALID_PARAM);
 }
 
 TEST(cleanup_in_mid_handshake_leaks_nothing)
@@ -503,15 +500,13 @@ TEST(the_first_failing_call_is_named)
     bootstrap_client_t *client = NULL;
 
     net_call_fail(NET_CALL_SOCKET, 1, EMFILE);
-    ck_assert_int_eq(
+    assert_error_detail(
         bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
-        UCXPOOL_ERR_IO);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "Too many open files"));
+        IO, "Too many open files");
     net_call_fail(NET_CALL_CALLOC, 1, ENOMEM);
-    ck_assert_int_eq(
+    assert_error(
         bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
-        UCXPOOL_ERR_NO_MEMORY);
+        NO_MEMORY);
     ck_assert_ptr_null(client);
     close(fd);
 }

@@ -74,13 +74,14 @@ if command -v mawk >/dev/null; then
 fi
 mkdir "$dir/new"
 echo 'Written by hand.' >"$dir/new/why.md"
-sh "$make" --measure "$dir/new" -r 1 -T 0.1 --table both "$@" "$top_builddir" \
+sh "$make" --measure "$dir/new" -r 1 -T 0.1 -s 4k -n 50 \
+    --table map "$@" "$top_builddir" \
     >"$dir/log" 2>&1 || fail '--measure failed'
 [ ! -e "$dir/new/host.md" ] || fail '--measure has written the page'
 write "$dir/new"
 says "$dir/new/host.md" 'Written by hand.'
-says "$dir/new/host.md" '`ucxpool_perf -r 1 -T 0.1 --table both`'
-says "$dir/new/host.md" '| block get + put, one thread |'
+says "$dir/new/host.md" '`ucxpool_perf -r 1 -T 0.1 -s 4k -n 50 --table map`'
+says "$dir/new/host.md" '| pingpong, 64 B |'
 if [ $# -gt 0 ]; then
     says "$dir/new/host.md" ' | map | '
     says "$dir/new/host.md" ' | ucx | '

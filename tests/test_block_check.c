@@ -35,8 +35,7 @@ static void teardown(void)
 
 static void require_found(const char *word)
 {
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_ERR_PROTOCOL);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), word));
+    assert_error_detail(block_pool_check(pool), PROTOCOL, word);
 }
 
 TEST_SETTINGS(.setup = setup, .teardown = teardown);

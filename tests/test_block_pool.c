@@ -77,17 +77,18 @@ static void unmap(void)
            base_max(regions.num_regions * regions.region_size, BLOCK_SIZE));
 }
 
-static void create(unsigned num_regions, size_t blocks_per_region,
-                   unsigned send, unsigned recv)
-{
-    assert_ok(try_create(num_regions, blocks_per_region, send, recv));
-}
-
 static void destroy(void)
 {
     assert_ok(block_pool_check(pool));
     block_pool_destroy(pool);
     unmap();
+}
+
+static void create(unsigned num_regions, size_t blocks_per_region,
+                   unsigned send, unsigned recv)
+{
+    assert_ok(try_create(num_regions, blocks_per_region, send, recv));
+    test_at_end(destroy);
 }
 
 static block_stats_t stats_of(block_share_t share)
@@ -117,7 +118,7 @@ static void require_split(size_t num_blocks, unsigned send_percent,
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_SEND).total, send);
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_RECV).total, recv);
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).total, user);
-    destroy();
+    test_end();
 }
 
 static uint32_t get(block_share_t share)
@@ -132,10 +133,10 @@ static void require_refused(unsigned num_regions, size_t blocks_per_region,
                             unsigned send, unsigned recv, const char *named)
 {
     pool = NULL;
-    ck_assert_int_eq(try_create(num_regions, blocks_per_region, send, recv),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(try_create(num_regions, blocks_per_region, send, recv),
+                 INVALID_PARAM);
     ck_assert_ptr_null(pool);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), named));
+    assert_detail(named);
     unmap();
 }
 
@@ -192,7 +193,7 @@ TEST(every_split_adds_up_and_leaves_no_share_empty)
             ck_assert_uint_ge(total[BLOCK_SHARE_RECV], 1);
             ck_assert_int_eq(total[BLOCK_SHARE_USER] >= 1, send + recv < 100);
             ck_assert_uint_eq(total[0] + total[1] + total[2], 5);
-            destroy();
+            test_end();
         }
     }
 }
@@ -205,10 +206,8 @@ TEST(pool_without_regions_has_no_blocks)
     ck_assert_uint_eq(block_pool_num_blocks(pool), 0);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         require_counts((block_share_t)i, 0, 0, 0);
-        ck_assert_int_eq(block_pool_get(pool, (block_share_t)i, &index),
-                         UCXPOOL_ERR_NO_BLOCKS);
+        assert_error(block_pool_get(pool, (block_share_t)i, &index), NO_BLOCKS);
     }
-    destroy();
 }
 
 TEST(fewer_than_two_blocks_are_rejected_naming_the_keys)
@@ -224,13 +223,11 @@ TEST(too_many_blocks_are_rejected_naming_the_keys)
 
     regions.num_regions = 1u << 20;
     regions.region_size = BLOCK_SIZE << 20;
-    ck_assert_int_eq(block_pool_create(&params, &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    assert_error_detail(block_pool_create(&params, &pool), INVALID_PARAM,
+                        "BLOCK_SIZE");
     regions.num_regions = UINT32_MAX;
     regions.region_size = (SIZE_MAX / BLOCK_SIZE) * BLOCK_SIZE;
-    ck_assert_int_eq(block_pool_create(&params, &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(block_pool_create(&params, &pool), INVALID_PARAM);
 }
 
 TEST(shares_above_100_percent_are_rejected_naming_the_keys)
@@ -246,12 +243,10 @@ TEST(block_size_must_divide_the_region_size)
 
     regions.num_regions = 1;
     regions.region_size = 3 * BLOCK_SIZE;
-    ck_assert_int_eq(block_pool_create(&params, &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(block_pool_create(&params, &pool), INVALID_PARAM);
     params.block_size = 2 * BLOCK_SIZE;
-    ck_assert_int_eq(block_pool_create(&params, &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "REGION_SIZE"));
+    assert_error_detail(block_pool_create(&params, &pool), INVALID_PARAM,
+                        "REGION_SIZE");
 }
 
 TEST(create_survives_the_failure_of_each_allocation)
@@ -298,7 +293,6 @@ TEST(get_takes_the_block_at_hand_then_the_lowest_free)
     ck_assert_uint_eq(get(BLOCK_SHARE_USER), 3);
     ck_assert_uint_eq(get(BLOCK_SHARE_USER), 99);
     require_counts(BLOCK_SHARE_USER, 0, 100, 0);
-    destroy();
 }
 
 TEST(block_at_hand_belongs_to_one_share)
@@ -317,26 +311,6 @@ TEST(block_at_hand_belongs_to_one_share)
     require_counts(BLOCK_SHARE_SEND, 2, 0, 0);
     ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
     get(BLOCK_SHARE_SEND);
-    destroy();
-}
-
-TEST(with_no_block_at_hand_each_share_takes_the_lowest)
-{
-    create(1, 100, 25, 25);
-    for (uint32_t i = 0; i < 10; i++) {
-        ck_assert_uint_eq(get(BLOCK_SHARE_SEND), i);
-    }
-    block_pool_put(pool, BLOCK_SHARE_SEND, 7);
-    block_pool_put(pool, BLOCK_SHARE_SEND, 3);
-    block_pool_clear_hands(pool);
-    require_counts(BLOCK_SHARE_SEND, 17, 8, 0);
-    ck_assert_uint_eq(get(BLOCK_SHARE_RECV), 3);
-    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 7);
-    block_pool_put(pool, BLOCK_SHARE_USER, 7);
-    block_pool_clear_hands(pool);
-    block_pool_clear_hands(pool);
-    ck_assert_uint_eq(get(BLOCK_SHARE_SEND), 7);
-    destroy();
 }
 
 TEST(get_n_includes_the_block_at_hand_in_its_run)
@@ -354,7 +328,6 @@ TEST(get_n_includes_the_block_at_hand_in_its_run)
         ck_assert_uint_eq(indices[i], 2 + i);
     }
     require_counts(BLOCK_SHARE_USER, 0, 6, 0);
-    destroy();
 }
 
 TEST(every_block_of_a_large_pool_can_be_taken)
@@ -376,7 +349,6 @@ TEST(every_block_of_a_large_pool_can_be_taken)
     for (uint32_t i = 0; i < 9800; i++) {
         ck_assert_uint_eq(indices[i], i);
     }
-    destroy();
 }
 
 TEST(empty_share_takes_no_blocks_of_other_shares)
@@ -386,14 +358,12 @@ TEST(empty_share_takes_no_blocks_of_other_shares)
     create(1, 8, 25, 25);
     get(BLOCK_SHARE_SEND);
     get(BLOCK_SHARE_SEND);
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(block_pool_get(pool, BLOCK_SHARE_SEND, &index), NO_BLOCKS);
     ck_assert_uint_eq(index, 77);
     require_counts(BLOCK_SHARE_SEND, 0, 2, 0);
     require_counts(BLOCK_SHARE_RECV, 2, 0, 0);
     get(BLOCK_SHARE_RECV);
     get(BLOCK_SHARE_USER);
-    destroy();
 }
 
 TEST(get_n_takes_all_or_nothing)
@@ -401,16 +371,14 @@ TEST(get_n_takes_all_or_nothing)
     uint32_t indices[5] = {77, 77, 77, 77, 77};
 
     create(1, 8, 25, 25);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 5, indices),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(block_pool_get_n(pool, BLOCK_SHARE_USER, 5, indices),
+                 NO_BLOCKS);
     ck_assert_uint_eq(indices[0], 77);
     require_counts(BLOCK_SHARE_USER, 4, 0, 0);
     assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
     require_counts(BLOCK_SHARE_USER, 0, 4, 0);
-    ck_assert_int_eq(
-        block_pool_get_n(pool, BLOCK_SHARE_USER, SIZE_MAX, indices),
-        UCXPOOL_ERR_NO_BLOCKS);
-    destroy();
+    assert_error(block_pool_get_n(pool, BLOCK_SHARE_USER, SIZE_MAX, indices),
+                 NO_BLOCKS);
 }
 
 /* Take all blocks of a pool of 200, free [start, start + num) and some single
@@ -431,7 +399,7 @@ static void require_run(uint32_t start, uint32_t num)
     for (uint32_t i = 0; i < num; i++) {
         ck_assert_uint_eq(indices[i], start + i);
     }
-    destroy();
+    test_end();
 }
 
 TEST(get_n_finds_a_run_inside_a_word)
@@ -468,7 +436,6 @@ TEST(get_n_scatters_if_no_run_is_free)
     for (uint32_t i = 0; i < 99; i++) {
         ck_assert_uint_eq(indices[i], 2 * i);
     }
-    destroy();
 }
 
 TEST(high_water_is_the_maximum_not_free)
@@ -486,7 +453,6 @@ TEST(high_water_is_the_maximum_not_free)
     block_pool_put(pool, BLOCK_SHARE_USER, b);
     block_pool_release(pool, BLOCK_SHARE_USER, a);
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 3);
-    destroy();
 }
 
 TEST(a_quarantined_block_is_neither_held_nor_free)
@@ -499,12 +465,10 @@ TEST(a_quarantined_block_is_neither_held_nor_free)
     block_pool_quarantine(pool, BLOCK_SHARE_SEND, index);
     require_counts(BLOCK_SHARE_SEND, 0, 1, 1);
     ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(block_pool_get(pool, BLOCK_SHARE_SEND, &index), NO_BLOCKS);
     block_pool_release(pool, BLOCK_SHARE_SEND, index);
     require_counts(BLOCK_SHARE_SEND, 1, 1, 0);
     ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
-    destroy();
 }
 
 TEST(is_held_checks_share_and_range)
@@ -518,7 +482,6 @@ TEST(is_held_checks_share_and_range)
     ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
     ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, 8));
     ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, UINT32_MAX));
-    destroy();
 }
 
 TEST(try_put_rejects_blocks_the_share_does_not_hold)
@@ -539,7 +502,6 @@ TEST(try_put_rejects_blocks_the_share_does_not_hold)
     ck_assert(block_pool_try_put(pool, BLOCK_SHARE_USER, index));
     ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, index));
     require_counts(BLOCK_SHARE_USER, 3, 0, 1);
-    destroy();
 }
 
 TEST(a_block_is_located_in_its_region)
@@ -557,7 +519,6 @@ TEST(a_block_is_located_in_its_region)
     ck_assert_ptr_eq(block_pool_address(pool, 13), (char *)regions.address +
                                                        2 * regions.region_size +
                                                        piece.offset);
-    destroy();
 }
 
 TEST(held_block_is_writable_to_its_end)
@@ -575,12 +536,11 @@ TEST(held_block_is_writable_to_its_end)
     block_pool_poison(pool, indices[0]);
     block_pool_release(pool, BLOCK_SHARE_USER, indices[0]);
     memset(block_pool_address(pool, get(BLOCK_SHARE_RECV)), 5, BLOCK_SIZE);
-    destroy();
 }
 
 TEST(memory_of_a_destroyed_pool_is_not_poisoned)
 {
-    create(1, 8, 25, 25);
+    assert_ok(try_create(1, 8, 25, 25));
     block_pool_destroy(pool);
     memset(regions.address, 1, regions.region_size);
     unmap();
@@ -636,7 +596,6 @@ TEST(memory_checkers_detect_access_to_free_blocks)
     require_poison(index + 1, true);
     block_pool_put(pool, BLOCK_SHARE_USER, index);
     require_poison(index, true);
-    destroy();
 }
 
 TEST(quarantined_blocks_are_poisoned_only_on_request)
@@ -653,7 +612,6 @@ TEST(quarantined_blocks_are_poisoned_only_on_request)
     require_poison(index, true);
     ck_assert_uint_eq(get(BLOCK_SHARE_USER), index);
     require_poison(index, false);
-    destroy();
 }
 
 /* --- threads ---------------------------------------------------------- */
@@ -774,7 +732,6 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
 
         require_counts((block_share_t)i, total, 0, 0);
     }
-    destroy();
 }
 
 TEST(threads_competing_for_few_blocks_lose_none)
@@ -814,7 +771,6 @@ TEST(get_succeeds_while_the_share_has_a_free_block)
     for (int i = 0; i < NUM_THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    destroy();
 }
 
 typedef struct putter {
@@ -848,5 +804,4 @@ TEST(second_concurrent_put_of_a_block_is_rejected)
     }
     ck_assert_uint_eq(putters[0].num_done + putters[1].num_done, 1000);
     require_counts(BLOCK_SHARE_USER, 1000, 0, 0);
-    destroy();
 }

@@ -83,18 +83,15 @@ TEST(get_n_takes_none_if_one_is_missing)
 
     memset(blocks, 0x55, sizeof(blocks));
     memset(untouched, 0x55, sizeof(untouched));
-    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS + 1, blocks),
-                     UCXPOOL_ERR_NO_BLOCKS);
-    ck_assert_int_eq(ucxpool_block_get_n(pool, SIZE_MAX, blocks),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(ucxpool_block_get_n(pool, NUM_BLOCKS + 1, blocks), NO_BLOCKS);
+    assert_error(ucxpool_block_get_n(pool, SIZE_MAX, blocks), NO_BLOCKS);
     ck_assert_mem_eq(blocks, untouched, sizeof(blocks));
     require_free(NUM_BLOCKS);
 }
 
 TEST(get_n_rejects_a_count_of_zero)
 {
-    ck_assert_int_eq(ucxpool_block_get_n(pool, 0, blocks),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_block_get_n(pool, 0, blocks), INVALID_PARAM);
     require_free(NUM_BLOCKS);
 }
 
@@ -103,7 +100,7 @@ TEST(get_fails_when_all_blocks_are_held)
     ucxpool_block_t block = {.index = 77};
 
     assert_ok(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks));
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(ucxpool_block_get(pool, &block), NO_BLOCKS);
     ck_assert_uint_eq(block.index, 77);
     ucxpool_block_put(pool, &blocks[9]);
     assert_ok(ucxpool_block_get(pool, &block));
@@ -116,7 +113,7 @@ static void require_refused(const ucxpool_block_t *block)
 {
     base_error(UCXPOOL_ERR_INVALID_PARAM, "an older error");
     ucxpool_block_put(pool, block);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "cannot put block"));
+    assert_detail("cannot put block");
     assert_ok(ucxpool_check(pool));
 }
 

@@ -20,6 +20,19 @@ typedef struct ucx {
     ucp_worker_h  worker;
 } ucx_t;
 
+/* Destroyed at the end of the test, after the pair. */
+static ucx_t    created[2];
+static unsigned num_created;
+
+static void destroy_created(void)
+{
+    while (num_created > 0) {
+        num_created--;
+        ucp_worker_destroy(created[num_created].worker);
+        ucp_cleanup(created[num_created].context);
+    }
+}
+
 static void ucx_init(ucx_t *ucx, uint64_t features)
 {
     ucp_params_t params = {
@@ -34,12 +47,10 @@ static void ucx_init(ucx_t *ucx, uint64_t features)
     ck_assert_int_eq(ucp_init(&params, NULL, &ucx->context), UCS_OK);
     ck_assert_int_eq(
         ucp_worker_create(ucx->context, &worker_params, &ucx->worker), UCS_OK);
-}
-
-static void ucx_cleanup(ucx_t *ucx)
-{
-    ucp_worker_destroy(ucx->worker);
-    ucp_cleanup(ucx->context);
+    if (num_created == 0) {
+        test_at_end(destroy_created);
+    }
+    created[num_created++] = *ucx;
 }
 
 static ucxpool_status_t try_pool(const ucxpool_params_t *borrowed,
@@ -63,25 +74,8 @@ static ucxpool_t *pool_over(const ucx_t *ucx, const char *settings)
     };
     ucxpool_t *pool;
 
-    ck_assert_msg(try_pool(&params, settings, &pool) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(try_pool(&params, settings, &pool));
     return pool;
-}
-
-static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
-}
-
-static void connect_by_address(pair_t *pair)
-{
-    pair->to_b = pair_meet(pair->a, pair->b);
-    pair->to_a = pair_meet(pair->b, pair->a);
-    pair_until(pair, (state_of(pair->to_b) == UCXPOOL_CHANNEL_OPEN) &&
-                         (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
 }
 
 /* Both directions: header-only, through blocks, and in place. */
@@ -99,11 +93,9 @@ static void exchange_all(pair_t *pair)
 
         pair_fill(source, length);
         pair_poison(target, length);
-        assert_ok(ucxpool_recv_buffer(back ? pair->a : pair->b,
-                                      back ? pair->to_b : pair->to_a, target,
-                                      length, TAG, ALL_BITS, NULL, &recv));
-        assert_ok(ucxpool_send_buffer(back ? pair->to_a : pair->to_b, source,
-                                      length, TAG, NULL, &send));
+        recv = pair_recv(back ? pair->a : pair->b,
+                         back ? pair->to_b : pair->to_a, target, length, TAG);
+        send = pair_send(back ? pair->to_a : pair->to_b, source, length, TAG);
         assert_ok(pair_finish(pair, send));
         assert_ok(pair_finish(pair, recv));
         ck_assert_mem_eq(source, target, length);
@@ -111,36 +103,43 @@ static void exchange_all(pair_t *pair)
     pair_check_blocks(pair);
 }
 
+static ucx_t  ucx;
+static pair_t pair;
+
+/* Create pool a on a worker of the caller, and pool b. */
+static void begin(uint64_t features, const char *wire)
+{
+    ucx_init(&ucx, features);
+    pair.a = pool_over(&ucx, wire);
+    pair.b = pair_pool(wire);
+    pair_keep(&pair);
+}
+
+static void begin_connected(const char *wire)
+{
+    begin(ALL_FEATURES, wire);
+    pair_connect(&pair);
+}
+
 TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(pool_works_on_the_callers_worker, NUM_WIRES)
 {
-    ucx_t  ucx;
-    pair_t pair;
-
-    ucx_init(&ucx, ALL_FEATURES);
-    pair.a = pool_over(&ucx, wires[_i]);
-    pair.b = pair_pool(wires[_i]);
-    connect_by_address(&pair);
+    begin_connected(wires[_i]);
     exchange_all(&pair);
-    pair_cleanup(&pair);
-    ucx_cleanup(&ucx);
 }
 
 TEST_EACH(pool_creates_a_worker_in_the_callers_context, NUM_WIRES)
 {
-    ucx_t            ucx;
-    pair_t           pair;
     ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONTEXT};
 
     ucx_init(&ucx, ALL_FEATURES);
     params.context = ucx.context;
     assert_ok(try_pool(&params, wires[_i], &pair.a));
     pair.b = pair_pool(wires[_i]);
-    connect_by_address(&pair);
+    pair_keep(&pair);
+    pair_connect(&pair);
     exchange_all(&pair);
-    pair_cleanup(&pair);
-    ucx_cleanup(&ucx);
 }
 
 TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
@@ -149,18 +148,11 @@ TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
     static uint8_t     target[200000];
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    ucx_t              ucx;
-    pair_t             pair;
 
-    ucx_init(&ucx, ALL_FEATURES);
-    pair.a = pool_over(&ucx, wires[_i]);
-    pair.b = pair_pool(wires[_i]);
-    connect_by_address(&pair);
+    begin_connected(wires[_i]);
     pair_fill(source, sizeof(source));
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG, NULL,
-                                  &send));
+    recv = pair_recv(pair.b, NULL, target, sizeof(target), TAG);
+    send = pair_send(pair.to_b, source, sizeof(source), TAG);
     for (uint64_t until = pair_deadline(); !pair_ended(recv);) {
         for (int i = 0; i < 10; i++) {
             ucp_worker_progress(ucx.worker);
@@ -172,20 +164,13 @@ TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(source, target, sizeof(source));
-    pair_cleanup(&pair);
-    ucx_cleanup(&ucx);
 }
 
 TEST_EACH(destroy_leaves_the_callers_worker_usable, NUM_WIRES)
 {
     static uint8_t bytes[100];
-    ucx_t          ucx;
-    pair_t         pair;
 
-    ucx_init(&ucx, ALL_FEATURES);
-    pair.a = pool_over(&ucx, wires[_i]);
-    pair.b = pair_pool(wires[_i]);
-    connect_by_address(&pair);
+    begin_connected(wires[_i]);
     for (int i = 0; i < 20; i++) {
         assert_ok(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), TAG,
                                       NULL, NULL));
@@ -200,10 +185,9 @@ TEST_EACH(destroy_leaves_the_callers_worker_usable, NUM_WIRES)
     pair_cleanup(&pair);
     pair.a = pool_over(&ucx, wires[_i]);
     pair.b = pair_pool(wires[_i]);
-    connect_by_address(&pair);
+    pair_keep(&pair);
+    pair_connect(&pair);
     exchange_all(&pair);
-    pair_cleanup(&pair);
-    ucx_cleanup(&ucx);
 }
 
 TEST_EACH(wait_polls_without_ucp_wakeup, NUM_WIRES)
@@ -212,60 +196,45 @@ TEST_EACH(wait_polls_without_ucp_wakeup, NUM_WIRES)
     static uint8_t     target[100000];
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    ucx_t              ucx;
-    pair_t             pair;
     int                fd = -7;
 
-    ucx_init(&ucx, UCP_FEATURE_AM | UCP_FEATURE_RMA);
-    pair.a = pool_over(&ucx, wires[_i]);
-    pair.b = pair_pool(wires[_i]);
-    ck_assert_int_eq(ucxpool_event_fd(pair.a, &fd), UCXPOOL_ERR_UNSUPPORTED);
+    begin(UCP_FEATURE_AM | UCP_FEATURE_RMA, wires[_i]);
+    assert_error(ucxpool_event_fd(pair.a, &fd), UNSUPPORTED);
     ck_assert_int_eq(fd, -7);
-    ck_assert_int_eq(ucxpool_arm(pair.a), UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCP_FEATURE_WAKEUP"));
+    assert_error_detail(ucxpool_arm(pair.a), UNSUPPORTED, "UCP_FEATURE_WAKEUP");
     ck_assert_int_eq(ucxpool_wait(pair.a, 1000000), UCXPOOL_INPROGRESS);
-    connect_by_address(&pair);
+    pair_connect(&pair);
     exchange_all(&pair);
-    assert_ok(ucxpool_recv_buffer(pair.a, NULL, target, sizeof(target), TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_a, source, sizeof(source), TAG, NULL,
-                                  &send));
+    recv = pair_recv(pair.a, NULL, target, sizeof(target), TAG);
+    send = pair_send(pair.to_a, source, sizeof(source), TAG);
     while (!pair_ended(recv)) {
         ucxpool_request_wait(recv, 1000000);
         ucxpool_progress(pair.b);
     }
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
-    pair_cleanup(&pair);
-    ucx_cleanup(&ucx);
 }
 
 TEST(worker_without_its_context_is_rejected)
 {
-    ucx_t            ucx;
     ucxpool_t       *pool   = NULL;
     ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_WORKER};
 
     ucx_init(&ucx, ALL_FEATURES);
     params.worker = ucx.worker;
-    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(try_pool(&params, "LOG_LEVEL=none", &pool), INVALID_PARAM);
     ck_assert_ptr_null(pool);
     params.field_mask |= UCXPOOL_PARAM_FIELD_CONTEXT;
-    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(try_pool(&params, "LOG_LEVEL=none", &pool), INVALID_PARAM);
     params.context = ucx.context;
     params.worker  = NULL;
-    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(try_pool(&params, "LOG_LEVEL=none", &pool), INVALID_PARAM);
     ck_assert_ptr_null(pool);
-    ucx_cleanup(&ucx);
 }
 
 /* With and without a worker. */
 static void check_lacking(uint64_t features, const char *name)
 {
-    ucx_t            ucx;
     ucxpool_t       *pool   = NULL;
     ucxpool_params_t params = {
         .field_mask = UCXPOOL_PARAM_FIELD_CONTEXT | UCXPOOL_PARAM_FIELD_WORKER,
@@ -275,13 +244,11 @@ static void check_lacking(uint64_t features, const char *name)
     params.context = ucx.context;
     params.worker  = ucx.worker;
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
-                         UCXPOOL_ERR_UNSUPPORTED);
+        assert_error(try_pool(&params, "LOG_LEVEL=none", &pool), UNSUPPORTED);
         ck_assert_ptr_null(pool);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
+        assert_detail(name);
         params.field_mask = UCXPOOL_PARAM_FIELD_CONTEXT;
     }
-    ucx_cleanup(&ucx);
 }
 
 TEST(context_without_active_messages_is_rejected)
@@ -298,22 +265,17 @@ TEST(context_without_rma_is_rejected)
 /* If UCX may hide features of the context, the pool must not reject it. */
 TEST(context_with_few_transports_is_accepted)
 {
-    ucx_t ucx;
-
     setenv("UCX_TLS", "tcp", 1);
     ucx_init(&ucx, ALL_FEATURES);
     ucxpool_destroy(pool_over(&ucx, "WIRE=ucx"));
-    ucx_cleanup(&ucx);
     setenv("UCX_TLS", "tcp,self", 1);
     ucx_init(&ucx, ALL_FEATURES);
     ucxpool_destroy(pool_over(&ucx, "WIRE=ucx"));
-    ucx_cleanup(&ucx);
 }
 
 TEST_EACH(two_pools_share_a_worker_with_different_ids, NUM_WIRES)
 {
     char   settings[64];
-    ucx_t  ucx;
     pair_t pairs[2];
 
     ucx_init(&ucx, ALL_FEATURES);
@@ -324,7 +286,7 @@ TEST_EACH(two_pools_share_a_worker_with_different_ids, NUM_WIRES)
         pairs[i].b = pair_pool(wires[_i]);
     }
     for (int i = 0; i < 2; i++) {
-        connect_by_address(&pairs[i]);
+        pair_connect(&pairs[i]);
     }
     for (int i = 0; i < 4; i++) {
         exchange_all(&pairs[i % 2]);
@@ -332,14 +294,12 @@ TEST_EACH(two_pools_share_a_worker_with_different_ids, NUM_WIRES)
     pair_cleanup(&pairs[0]);
     exchange_all(&pairs[1]);
     pair_cleanup(&pairs[1]);
-    ucx_cleanup(&ucx);
 }
 
 TEST(pools_on_one_worker_must_not_share_an_id)
 {
     static const int taken[] = {199, 200, 201};
     char             settings[32];
-    ucx_t            ucx;
     ucx_t            other;
     ucxpool_t       *first;
     ucxpool_t       *second;
@@ -356,10 +316,9 @@ TEST(pools_on_one_worker_must_not_share_an_id)
     for (int i = 0; i < 3; i++) {
         snprintf(settings, sizeof(settings), "LOG_LEVEL=none AM_ID=%d",
                  taken[i]);
-        ck_assert_int_eq(try_pool(&params, settings, &none),
-                         UCXPOOL_ERR_INVALID_PARAM);
+        assert_error(try_pool(&params, settings, &none), INVALID_PARAM);
         ck_assert_ptr_null(none);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_AM_ID"));
+        assert_detail("UCXPOOL_AM_ID");
     }
     second = pool_over(&ucx, "AM_ID=198");
     ucxpool_destroy(second);
@@ -368,8 +327,6 @@ TEST(pools_on_one_worker_must_not_share_an_id)
     ucxpool_destroy(first);
     first = pool_over(&ucx, "AM_ID=199");
     ucxpool_destroy(first);
-    ucx_cleanup(&other);
-    ucx_cleanup(&ucx);
 }
 
 /* --- endpoints ---------------------------------------------------------- */
@@ -463,14 +420,13 @@ static void create_eps_by_listener(side_t *sides)
     ucp_listener_destroy(listener);
 }
 
-static void sides_init(side_t *sides, pair_t *pair, bool by_listener,
-                       const char *wire)
+static void sides_init(side_t *sides, bool by_listener, const char *wire)
 {
     memset(sides, 0, 2 * sizeof(sides[0]));
     ucx_init(&sides[0].ucx, ALL_FEATURES);
     ucx_init(&sides[1].ucx, ALL_FEATURES);
-    pair->a = pool_over(&sides[0].ucx, wire);
-    pair->b = pool_over(&sides[1].ucx, wire);
+    pair.a = pool_over(&sides[0].ucx, wire);
+    pair.b = pool_over(&sides[1].ucx, wire);
     if (by_listener) {
         create_eps_by_listener(sides);
     } else {
@@ -489,14 +445,14 @@ static void create_channel(side_t *side, ucxpool_t *pool)
     assert_ok(ucxpool_channel_create(pool, &params, &side->channel));
 }
 
-static void connect_sides(side_t *sides, pair_t *pair)
+static void connect_sides(side_t *sides)
 {
-    create_channel(&sides[0], pair->a);
-    create_channel(&sides[1], pair->b);
-    pair->to_b = sides[0].channel;
-    pair->to_a = sides[1].channel;
-    pair_until(pair, (state_of(pair->to_b) == UCXPOOL_CHANNEL_OPEN) &&
-                         (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
+    create_channel(&sides[0], pair.a);
+    create_channel(&sides[1], pair.b);
+    pair.to_b = sides[0].channel;
+    pair.to_a = sides[1].channel;
+    pair_until(&pair, (pair_state(pair.to_b) == UCXPOOL_CHANNEL_OPEN) &&
+                          (pair_state(pair.to_a) == UCXPOOL_CHANNEL_OPEN));
 }
 
 static void close_ep(side_t *sides, unsigned which)
@@ -523,17 +479,14 @@ static void sides_cleanup(side_t *sides)
 {
     close_ep(sides, 0);
     close_ep(sides, 1);
-    ucx_cleanup(&sides[0].ucx);
-    ucx_cleanup(&sides[1].ucx);
 }
 
 static void pass_over_endpoints(bool by_listener, const char *wire)
 {
     side_t sides[2];
-    pair_t pair;
 
-    sides_init(sides, &pair, by_listener, wire);
-    connect_sides(sides, &pair);
+    sides_init(sides, by_listener, wire);
+    connect_sides(sides);
     exchange_all(&pair);
     sides[0].channel = NULL;
     sides[1].channel = NULL;
@@ -557,16 +510,14 @@ TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)
     ucxpool_request_t     *recv;
     ucxpool_channel_attr_t attr;
     side_t                 sides[2];
-    pair_t                 pair;
 
-    sides_init(sides, &pair, true, wires[_i]);
-    connect_sides(sides, &pair);
-    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, target, sizeof(target),
-                                  TAG, ALL_BITS, NULL, &recv));
+    sides_init(sides, true, wires[_i]);
+    connect_sides(sides);
+    recv = pair_recv(pair.a, pair.to_b, target, sizeof(target), TAG);
     close_ep(sides, 1);
     pair_until(&pair, pair_ended(recv));
     ck_assert(sides[0].ep_failed);
-    ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_ERR_PEER_LOST);
+    assert_error(ucxpool_request_test(recv), PEER_LOST);
     ucxpool_request_release(recv);
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
@@ -577,8 +528,6 @@ TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)
     pair_cleanup(&pair);
     sides[0].channel = NULL;
     close_ep(sides, 0);
-    ucx_cleanup(&sides[0].ucx);
-    ucx_cleanup(&sides[1].ucx);
 }
 
 TEST_EACH(destroy_during_a_transfer_releases_the_endpoint, NUM_WIRES)
@@ -586,10 +535,9 @@ TEST_EACH(destroy_during_a_transfer_releases_the_endpoint, NUM_WIRES)
     static uint8_t source[900000];
     static uint8_t target[900000];
     side_t         sides[2];
-    pair_t         pair;
 
-    sides_init(sides, &pair, true, wires[_i]);
-    connect_sides(sides, &pair);
+    sides_init(sides, true, wires[_i]);
+    connect_sides(sides);
     for (int i = 0; i < 2; i++) {
         assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
                                       ALL_BITS, NULL, NULL));

@@ -121,9 +121,7 @@ static void send_one(pair_t *pair, void *from, void *to, size_t length)
 
     assert_ok(
         ucxpool_recv_buffer(pair->b, NULL, to, length, 1, 1, NULL, &recv));
-    ck_assert_msg(ucxpool_send_buffer(pair->to_b, from, length, 1, NULL,
-                                      &send) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    send = pair_send(pair->to_b, from, length, 1);
     assert_ok(pair_finish(pair, send));
     assert_ok(pair_finish(pair, recv));
 }

@@ -143,20 +143,12 @@ static void progress(void)
     ucxpool_progress(pair.b);
 }
 
-static ucxpool_channel_attr_t look_at(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr;
-}
-
 static bool is_opening(ucxpool_listener_t *listener)
 {
     if (pair.to_a == NULL) {
         (void)ucxpool_listener_accept(listener, NULL, &pair.to_a);
     }
-    return look_at(pair.to_b).state == UCXPOOL_CHANNEL_CONNECTING;
+    return pair_attr(pair.to_b).state == UCXPOOL_CHANNEL_CONNECTING;
 }
 
 /* Are both ends open? A channel that failed to open must have a reason. */
@@ -177,9 +169,9 @@ static bool open_channels(void)
     if (ucxpool_channel_connect(pair.a, where, NULL, &pair.to_b) ==
         UCXPOOL_OK) {
         until(!is_opening(listener), "the channel stays CONNECTING");
-        is_open = (look_at(pair.to_b).state == UCXPOOL_CHANNEL_OPEN) &&
+        is_open = (pair_attr(pair.to_b).state == UCXPOOL_CHANNEL_OPEN) &&
                   (pair.to_a != NULL);
-        require(is_open || (look_at(pair.to_b).reason[0] != '\0'),
+        require(is_open || (pair_attr(pair.to_b).reason[0] != '\0'),
                 "the channel gives no reason");
     }
     ucxpool_listener_destroy(listener);
@@ -319,8 +311,8 @@ static bool live(void)
     if (is_open) {
         exchange();
         use_window();
-        is_open = (look_at(pair.to_a).state == UCXPOOL_CHANNEL_OPEN) &&
-                  (look_at(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
+        is_open = (pair_attr(pair.to_a).state == UCXPOOL_CHANNEL_OPEN) &&
+                  (pair_attr(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
     }
     (void)ucxpool_wait(pair.a, 1000);
     ucxpool_channel_close(pair.to_b);

@@ -34,38 +34,23 @@ static const char *const wires[] = {"WIRE=map " SMALL,
 /* The first of them hold a block until the peer has received it. */
 #define NUM_RENDEZVOUS 5
 
-static ucxpool_request_t *post_recv(pair_t *pair, void *target, size_t length)
-{
-    ucxpool_request_t *recv;
+static pair_t pair;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    return recv;
+static ucxpool_request_t *post_recv(void *target, size_t length)
+{
+    return pair_recv(pair.b, pair.to_a, target, length, TAG);
 }
 
-static ucxpool_request_t *post_send(pair_t *pair, const void *source,
-                                    size_t length, uint64_t tag)
+static ucxpool_request_t *post_send(const void *source, size_t length,
+                                    uint64_t tag)
 {
-    ucxpool_request_t *send;
-
-    ck_assert_msg(ucxpool_send_buffer(pair->to_b, source, length, tag, NULL,
-                                      &send) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    return send;
+    return pair_send(pair.to_b, source, length, tag);
 }
 
-static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
+static bool is_open(void)
 {
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
-}
-
-static bool is_open(const pair_t *pair)
-{
-    return (state(pair->to_a) == UCXPOOL_CHANNEL_OPEN) &&
-           (state(pair->to_b) == UCXPOOL_CHANNEL_OPEN);
+    return (pair_state(pair.to_a) == UCXPOOL_CHANNEL_OPEN) &&
+           (pair_state(pair.to_b) == UCXPOOL_CHANNEL_OPEN);
 }
 
 static bool is_settled(ucxpool_t *pool)
@@ -80,160 +65,135 @@ static bool is_settled(ucxpool_t *pool)
 }
 
 /* Nothing is in flight. Comm memory may stay allocated. */
-static void settle(pair_t *pair)
+static void settle(void)
 {
-    pair_until(pair, is_settled(pair->a) && is_settled(pair->b));
-    assert_ok(ucxpool_check(pair->a));
-    assert_ok(ucxpool_check(pair->b));
+    pair_until(&pair, is_settled(pair.a) && is_settled(pair.b));
+    assert_ok(ucxpool_check(pair.a));
+    assert_ok(ucxpool_check(pair.b));
 }
 
 /* A small message sent later has arrived, and so has everything sent
  * before it. */
-static void pass_marker(pair_t *pair)
+static void pass_marker(void)
 {
     char               byte;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &byte, 1, 1, ALL_BITS,
-                                  NULL, &recv));
-    assert_ok(pair_finish(pair, post_send(pair, "m", 1, 1)));
-    assert_ok(pair_finish(pair, recv));
+    recv = pair_recv(pair.b, pair.to_a, &byte, 1, 1);
+    assert_ok(pair_finish(&pair, post_send("m", 1, 1)));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 /* The channel still works: one more message arrives intact. */
-static void check_channel(pair_t *pair)
+static void check_channel(void)
 {
-    uint8_t           *source = malloc(LENGTH);
-    uint8_t           *target = malloc(LENGTH);
-    ucxpool_request_t *recv;
-    ucxpool_request_t *send;
-
-    pass_marker(pair);
-    pair_fill(source, LENGTH);
-    recv = post_recv(pair, target, LENGTH);
-    send = post_send(pair, source, LENGTH, TAG);
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
-    ck_assert_mem_eq(source, target, LENGTH);
-    free(source);
-    free(target);
+    pass_marker();
+    pair_exchange(&pair, LENGTH);
 }
 
 TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(cancel_ends_a_queued_send_and_starts_the_next, NUM_WIRES)
 {
-    pair_t             pair;
     char               bytes[3];
     char               got;
     ucxpool_request_t *sends[3];
     ucxpool_request_t *recv;
 
-    pair_init(&pair, wires[_i], "CREDITS=1");
+    pair_begin(&pair, wires[_i], "CREDITS=1");
     pair.a->announce_ns = UCXPOOL_FOREVER;
     for (int i = 0; i < 3; i++) {
         bytes[i] = (char)('a' + i);
-        sends[i] = post_send(&pair, &bytes[i], 1, TAG);
+        sends[i] = post_send(&bytes[i], 1, TAG);
     }
     ucxpool_request_cancel(sends[1]);
-    ck_assert_int_eq(pair_finish(&pair, sends[1]), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, sends[1]), CANCELED);
     for (int i = 0; i < 3; i += 2) {
-        recv = post_recv(&pair, &got, 1);
+        recv = post_recv(&got, 1);
         assert_ok(pair_finish(&pair, recv));
         ck_assert_int_eq(got, bytes[i]);
         assert_ok(pair_finish(&pair, sends[i]));
     }
-    check_channel(&pair);
-    pair_cleanup(&pair);
+    check_channel();
 }
 
 TEST_EACH(cancel_withdraws_a_message_without_a_receive, NUM_WIRES)
 {
-    pair_t             pair;
     ucxpool_request_t *send;
     ucxpool_message_t *message;
-    uint8_t           *source = calloc(1, LENGTH);
+    uint8_t           *source = test_alloc(LENGTH);
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    send = post_send(&pair, source, LENGTH, TAG);
-    pass_marker(&pair);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    send = post_send(source, LENGTH, TAG);
+    pass_marker();
     ucxpool_request_cancel(send);
-    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(send), CANCELED);
     ucxpool_request_release(send);
-    pass_marker(&pair);
-    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
-                     UCXPOOL_ERR_NO_MESSAGE);
-    check_channel(&pair);
-    pair_cleanup(&pair);
-    free(source);
+    pass_marker();
+    assert_error(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
+                 NO_MESSAGE);
+    check_channel();
 }
 
 TEST_EACH(cancel_ends_an_unmatched_receive_at_once, NUM_WIRES)
 {
-    pair_t             pair;
     char               target[2] = {AFTERWARDS, AFTERWARDS};
     ucxpool_request_t *first;
     ucxpool_request_t *second;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    first = post_recv(&pair, &target[0], 1);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    first = post_recv(&target[0], 1);
     ucxpool_request_cancel(first);
-    ck_assert_int_eq(ucxpool_request_test(first), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(first), CANCELED);
     ucxpool_request_release(first);
-    second = post_recv(&pair, &target[1], 1);
-    assert_ok(pair_finish(&pair, post_send(&pair, "x", 1, TAG)));
+    second = post_recv(&target[1], 1);
+    assert_ok(pair_finish(&pair, post_send("x", 1, TAG)));
     assert_ok(pair_finish(&pair, second));
     ck_assert_int_eq(target[0], AFTERWARDS);
     ck_assert_int_eq(target[1], 'x');
-    check_channel(&pair);
-    pair_cleanup(&pair);
+    check_channel();
 }
 
 TEST_EACH(cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES)
 {
     const size_t       count    = 65536;
-    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
-    uint8_t           *source   = calloc(1, 512);
+    ucxpool_segment_t *segments = test_alloc(count * sizeof(*segments));
+    uint8_t           *source   = test_alloc(512);
     ucxpool_request_t *send;
-    pair_t             pair;
 
     for (size_t i = 0; i < count; i++) {
         segments[i] = (ucxpool_segment_t){source, 1 + i % 400};
     }
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
     /* The peer does not read: the length lists fill all buffers between the
      * two. */
     ucxpool_progress(pair.a);
     ucxpool_request_cancel(send);
-    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(send), CANCELED);
     ucxpool_request_release(send);
-    pass_marker(&pair);
-    check_channel(&pair);
-    pair_cleanup(&pair);
-    free(segments);
-    free(source);
+    pass_marker();
+    check_channel();
 }
 
 TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
 {
-    pair_t                 pair;
-    uint8_t               *source = calloc(1, LENGTH);
-    uint8_t               *target = malloc(LENGTH);
+    uint8_t               *source = test_alloc(LENGTH);
+    uint8_t               *target = test_alloc(LENGTH);
     ucxpool_segment_t      whole  = {target, LENGTH};
     ucxpool_message_t     *message;
     ucxpool_request_t     *send;
     ucxpool_request_t     *recv;
     ucxpool_request_attr_t attr;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 2; i++) {
-        send = post_send(&pair, source, LENGTH, TAG);
+        send = post_send(source, LENGTH, TAG);
         pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
                                         &message) == UCXPOOL_OK);
         ucxpool_request_cancel(send);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-        pass_marker(&pair);
+        assert_error(pair_finish(&pair, send), CANCELED);
+        pass_marker();
         if (i == 0) {
             ucxpool_message_refuse(message, "not wanted");
             continue;
@@ -245,10 +205,7 @@ TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
         ck_assert_str_eq(attr.detail, "the sender canceled the message");
         ucxpool_request_release(recv);
     }
-    check_channel(&pair);
-    pair_cleanup(&pair);
-    free(source);
-    free(target);
+    check_channel();
 }
 
 /* How the test ends a transfer early. */
@@ -276,7 +233,7 @@ typedef struct transfer {
     bool               recv_ended;
 } transfer_t;
 
-static void start(pair_t *pair, const plan_t *plan, transfer_t *transfer)
+static void start(const plan_t *plan, transfer_t *transfer)
 {
     static ucxpool_segment_t pieces[LENGTH / 1000 + 1];
     size_t                   count = 0;
@@ -294,9 +251,9 @@ static void start(pair_t *pair, const plan_t *plan, transfer_t *transfer)
         pieces[0] = (ucxpool_segment_t){transfer->target, LENGTH};
         count     = 1;
     }
-    assert_ok(recv_segments(pair->b, pair->to_a, pieces, count, TAG, ALL_BITS,
+    assert_ok(recv_segments(pair.b, pair.to_a, pieces, count, TAG, ALL_BITS,
                             NULL, &transfer->recv));
-    transfer->send       = post_send(pair, transfer->source, LENGTH, TAG);
+    transfer->send       = post_send(transfer->source, LENGTH, TAG);
     transfer->send_ended = false;
     transfer->recv_ended = false;
 }
@@ -330,27 +287,27 @@ static void check_is_afterwards(const uint8_t *bytes)
 }
 
 /* Returns whether the transfer was still in flight when the test ended it. */
-static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
+static bool cut_short(const plan_t *plan, transfer_t *transfer,
                       unsigned num_steps)
 {
     ucxpool_status_t sent;
     ucxpool_status_t received;
 
-    start(pair, plan, transfer);
+    start(plan, transfer);
     for (unsigned i = 0; i < num_steps; i++) {
-        ucxpool_progress((i % 2 == 0) ? pair->a : pair->b);
+        ucxpool_progress((i % 2 == 0) ? pair.a : pair.b);
         look(transfer);
     }
     ucxpool_request_cancel(plan->by_sender ? transfer->send : transfer->recv);
     for (unsigned i = 0; (i < 200) && !look(transfer); i++) {
-        pair_progress(pair);
+        pair_progress(&pair);
     }
     if (!look(transfer)) {
         /* The message had not met its receive yet. */
         ucxpool_request_cancel(plan->by_sender ? transfer->recv
                                                : transfer->send);
     }
-    pair_until(pair, look(transfer));
+    pair_until(&pair, look(transfer));
     sent     = ucxpool_request_test(transfer->send);
     received = ucxpool_request_test(transfer->recv);
     ucxpool_request_release(transfer->send);
@@ -360,59 +317,56 @@ static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
     /* A canceled message must not be reported as a corrupted one. */
     ck_assert_int_ne(received, UCXPOOL_ERR_CHECKSUM);
     ucxpool_request_release(transfer->recv);
-    settle(pair);
+    settle();
     check_is_afterwards(transfer->target);
     return sent != UCXPOOL_OK;
 }
 
-static void renew(pair_t *pair, const plan_t *plan, int wire,
-                  transfer_t *transfer)
+static void renew(const plan_t *plan, int wire, transfer_t *transfer)
 {
-    pair_init(pair, wires[wire], wires[wire]);
+    pair_init(&pair, wires[wire], wires[wire]);
     /* Let UCX complete its operations, however slow the machine is. */
-    pair->a->drain_ns = UCXPOOL_FOREVER;
-    pair->b->drain_ns = UCXPOOL_FOREVER;
+    pair.a->drain_ns = UCXPOOL_FOREVER;
+    pair.b->drain_ns = UCXPOOL_FOREVER;
     if (plan->in_place) {
         void *source;
 
-        assert_ok(ucxpool_comm_alloc(pair->a, LENGTH, &source));
+        assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
         transfer->source = source;
     }
 }
 
-static void retire(pair_t *pair, const plan_t *plan, transfer_t *transfer)
+static void retire(const plan_t *plan, transfer_t *transfer)
 {
     if (plan->in_place) {
-        ucxpool_comm_free(pair->a, transfer->source);
-        pair_check_blocks(pair);
+        ucxpool_comm_free(pair.a, transfer->source);
+        pair_check_blocks(&pair);
     }
-    pair_cleanup(pair);
+    pair_cleanup(&pair);
 }
 
 TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
           NUM_WIRES *NUM_PLANS)
 {
-    const int    wire     = _i / NUM_PLANS;
-    const plan_t plan     = get_plan(_i % NUM_PLANS);
-    transfer_t   transfer = {0};
-    uint8_t     *packed   = malloc(LENGTH);
-    pair_t       pair;
+    const int    wire      = _i / NUM_PLANS;
+    const plan_t plan      = get_plan(_i % NUM_PLANS);
+    transfer_t   transfer  = {0};
+    uint8_t     *packed    = test_alloc(LENGTH);
     unsigned     num_steps = 0;
 
     transfer.source = packed;
     transfer.copy   = malloc(LENGTH);
     transfer.target = malloc(LENGTH);
-    renew(&pair, &plan, wire, &transfer);
-    while (cut_short(&pair, &plan, &transfer, num_steps)) {
-        ck_assert(is_open(&pair));
+    renew(&plan, wire, &transfer);
+    while (cut_short(&plan, &transfer, num_steps)) {
+        ck_assert(is_open());
         if (num_steps % 4 == 0) {
-            check_channel(&pair);
+            check_channel();
         }
         num_steps++;
     }
     ck_assert_uint_gt(num_steps, 4);
-    retire(&pair, &plan, &transfer);
-    free(packed);
+    retire(&plan, &transfer);
     free(transfer.copy);
     free(transfer.target);
 }
@@ -427,72 +381,63 @@ static block_stats_t sent_blocks(ucxpool_t *pool)
 
 TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)
 {
-    pair_t             pair;
-    uint8_t           *source = calloc(1, LENGTH);
-    uint8_t           *target = malloc(LENGTH);
+    uint8_t           *source = test_alloc(LENGTH);
+    uint8_t           *target = test_alloc(LENGTH);
     ucxpool_request_t *recv;
     ucxpool_request_t *send;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    recv = post_recv(&pair, target, LENGTH);
-    send = post_send(&pair, source, LENGTH, TAG);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    recv = post_recv(target, LENGTH);
+    send = post_send(source, LENGTH, TAG);
     while (sent_blocks(pair.a).held == 0) {
         ucxpool_progress(pair.b);
         ucxpool_progress(pair.a);
     }
     ucxpool_request_cancel(send);
-    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(send), CANCELED);
     ck_assert_uint_eq(sent_blocks(pair.a).held, 0);
     ck_assert_uint_ge(sent_blocks(pair.a).quarantined, 1);
     assert_ok(ucxpool_check(pair.a));
     ucxpool_request_release(send);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, recv), CANCELED);
     pair_check_blocks(&pair);
-    check_channel(&pair);
-    pair_cleanup(&pair);
-    free(source);
-    free(target);
+    check_channel();
 }
 
 TEST_EACH(close_during_a_read_recovers_the_blocks, NUM_RENDEZVOUS)
 {
-    pair_t             pair;
-    uint8_t           *source = calloc(1, LENGTH);
-    uint8_t           *target = malloc(LENGTH);
+    uint8_t           *source = test_alloc(LENGTH);
+    uint8_t           *target = test_alloc(LENGTH);
     ucxpool_request_t *recv;
     ucxpool_request_t *send;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    recv = post_recv(&pair, target, LENGTH);
-    send = post_send(&pair, source, LENGTH, TAG);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    recv = post_recv(target, LENGTH);
+    send = post_send(source, LENGTH, TAG);
     while (sent_blocks(pair.a).held == 0) {
         ucxpool_progress(pair.b);
         ucxpool_progress(pair.a);
     }
     ucxpool_channel_abort(pair.to_b);
-    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(send), CANCELED);
     ucxpool_request_release(send);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
-    pair_until(&pair, state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    free(source);
-    free(target);
 }
 
 TEST_EACH(close_during_an_in_place_send_recovers_the_memory, NUM_WIRES)
 {
-    pair_t             pair;
     void              *source;
-    uint8_t           *target = malloc(LENGTH);
+    uint8_t           *target = test_alloc(LENGTH);
     ucxpool_request_t *recv;
     ucxpool_request_t *send;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     memset(source, 1, LENGTH);
-    recv = post_recv(&pair, target, LENGTH);
-    send = post_send(&pair, source, LENGTH, TAG);
+    recv = post_recv(target, LENGTH);
+    send = post_send(source, LENGTH, TAG);
     for (int i = 0; i < 8; i++) {
         pair_progress(&pair);
     }
@@ -501,8 +446,6 @@ TEST_EACH(close_during_an_in_place_send_recovers_the_memory, NUM_WIRES)
     ck_assert_int_ne(pair_finish(&pair, send), UCXPOOL_INPROGRESS);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_INPROGRESS);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    free(target);
 }
 
 /* The receiving thread of the next test. */
@@ -553,7 +496,7 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
+static void send_and_regret(uint8_t *source, uint8_t value)
 {
     ucxpool_request_params_t params = {
         .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
@@ -565,13 +508,13 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
 
     memset(source, value, LENGTH);
     assert_ok(
-        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, &params, &send));
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &send));
     for (int i = 0; i < num_steps; i++) {
-        ucxpool_progress(pair->a);
+        ucxpool_progress(pair.a);
     }
     ucxpool_request_cancel(send);
     while (!pair_ended(send)) {
-        ucxpool_progress(pair->a);
+        ucxpool_progress(pair.a);
     }
     memset(source, 0xff, LENGTH);
     ucxpool_request_release(send);
@@ -585,35 +528,32 @@ TEST(cancel_while_the_peer_reads_never_mixes_messages)
      * read. */
     return;
 #endif
-    pair_t    pair;
     reader_t  reader = {0};
     pthread_t thread;
     void     *source;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     reader.pool    = pair.b;
     reader.channel = pair.to_a;
     ck_assert_int_eq(pthread_create(&thread, NULL, read_all, &reader), 0);
     for (unsigned i = 0; i < rounds(300); i++) {
-        send_and_regret(&pair, source, (uint8_t)(1 + i % 200));
+        send_and_regret(source, (uint8_t)(1 + i % 200));
     }
     __atomic_store_n(&reader.stop, true, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
     ck_assert_uint_eq(reader.num_mixed, 0);
     ucxpool_comm_free(pair.a, source);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(released_requests_are_reused, NUM_WIRES)
 {
-    pair_t       pair;
     core_stats_t before = {0};
     core_stats_t after;
     char         target = 0;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 100; i++) {
         if (i == 50) {
             core_stats_get(pair.b, &before);
@@ -626,5 +566,4 @@ TEST_EACH(released_requests_are_reused, NUM_WIRES)
     }
     core_stats_get(pair.b, &after);
     ck_assert_uint_eq(before.allocations, after.allocations);
-    pair_cleanup(&pair);
 }

@@ -9,7 +9,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #define TAG           UINT64_C(5)
@@ -24,6 +23,8 @@ static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
 #define NUM_WIRES 2
 
 static uint8_t bytes[LONG_LENGTH];
+
+static pair_t pair;
 
 static size_t get(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
 {
@@ -60,11 +61,11 @@ static void check_one(ucxpool_t *pool, const ucxpool_channel_t *channel,
 }
 
 /* Connected, with no event pending. */
-static void init(pair_t *pair, const char *settings)
+static void init(const char *settings)
 {
-    pair_init(pair, settings, settings);
-    check_one(pair->a, pair->to_b, UCXPOOL_EVENT_STATE);
-    check_one(pair->b, pair->to_a, UCXPOOL_EVENT_STATE);
+    pair_begin(&pair, settings, settings);
+    check_one(pair.a, pair.to_b, UCXPOOL_EVENT_STATE);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_STATE);
 }
 
 static void send_bytes(ucxpool_channel_t *channel, size_t length)
@@ -76,27 +77,27 @@ static void send_bytes(ucxpool_channel_t *channel, size_t length)
 #define until_waiting(_pair, _channel, _num) \
     pair_until(_pair, (_channel)->xfer->messages.num_unexpected == (_num))
 
-static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
+static void receive(pair_t *pools, ucxpool_channel_t *channel, size_t length)
 {
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(channel->pool, channel, bytes, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(pair_finish(pair, recv));
+    recv = pair_recv(channel->pool, channel, bytes, length, TAG);
+    assert_ok(pair_finish(pools, recv));
 }
 
 /* Two pools with this many channels to each other. */
-static void open_many(pair_t *pair, const char *settings, unsigned num,
+static void open_many(const char *settings, unsigned num,
                       ucxpool_channel_t **at_a, ucxpool_channel_t **at_b)
 {
-    pair->a = pair_pool(settings);
-    pair->b = pair_pool(settings);
+    pair.a = pair_pool(settings);
+    pair.b = pair_pool(settings);
     for (unsigned i = 0; i < num; i++) {
-        at_a[i] = pair_meet(pair->a, pair->b);
-        at_b[i] = pair_meet(pair->b, pair->a);
+        at_a[i] = pair_meet(pair.a, pair.b);
+        at_b[i] = pair_meet(pair.b, pair.a);
         ucxpool_channel_set_user_ptr(at_b[i], &at_b[i]);
-        pair_until(pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
+        pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
     }
+    pair_keep(&pair);
 }
 
 /* Two hundred channels and their rings need more than 1,024 descriptors. */
@@ -128,9 +129,9 @@ static void check_opened(ucxpool_t *pool, ucxpool_channel_t *const *channels)
 
 /* Pool b can sleep once the remaining handshake messages of its peer have
  * arrived. */
-static void until_asleep(pair_t *pair)
+static void until_asleep(void)
 {
-    pair_until(pair, (pair_arm(pair->b), !pair_is_readable(pair->b)));
+    pair_until(&pair, (pair_arm(pair.b), !pair_is_readable(pair.b)));
 }
 
 TEST_SETTINGS(.timeout = 60);
@@ -139,24 +140,20 @@ TEST_EACH(only_the_channel_with_a_message_is_reported, NUM_WIRES)
 {
     static ucxpool_channel_t *at_a[MANY];
     static ucxpool_channel_t *at_b[MANY];
-    pair_t                    pair;
 
     raise_limit();
-    open_many(&pair, wires[_i], MANY, at_a, at_b);
+    open_many(wires[_i], MANY, at_a, at_b);
     check_opened(pair.b, at_b);
     send_bytes(at_a[MANY / 2], 1);
     until_waiting(&pair, at_b[MANY / 2], 1);
     check_one(pair.b, at_b[MANY / 2], UCXPOOL_EVENT_MESSAGE);
     receive(&pair, at_b[MANY / 2], 1);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(message_event_repeats_until_all_are_taken, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     send_bytes(pair.to_b, 1);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 2);
@@ -167,73 +164,59 @@ TEST_EACH(message_event_repeats_until_all_are_taken, NUM_WIRES)
     receive(&pair, pair.to_a, 1);
     check_none(pair.b);
     check_none(pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(message_with_a_posted_receive_has_no_event, NUM_WIRES)
 {
     ucxpool_request_t *recv;
-    pair_t             pair;
 
-    init(&pair, wires[_i]);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS, NULL,
-                                  &recv));
+    init(wires[_i]);
+    recv = pair_recv(pair.b, NULL, bytes, 1, TAG);
     send_bytes(pair.to_b, 1);
     assert_ok(pair_finish(&pair, recv));
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(probed_message_has_no_event, NUM_WIRES)
 {
     ucxpool_message_t *message;
-    pair_t             pair;
 
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
     assert_ok(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message));
     check_none(pair.b);
     ucxpool_message_refuse(message, NULL);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(canceled_message_has_no_event, NUM_WIRES)
 {
     ucxpool_request_t *send;
-    pair_t             pair;
 
-    init(&pair, wires[_i]);
-    assert_ok(
-        ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG, NULL, &send));
+    init(wires[_i]);
+    send = pair_send(pair.to_b, bytes, LONG_LENGTH, TAG);
     until_waiting(&pair, pair.to_a, 1);
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     ucxpool_request_cancel(send);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, send), CANCELED);
     until_waiting(&pair, pair.to_a, 0);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(close_by_the_peer_is_reported_once, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_STATE);
     check_none(pair.b);
     check_none(pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(failed_channel_keeps_complete_messages)
 {
-    pair_t pair;
-
-    init(&pair, "LOG_LEVEL=none");
+    init("LOG_LEVEL=none");
     send_bytes(pair.to_b, 1);
     send_bytes(pair.to_b, LONG_LENGTH);
     until_waiting(&pair, pair.to_a, 2);
@@ -243,26 +226,20 @@ TEST(failed_channel_keeps_complete_messages)
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     receive(&pair, pair.to_a, 1);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST(consecutive_changes_are_reported_together)
 {
-    pair_t pair;
-
-    pair_init(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
+    pair_begin(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
     ucxpool_channel_fail(pair.to_a);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_STATE);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(released_channel_has_no_event, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
     ucxpool_channel_close(pair.to_a);
@@ -270,26 +247,20 @@ TEST_EACH(released_channel_has_no_event, NUM_WIRES)
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
     check_one(pair.a, pair.to_b, UCXPOOL_EVENT_STATE);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(ended_and_released_channel_has_no_event, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     ucxpool_channel_close(pair.to_a);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(draining_channel_has_no_event, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
     send_bytes(pair.to_a, LONG_LENGTH);
@@ -299,7 +270,6 @@ TEST_EACH(draining_channel_has_no_event, NUM_WIRES)
     receive(&pair, pair.to_b, LONG_LENGTH);
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
     check_none(pair.b);
-    pair_cleanup(&pair);
 }
 
 static size_t num_kinds(ucxpool_t *pool, unsigned kind)
@@ -327,27 +297,27 @@ static void check_caller(ucxpool_t *pool, const ucxpool_listener_t *listener)
 
 TEST(listener_event_repeats_until_all_are_accepted)
 {
-    pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    pair_t              pools    = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    ucxpool_listener_t *listener = pair_listen(pools.a, "127.0.0.1:0");
     uint16_t            port     = ucxpool_listener_port(listener);
     ucxpool_channel_t  *callers[2];
     ucxpool_channel_t  *taken[2];
 
-    check_none(pair.a);
+    check_none(pools.a);
     for (int i = 0; i < 2; i++) {
-        callers[i] = pair_call(pair.b, "127.0.0.1", port);
-        pair_until(&pair, callers[i]->wireup.client == NULL);
+        callers[i] = pair_call(pools.b, "127.0.0.1", port);
+        pair_until(&pools, callers[i]->wireup.client == NULL);
     }
-    check_caller(pair.a, listener);
-    check_caller(pair.a, listener);
+    check_caller(pools.a, listener);
+    check_caller(pools.a, listener);
     for (int i = 0; i < 2; i++) {
-        check_caller(pair.a, listener);
+        check_caller(pools.a, listener);
         assert_ok(ucxpool_listener_accept(listener, NULL, &taken[i]));
     }
-    check_none(pair.a);
-    pair_until(&pair, pair_is_open(taken[0]) && pair_is_open(taken[1]));
-    ck_assert_uint_eq(num_kinds(pair.a, UCXPOOL_EVENT_STATE), 2);
-    pair_cleanup(&pair);
+    check_none(pools.a);
+    pair_until(&pools, pair_is_open(taken[0]) && pair_is_open(taken[1]));
+    ck_assert_uint_eq(num_kinds(pools.a, UCXPOOL_EVENT_STATE), 2);
+    pair_cleanup(&pools);
 }
 
 static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
@@ -364,38 +334,39 @@ static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
 /* Required where another thread collects the events. */
 TEST(first_event_has_the_channels_user_pointer)
 {
-    pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    pair_t              pools    = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    ucxpool_listener_t *listener = pair_listen(pools.a, "127.0.0.1:0");
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR};
     char where[64];
 
-    check_none(pair.a);
-    check_none(pair.b);
+    check_none(pools.a);
+    check_none(pools.b);
     snprintf(where, sizeof(where), "127.0.0.1:%u",
              ucxpool_listener_port(listener));
-    params.user_ptr = &pair.to_a;
-    assert_ok(ucxpool_channel_connect(pair.b, where, &params, &pair.to_a));
-    params.user_ptr = &pair.to_b;
-    pair_until(&pair, ucxpool_listener_accept(listener, &params, &pair.to_b) ==
-                          UCXPOOL_OK);
-    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
-    check_state_of(pair.b, pair.to_a, &pair.to_a);
-    check_state_of(pair.a, pair.to_b, &pair.to_b);
-    pair_cleanup(&pair);
+    params.user_ptr = &pools.to_a;
+    assert_ok(ucxpool_channel_connect(pools.b, where, &params, &pools.to_a));
+    params.user_ptr = &pools.to_b;
+    pair_until(&pools, ucxpool_listener_accept(listener, &params,
+                                               &pools.to_b) == UCXPOOL_OK);
+    pair_until(&pools, pair_is_open(pools.to_a) && pair_is_open(pools.to_b));
+    check_state_of(pools.b, pools.to_a, &pools.to_a);
+    check_state_of(pools.a, pools.to_b, &pools.to_b);
+    pair_cleanup(&pools);
 }
 
 TEST(destroyed_listener_has_no_event)
 {
-    pair_t              pair     = {.a = pair_pool("LOG_LEVEL=none"),
+    pair_t              pools    = {.a = pair_pool("LOG_LEVEL=none"),
                                     .b = pair_pool("LOG_LEVEL=none")};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_listener_t *listener = pair_listen(pools.a, "127.0.0.1:0");
 
-    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, pair.to_a->wireup.client == NULL);
+    pools.to_a =
+        pair_call(pools.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pools, pools.to_a->wireup.client == NULL);
     ucxpool_listener_destroy(listener);
-    check_none(pair.a);
-    pair_cleanup(&pair);
+    check_none(pools.a);
+    pair_cleanup(&pools);
 }
 
 TEST_EACH(short_array_returns_all_events_in_turn, NUM_WIRES)
@@ -404,9 +375,8 @@ TEST_EACH(short_array_returns_all_events_in_turn, NUM_WIRES)
     ucxpool_channel_t *at_a[NUM];
     ucxpool_channel_t *at_b[NUM];
     ucxpool_event_t    event;
-    pair_t             pair;
 
-    open_many(&pair, wires[_i], NUM, at_a, at_b);
+    open_many(wires[_i], NUM, at_a, at_b);
     ck_assert_uint_eq(num_kinds(pair.b, UCXPOOL_EVENT_STATE), NUM);
     for (int i = 0; i < NUM; i++) {
         send_bytes(at_a[i], 1);
@@ -420,15 +390,12 @@ TEST_EACH(short_array_returns_all_events_in_turn, NUM_WIRES)
     receive(&pair, at_b[0], 1);
     ck_assert_uint_eq(get(pair.b, &event, 1), 1);
     check_channel(&event, at_b[1], UCXPOOL_EVENT_MESSAGE);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(pending_event_keeps_the_descriptor_readable, NUM_WIRES)
 {
-    pair_t pair;
-
-    init(&pair, wires[_i]);
-    until_asleep(&pair);
+    init(wires[_i]);
+    until_asleep();
     ucxpool_progress(pair.b);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
@@ -439,21 +406,17 @@ TEST_EACH(pending_event_keeps_the_descriptor_readable, NUM_WIRES)
         check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     }
     receive(&pair, pair.to_a, 1);
-    until_asleep(&pair);
+    until_asleep();
     pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(without_event_get_a_message_wakes_nothing, NUM_WIRES)
 {
-    pair_t pair;
-
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
-    until_asleep(&pair);
+    until_asleep();
     pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
-    pair_cleanup(&pair);
 }
 
 /* A server that only handles events works this way. */
@@ -531,10 +494,9 @@ static void *wait_for_one(void *arg)
 
 TEST_EACH(progress_by_another_thread_wakes_the_waiter, NUM_WIRES)
 {
-    pair_t    pair;
     pthread_t thread;
 
-    init(&pair, wires[_i]);
+    init(wires[_i]);
     for (int i = 0; i < 20; i++) {
         waiter_t waiter = {.pool = pair.b};
 
@@ -547,7 +509,6 @@ TEST_EACH(progress_by_another_thread_wakes_the_waiter, NUM_WIRES)
         check_channel(&waiter.event, pair.to_a, UCXPOOL_EVENT_MESSAGE);
         receive(&pair, pair.to_a, 1);
     }
-    pair_cleanup(&pair);
 }
 
 static void *count_events(void *arg)
@@ -570,12 +531,11 @@ TEST(each_change_is_reported_to_one_thread)
     enum { NUM = 16, THREADS = 3 };
     ucxpool_channel_t *at_a[NUM];
     ucxpool_channel_t *at_b[NUM];
-    pair_t             pair;
     pthread_t          threads[THREADS];
     waiter_t           waiters[THREADS];
     size_t             num = 0;
 
-    open_many(&pair, NULL, NUM, at_a, at_b);
+    open_many(NULL, NUM, at_a, at_b);
     for (int i = 0; i < THREADS; i++) {
         waiters[i] = (waiter_t){.pool = pair.b};
         ck_assert_int_eq(
@@ -586,5 +546,4 @@ TEST(each_change_is_reported_to_one_thread)
         num += waiters[i].num;
     }
     ck_assert_uint_eq(num, NUM);
-    pair_cleanup(&pair);
 }

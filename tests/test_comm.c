@@ -185,8 +185,7 @@ TEST(alloc_of_zero_bytes_is_rejected)
 {
     void *address = &address;
 
-    ck_assert_int_eq(block_comm_alloc(comm, 0, &address),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(block_comm_alloc(comm, 0, &address), INVALID_PARAM);
     ck_assert_ptr_eq(address, &address);
 }
 
@@ -197,10 +196,9 @@ TEST(alloc_beyond_the_share_fails_at_any_size)
     void        *address   = &address;
 
     for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        ck_assert_int_eq(block_comm_alloc(comm, lengths[i], &address),
-                         UCXPOOL_ERR_NO_BLOCKS);
+        assert_error(block_comm_alloc(comm, lengths[i], &address), NO_BLOCKS);
         ck_assert_ptr_eq(address, &address);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "COMM_SIZE"));
+        assert_detail("COMM_SIZE");
     }
     require_counts(NUM_USER, 0, 0);
 }
@@ -210,8 +208,7 @@ TEST(alloc_beyond_the_free_blocks_fails)
     void *address = &address;
 
     alloc_blocks(NUM_USER - 1);
-    ck_assert_int_eq(block_comm_alloc(comm, 2 * block_size, &address),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(block_comm_alloc(comm, 2 * block_size, &address), NO_BLOCKS);
     ck_assert_ptr_eq(address, &address);
     alloc_blocks(1);
 }
@@ -313,9 +310,8 @@ TEST(blocks_smaller_than_a_page_are_not_stitched)
 
     scatter();
     regions.page_size = 2 * block_size;
-    ck_assert_int_eq(block_comm_alloc(comm, 2 * block_size, &address),
-                     UCXPOOL_ERR_NO_BLOCKS);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    assert_error_detail(block_comm_alloc(comm, 2 * block_size, &address),
+                        NO_BLOCKS, "BLOCK_SIZE");
     assert_ok(block_comm_alloc(comm, block_size, &address));
     regions.page_size = block_size;
 }
@@ -326,8 +322,7 @@ TEST(alloc_fails_if_the_share_has_no_blocks)
 
     teardown();
     create(1, 2, 100);
-    ck_assert_int_eq(block_comm_alloc(comm, 1, &address),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(block_comm_alloc(comm, 1, &address), NO_BLOCKS);
     ck_assert(!is_found(regions.address));
 }
 
@@ -444,7 +439,7 @@ TEST(free_returns_all_blocks)
 
 static void require_not_freed(void *address)
 {
-    ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(block_comm_free(comm, address), INVALID_PARAM);
 }
 
 TEST(free_rejects_addresses_inside_a_buffer)

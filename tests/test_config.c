@@ -35,7 +35,7 @@ static void assert_read_refused(void)
     ucxpool_config_t *untouched = (ucxpool_config_t *)&config;
     ucxpool_config_t *read      = untouched;
 
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_config_read(&read), INVALID_PARAM);
     ck_assert_ptr_eq(read, untouched);
 }
 
@@ -72,15 +72,15 @@ TEST(bad_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_SPIN", "20", 1);
     assert_read_refused();
-    assert_detail_has("UCXPOOL_SPIN=20 ");
-    assert_detail_has("10us");
+    assert_detail("UCXPOOL_SPIN=20 ");
+    assert_detail("10us");
 }
 
 TEST(empty_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_DEPTH", "", 1);
     assert_read_refused();
-    assert_detail_has("UCXPOOL_DEPTH=");
+    assert_detail("UCXPOOL_DEPTH=");
 }
 
 /* Read the settings from the current environment; returns what was written to
@@ -106,25 +106,16 @@ static void begin_of_process(void)
 
 TEST_SETTINGS(.setup = begin_of_process, .teardown = caught_end);
 
-TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
+TEST(an_unknown_variable_is_a_warning)
 {
     char expected[128];
 
     setenv("UCXPOOL_COM_SIZE", "8m", 1);
-    snprintf(
-        expected, sizeof(expected),
-        "ucxpool[%d] WARN: UCXPOOL_COM_SIZE is not a setting; did you mean "
-        "UCXPOOL_COMM_SIZE\n",
-        (int)getpid());
+    snprintf(expected, sizeof(expected),
+             "ucxpool[%d] WARN: UCXPOOL_COM_SIZE is not a setting; "
+             "ucxpool_info -c prints all\n",
+             (int)getpid());
     ck_assert_str_eq(reported_by_read(3), expected);
-}
-
-TEST(unknown_variable_without_a_similar_key_is_a_warning)
-{
-    setenv("UCXPOOL_", "1", 1);
-    ck_assert_ptr_nonnull(strstr(
-        reported_by_read(1),
-        "WARN: UCXPOOL_ is not a setting; ucxpool_info -c prints all\n"));
 }
 
 TEST(each_unknown_variable_is_reported)
@@ -134,8 +125,8 @@ TEST(each_unknown_variable_is_reported)
     setenv("UCXPOOL_DEPT", "1", 1);
     setenv("UCXPOOL_BLOCKSIZE", "1", 1);
     text = reported_by_read(1);
-    ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_DEPTH\n"));
-    ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_BLOCK_SIZE\n"));
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_DEPT is not"));
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_BLOCKSIZE is not"));
 }
 
 TEST(variables_of_libraries_are_ignored)
@@ -143,7 +134,6 @@ TEST(variables_of_libraries_are_ignored)
     setenv("UCXPOOL_CUDA_DRIVER", "/nonexistent", 1);
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
     setenv("UCXPOOL_VERBS_LIBRARY", "/nonexistent", 1);
-    setenv("UCXPOOL_SYSFS", "/nonexistent", 1);
     ck_assert_str_eq(reported_by_read(1), "");
 }
 
@@ -191,8 +181,8 @@ TEST(inconsistent_values_are_rejected_on_read)
     setenv("UCXPOOL_SEND_SHARE", "60", 1);
     setenv("UCXPOOL_RECV_SHARE", "41", 1);
     assert_read_refused();
-    assert_detail_has("SEND_SHARE=60");
-    assert_detail_has("RECV_SHARE=41");
+    assert_detail("SEND_SHARE=60");
+    assert_detail("RECV_SHARE=41");
     setenv("UCXPOOL_RECV_SHARE", "40", 1);
     ucxpool_config_release(config);
     assert_ok(ucxpool_config_read(&config));
@@ -210,10 +200,9 @@ TEST(modifications_work_in_any_order)
 
 static void assert_unfit(const char *first, const char *second)
 {
-    ck_assert_int_eq(base_config_check(values_of(config)),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    assert_detail_has(first);
-    assert_detail_has(second);
+    assert_error_detail(base_config_check(values_of(config)), INVALID_PARAM,
+                        first);
+    assert_detail(second);
 }
 
 TEST(a_region_is_a_multiple_of_a_block)
@@ -298,24 +287,21 @@ TEST(an_unknown_key_is_not_described)
 {
     ucxpool_config_attr_t attr = {.key = "untouched"};
 
-    ck_assert_int_eq(
+    assert_error_detail(
         ucxpool_config_query(config, "BLOK_SIZE", &attr, sizeof(attr)),
-        UCXPOOL_ERR_INVALID_PARAM);
-    assert_detail_has("BLOCK_SIZE");
+        INVALID_PARAM, "BLOK_SIZE");
     ck_assert_str_eq(attr.key, "untouched");
 }
 
 TEST(errors_name_the_environment_variable)
 {
     assert_refused("BLOCK_SIZE", "3");
-    assert_detail_has("UCXPOOL_BLOCK_SIZE=3 is invalid");
-    ck_assert_int_eq(ucxpool_config_modify(config, "BLOK_SIZE", "1m"),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    assert_detail_has("unknown setting UCXPOOL_BLOK_SIZE: did you mean "
-                      "UCXPOOL_BLOCK_SIZE?");
-    ck_assert_int_eq(ucxpool_config_modify(config, "UCXPOOL_BLOCK_SIZE", "1m"),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    assert_detail_has(
+    assert_detail("UCXPOOL_BLOCK_SIZE=3 is invalid");
+    assert_error_detail(ucxpool_config_modify(config, "BLOK_SIZE", "1m"),
+                        INVALID_PARAM, "unknown setting UCXPOOL_BLOK_SIZE");
+    assert_error_detail(
+        ucxpool_config_modify(config, "UCXPOOL_BLOCK_SIZE", "1m"),
+        INVALID_PARAM,
         "unknown key UCXPOOL_BLOCK_SIZE: omit the prefix UCXPOOL_");
 }
 
@@ -408,9 +394,9 @@ TEST(allocation_failure_is_reported_and_retry_works)
     ucxpool_config_t *read      = untouched;
 
     calls_until_failure = 1;
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_ERR_NO_MEMORY);
+    assert_error(ucxpool_config_read(&read), NO_MEMORY);
     ck_assert_ptr_eq(read, untouched);
-    assert_detail_has("memory");
+    assert_detail("memory");
     assert_ok(ucxpool_config_read(&read));
     ucxpool_config_release(read);
 }

@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_LENGTH 700
@@ -80,8 +79,8 @@ TEST_EACH(empty_entries_need_no_memory, NUM_WAYS)
 TEST_EACH(long_entries_are_copied_exactly, NUM_WAYS)
 {
     const size_t size = (1 << 20) + 77;
-    char        *from = malloc(size);
-    char        *to   = calloc(1, size + 2);
+    char        *from = test_alloc(size);
+    char        *to   = test_alloc(size + 2);
     copy_entry_t copy = {to + 1, from, size};
 
     for (size_t i = 0; i < size; i++) {
@@ -91,8 +90,6 @@ TEST_EACH(long_entries_are_copied_exactly, NUM_WAYS)
     ck_assert_int_eq(0, memcmp(from, to + 1, size));
     ck_assert_int_eq(0, to[0]);
     ck_assert_int_eq(0, to[size + 1]);
-    free(from);
-    free(to);
 }
 
 TEST(only_large_copies_bypass_the_cache)

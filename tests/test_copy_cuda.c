@@ -668,17 +668,17 @@ TEST(invalid_parameters_are_rejected)
     copy_cuda_copier_t       *other = NULL;
 
     bad.num_jobs = 0;
-    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
+                 INVALID_PARAM);
     bad           = params;
     bad.max_tiles = SIZE_MAX / 8;
-    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
+                 INVALID_PARAM);
     bad              = params;
     bad.entries_size = SIZE_MAX / 4;
     bad.num_jobs     = 8;
-    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
+                 INVALID_PARAM);
     ck_assert_ptr_null(other);
     copy_cuda_copier_destroy(NULL);
 }
@@ -824,12 +824,10 @@ STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
         status = copy_cuda_job_poll(copier, job);
     } while (status == UCXPOOL_INPROGRESS);
     ck_assert_int_eq(status, UCXPOOL_ERR_IO);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_detail("CUDA_ERROR_ILLEGAL_ADDRESS");
     copy_cuda_job_put(copier, job);
     job = copy_cuda_job_get(copier);
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_ERR_IO);
+    assert_error(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true), IO);
     copy_cuda_job_put(copier, job);
     has_gpu_failed = true;
 }
@@ -873,8 +871,8 @@ STAND_IN_TEST(failed_table_allocation_leaks_nothing)
         copy_cuda_copier_t *other = NULL;
 
         calls_fail(CALLS_CALLOC, n, ENOMEM);
-        ck_assert_int_eq(copy_cuda_copier_create(&kernels, &params, &other),
-                         UCXPOOL_ERR_NO_MEMORY);
+        assert_error(copy_cuda_copier_create(&kernels, &params, &other),
+                     NO_MEMORY);
         ck_assert_ptr_null(other);
         calls_reset();
         ck_assert_uint_eq(stand_in.live(), live);

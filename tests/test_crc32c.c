@@ -5,14 +5,13 @@
 #include "base/crc32c.c"
 #include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static uint8_t data[64 * 1024];
 
 static uint32_t crc_of_table(uint32_t crc, const void *bytes, size_t length)
 {
-    if (crc_table[0][1] == 0) {
+    if (crc_table[1] == 0) {
         crc_table_init();
     }
     return ~crc_by_table(~crc, bytes, length);
@@ -110,12 +109,4 @@ TEST_EACH(checksum_of_pieces_equals_that_of_the_whole, NUM_WAYS)
         crc = ways[_i](0, data, cut);
         ck_assert_uint_eq(whole, ways[_i](crc, data + cut, 20000 - cut));
     }
-}
-
-TEST(the_implementation_has_a_name)
-{
-    const char *name = base_crc32c_name();
-
-    ck_assert(strcmp(name, "sse4.2") == 0 || strcmp(name, "armv8") == 0 ||
-              strcmp(name, "table") == 0);
 }

@@ -76,13 +76,12 @@ TEST(missing_arguments_are_rejected)
 
     for (int i = 0; i < 4; i++) {
         params.field_mask = fields[i];
-        ck_assert_int_eq(ucxpool_create(&params, &pool),
-                         UCXPOOL_ERR_INVALID_PARAM);
+        assert_error(ucxpool_create(&params, &pool), INVALID_PARAM);
         ck_assert_ptr_eq(pool, (ucxpool_t *)&params);
     }
     params.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND;
     params.memory_kind = (ucxpool_memory_kind_t)77;
-    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(ucxpool_create(&params, &pool), UNSUPPORTED);
     ck_assert_ptr_eq(pool, (ucxpool_t *)&params);
 }
 
@@ -99,7 +98,7 @@ TEST_EACH(inconsistent_settings_are_rejected, NUM_NONSENSE)
 
     snprintf(text, sizeof(text), "%s %s", small, nonsense[_i]);
     config = read_settings(text);
-    ck_assert_int_eq(create(config, &pool), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(create(config, &pool), INVALID_PARAM);
     ck_assert_ptr_null(pool);
     ck_assert_str_ne(ucxpool_error_detail(), "");
     ucxpool_config_release(config);

@@ -4,8 +4,6 @@
 #include "cuda_api_list.h"
 #include "test.h"
 
-#include <stdlib.h>
-
 TEST(values_sizes_and_offsets_match_cuda_h)
 {
     size_t i;

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -211,9 +210,9 @@ static void check_no_vmm(const char *why, const char *advice)
     check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false, why);
     set_ucx(true, 1, 22);
     backing.kind = NULL;
-    ck_assert_int_eq(
+    assert_error(
         block_backing_decide(device, &around, BASE_BACKING_VMM, &backing),
-        UCXPOOL_ERR_UNSUPPORTED);
+        UNSUPPORTED);
     ck_assert_ptr_null(backing.kind);
     ck_assert_msg((strstr(ucxpool_error_detail(), why) != NULL) &&
                       (strstr(ucxpool_error_detail(), advice) != NULL),
@@ -283,8 +282,7 @@ TEST(failing_ucx_query_is_an_error)
 {
     open_device("");
     query_status = UCS_ERR_IO_ERROR;
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_ERR_IO);
+    assert_error(choose(BASE_BACKING_AUTO), IO);
     ck_assert_ptr_null(backing.kind);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), ucs_status_string(UCS_ERR_IO_ERROR)));
+    assert_detail(ucs_status_string(UCS_ERR_IO_ERROR));
 }

@@ -22,9 +22,7 @@ static void setup(void)
 
 static void check_refused(const char *words)
 {
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_error_detail(mem_cuda_driver_get(&driver), UNSUPPORTED, words);
     ck_assert_ptr_null(driver);
 }
 
@@ -142,31 +140,27 @@ TEST(child_forked_before_first_use_may_use_cuda)
 TEST(child_forked_after_first_use_gets_an_error)
 {
     assert_ok(mem_cuda_driver_get(&driver));
-    ck_assert_int_eq(get_in_child(), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(get_in_child(), UNSUPPORTED);
 }
 
 TEST(error_has_the_call_the_name_and_the_text)
 {
     assert_ok(mem_cuda_driver_get(&driver));
-    ck_assert_int_eq(mem_cuda_error(driver, CUDA_ERROR_OUT_OF_MEMORY,
-                                    "cuMemAlloc of %d bytes", 5),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(mem_cuda_error(driver, CUDA_ERROR_OUT_OF_MEMORY,
+                                "cuMemAlloc of %d bytes", 5),
+                 NO_MEMORY);
     ck_assert_str_eq(ucxpool_error_detail(),
                      "cuMemAlloc of 5 bytes: CUDA_ERROR_OUT_OF_MEMORY (2, out "
                      "of memory)");
-    ck_assert_int_eq(mem_cuda_error(driver, (CUresult)54321, "cuX"),
-                     UCXPOOL_ERR_IO);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "54321"));
+    assert_error_detail(mem_cuda_error(driver, (CUresult)54321, "cuX"), IO,
+                        "54321");
 }
 
 TEST(cuda_results_map_to_statuses)
 {
     assert_ok(mem_cuda_status(CUDA_SUCCESS));
-    ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_INVALID_DEVICE),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_NOT_PERMITTED),
-                     UCXPOOL_ERR_PERMISSION);
-    ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_NOT_SUPPORTED),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_UNKNOWN), UCXPOOL_ERR_IO);
+    assert_error(mem_cuda_status(CUDA_ERROR_INVALID_DEVICE), INVALID_PARAM);
+    assert_error(mem_cuda_status(CUDA_ERROR_NOT_PERMITTED), PERMISSION);
+    assert_error(mem_cuda_status(CUDA_ERROR_NOT_SUPPORTED), UNSUPPORTED);
+    assert_error(mem_cuda_status(CUDA_ERROR_UNKNOWN), IO);
 }

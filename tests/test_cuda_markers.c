@@ -8,7 +8,6 @@
 #include <ucxpool/ucxpool.h>
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NUM_MARKERS 3u
@@ -34,17 +33,6 @@ static void leave(void)
     mem_cuda_device_leave(device);
 }
 
-static void start(const char *configuration)
-{
-    cuda_start(configuration);
-    assert_ok(mem_cuda_device_open(0, &device));
-    driver = device->driver;
-    assert_ok(mem_cuda_markers_create(device, NUM_MARKERS, &markers));
-    enter();
-    ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
-    leave();
-}
-
 static void stop(void)
 {
     mem_cuda_markers_destroy(markers);
@@ -55,6 +43,18 @@ static void stop(void)
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.live(), 0);
     }
+}
+
+static void start(const char *configuration)
+{
+    cuda_start(configuration);
+    assert_ok(mem_cuda_device_open(0, &device));
+    driver = device->driver;
+    assert_ok(mem_cuda_markers_create(device, NUM_MARKERS, &markers));
+    enter();
+    ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
+    leave();
+    test_at_end(stop);
 }
 
 static CUstream stream_create(void)
@@ -88,8 +88,7 @@ static mem_cuda_marker_t *set(CUstream stream)
 {
     mem_cuda_marker_t *marker = NULL;
 
-    ck_assert_msg(mem_cuda_marker_set(markers, stream, &marker) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(mem_cuda_marker_set(markers, stream, &marker));
     ck_assert_ptr_nonnull(marker);
     return marker;
 }
@@ -131,7 +130,6 @@ TEST_EACH(marker_is_reached_after_the_work_before_it, NUM_WAYS)
         put(marker);
     }
     stream_destroy(stream);
-    stop();
 }
 
 TEST_EACH(marker_without_a_stream_uses_the_legacy_stream, NUM_WAYS)
@@ -155,7 +153,6 @@ TEST_EACH(marker_without_a_stream_uses_the_legacy_stream, NUM_WAYS)
     let_all_work();
     put(marker);
     stream_destroy(stream);
-    stop();
 }
 
 TEST(blocked_stream_delays_only_its_own_marker)
@@ -167,7 +164,7 @@ TEST(blocked_stream_delays_only_its_own_marker)
 
     start("");
     if (!device->has_mem_ops) {
-        stop();
+        test_end();
         return;
     }
     standing = stream_create();
@@ -201,7 +198,6 @@ TEST(blocked_stream_delays_only_its_own_marker)
     leave();
     stream_destroy(standing);
     stream_destroy(going);
-    stop();
 }
 
 TEST_EACH(set_fails_when_all_markers_are_in_use, NUM_WAYS)
@@ -217,17 +213,14 @@ TEST_EACH(set_fails_when_all_markers_are_in_use, NUM_WAYS)
                 ck_assert_ptr_ne(all[i], all[j]);
             }
         }
-        ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &more),
-                         UCXPOOL_ERR_LIMIT);
+        assert_error(mem_cuda_marker_set(markers, NULL, &more), LIMIT);
         ck_assert_ptr_null(more);
-        ck_assert_ptr_nonnull(
-            strstr(ucxpool_error_detail(), "UCXPOOL_STREAM_READY"));
+        assert_detail("UCXPOOL_STREAM_READY");
         let_all_work();
         for (unsigned i = 0; i < NUM_MARKERS; i++) {
             put(all[i]);
         }
     }
-    stop();
 }
 
 TEST_EACH(reused_marker_ignores_earlier_work, NUM_WAYS)
@@ -242,7 +235,6 @@ TEST_EACH(reused_marker_ignores_earlier_work, NUM_WAYS)
     ck_assert(cuda_is_real() || !mem_cuda_marker_is_reached(second));
     let_all_work();
     put(second);
-    stop();
 }
 
 STAND_IN_TEST_EACH(marker_is_free_after_a_failed_set, NUM_WAYS)
@@ -255,14 +247,12 @@ STAND_IN_TEST_EACH(marker_is_free_after_a_failed_set, NUM_WAYS)
     start(ways[_i]);
     for (unsigned n = 1; n <= NUM_MARKERS + 1; n++) {
         stand_in.fail_call(names[_i], 1, CUDA_ERROR_INVALID_HANDLE);
-        ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &marker),
-                         UCXPOOL_ERR_IO);
+        assert_error(mem_cuda_marker_set(markers, NULL, &marker), IO);
         ck_assert_ptr_null(marker);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
+        assert_detail("stream");
     }
     stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_INVALID_CONTEXT);
-    ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &marker),
-                     UCXPOOL_ERR_IO);
+    assert_error(mem_cuda_marker_set(markers, NULL, &marker), IO);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     for (unsigned i = 0; i < NUM_MARKERS; i++) {
         all[i] = set(NULL);
@@ -271,7 +261,6 @@ STAND_IN_TEST_EACH(marker_is_free_after_a_failed_set, NUM_WAYS)
     for (unsigned i = 0; i < NUM_MARKERS; i++) {
         put(all[i]);
     }
-    stop();
 }
 
 STAND_IN_TEST_EACH(set_and_poll_make_no_other_driver_calls, 2)
@@ -290,7 +279,6 @@ STAND_IN_TEST_EACH(set_and_poll_make_no_other_driver_calls, 2)
     ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 20);
     ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 20);
     ck_assert_uint_eq(stand_in.count(NULL), 60);
-    stop();
 }
 
 STAND_IN_TEST(failed_create_leaves_no_markers)
@@ -320,7 +308,6 @@ STAND_IN_TEST(failed_create_leaves_no_markers)
     mem_cuda_markers_destroy(others);
     ck_assert_uint_eq(stand_in.live(), live);
     mem_cuda_markers_destroy(NULL);
-    stop();
 }
 
 TEST_EACH(cleanup_waits_for_pending_markers, NUM_WAYS)
@@ -339,5 +326,4 @@ TEST_EACH(cleanup_waits_for_pending_markers, NUM_WAYS)
         ck_assert_uint_eq(stand_in.step(1), 0); /* all is done */
     }
     stream_destroy(stream);
-    stop();
 }

@@ -147,8 +147,8 @@ TEST(pieces_are_classified_like_segments)
     ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(found.device, 0);
     ck_assert_uint_eq(found.num_questions, 2);
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 100, &found),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(copy_memtypes_of_pieces(driver, pieces, 5, 100, &found),
+                 INVALID_PARAM);
     assert_ok(copy_memtypes_of_pieces(driver, pieces, 5, 0, &found));
     ck_assert_uint_eq(found.types, 0);
 }
@@ -202,9 +202,8 @@ TEST(many_segments_of_one_mapping_need_few_queries)
                       mem_find_anonymous((uintptr_t)memory, &mapping) ? 16
                                                                       : NUM);
     segments[NUM - 1].length = (NUM + 1) * LENGTH;
-    ck_assert_int_eq(copy_memtypes_query(driver, segments, NUM, &found),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 299 ("));
+    assert_error_detail(copy_memtypes_query(driver, segments, NUM, &found),
+                        INVALID_PARAM, "segment 299 (");
     segments[NUM - 1] =
         (copy_segment_t){address_in(allocated.address, 0), LENGTH};
     ck_assert_uint_eq(types_of(segments, NUM).types,
@@ -220,9 +219,8 @@ TEST(segment_beyond_its_allocation_is_detected)
 
     copy_memtypes_t found;
 
-    ck_assert_int_eq(copy_memtypes_query(driver, &segment, 1, &found),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0"));
+    assert_error_detail(copy_memtypes_query(driver, &segment, 1, &found),
+                        INVALID_PARAM, "segment 0");
 }
 
 TEST(two_gpus_are_distinguished)
@@ -249,8 +247,7 @@ STAND_IN_TEST(driver_error_is_reported)
 
     for (unsigned n = 1; n <= 2; n++) {
         stand_in.fail_call("cuPointerGetAttributes", n, CUDA_ERROR_UNKNOWN);
-        ck_assert_int_eq(copy_memtypes_query(driver, segments, 2, &found),
-                         UCXPOOL_ERR_IO);
+        assert_error(copy_memtypes_query(driver, segments, 2, &found), IO);
     }
     ck_assert_uint_eq(types_of(segments, 2).num_questions, 2);
 }

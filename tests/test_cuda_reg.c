@@ -122,12 +122,6 @@ static void teardown(void)
     ck_assert_int_eq(num_live, 0);
 }
 
-static void check_detail(const char *words)
-{
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
-}
-
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(each_memory_kind_is_registered_as_its_type,
@@ -152,9 +146,9 @@ TEST_EACH(each_memory_kind_is_registered_as_its_type,
 TEST(ucx_without_cuda_gets_no_gpu_address)
 {
     ucx_has_cuda = false;
-    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("no CUDA support");
-    check_detail("UCXPOOL_CUDA_BACKING=host");
+    assert_error_detail(ucx_reg_regions(&regions, NULL), UNSUPPORTED,
+                        "no CUDA support");
+    assert_detail("UCXPOOL_CUDA_BACKING=host");
     ck_assert_uint_eq(num_maps, 0);
 }
 
@@ -173,9 +167,9 @@ TEST(failed_registration_leaks_nothing_and_retry_works)
 {
     for (fail_nth = 1; fail_nth <= NUM_REGIONS; fail_nth++) {
         num_maps = 0;
-        ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_IO);
-        check_detail("lower UCXPOOL_COMM_SIZE, or set "
-                     "UCXPOOL_CUDA_BACKING=host");
+        assert_error_detail(ucx_reg_regions(&regions, NULL), IO,
+                            "lower UCXPOOL_COMM_SIZE, or set "
+                            "UCXPOOL_CUDA_BACKING=host");
         ck_assert_int_eq(num_live, 0);
     }
     fail_nth = 0;

@@ -37,6 +37,7 @@ static void setup(void)
 static void teardown(void)
 {
     calls_reset();
+    mem_regions_cleanup(&regions);
 }
 
 static ucxpool_status_t init(const mem_kind_t *kind)
@@ -60,12 +61,6 @@ static void get(void *target, const void *source, size_t size)
     cuda_read(regions.cuda->context, target, source, size);
 }
 
-static void check_detail(const char *words)
-{
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
-}
-
 /* Each byte of a range differs from its neighbours. */
 static void fill(char *bytes, size_t size, unsigned seed)
 {
@@ -79,8 +74,8 @@ TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_is_writable, NUM_KINDS)
 {
-    char *written = malloc(TOTAL_SIZE);
-    char *is_read = malloc(TOTAL_SIZE);
+    char *written = test_alloc(TOTAL_SIZE);
+    char *is_read = test_alloc(TOTAL_SIZE);
 
     assert_ok(init(kinds[_i]));
     fill(written, TOTAL_SIZE, (unsigned)getpid());
@@ -88,9 +83,6 @@ TEST_EACH(every_byte_is_writable, NUM_KINDS)
     put(regions.address, written, TOTAL_SIZE);
     get(is_read, regions.address, TOTAL_SIZE);
     ck_assert_int_eq(memcmp(written, is_read, TOTAL_SIZE), 0);
-    mem_regions_cleanup(&regions);
-    free(written);
-    free(is_read);
 }
 
 TEST_EACH(regions_are_adjacent, NUM_KINDS)
@@ -104,7 +96,6 @@ TEST_EACH(regions_are_adjacent, NUM_KINDS)
         ck_assert_uint_eq(regions.regions[i].size, regions.region_size);
         ck_assert_ptr_null(regions.regions[i].memh);
     }
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST_EACH(cleanup_leaks_nothing, NUM_KINDS)
@@ -129,7 +120,6 @@ TEST(an_allocation_is_one_region)
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.count("cuMemAlloc"), 1);
     }
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
@@ -141,7 +131,6 @@ STAND_IN_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
     ck_assert_uint_eq(stand_in.count("cuMemAddressReserve"), 1);
     ck_assert_uint_eq(stand_in.count("cuMemSetAccess"), 1);
     ck_assert_uint_eq(stand_in.count("cuMemAlloc"), 0);
-    mem_regions_cleanup(&regions);
 }
 
 TEST(host_and_gpu_read_pinned_memory)
@@ -155,7 +144,6 @@ TEST(host_and_gpu_read_pinned_memory)
     put(byte_at(1, 4), "y", 1);
     ck_assert_int_eq(*byte_at(1, 4), 'y');
     ck_assert_int_ge(regions.regions[1].fd, 0);
-    mem_regions_cleanup(&regions);
 }
 
 static CUcontext current(const mem_cuda_driver_t *driver)
@@ -188,7 +176,7 @@ TEST_EACH(callers_context_is_preserved, NUM_KINDS)
     ck_assert_ptr_eq(current(driver), mine);
     if (!cuda_is_real()) {
         stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_UNKNOWN);
-        ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_IO);
+        assert_error(init(kinds[_i]), IO);
         ck_assert_ptr_eq(current(driver), mine);
     }
     ck_assert_int_eq(driver->cuCtxPopCurrent(&mine), CUDA_SUCCESS);
@@ -243,8 +231,6 @@ STAND_IN_TEST_EACH(failed_table_allocation_leaks_nothing, NUM_KINDS)
         ck_assert_uint_eq(stand_in.live(), 0);
     }
     ck_assert_uint_gt(n, 1);
-    calls_reset();
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST(failed_host_allocation_leaks_nothing)
@@ -261,7 +247,6 @@ STAND_IN_TEST(failed_host_allocation_leaks_nothing)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
     assert_ok(init(&mem_kind_cuda_host));
-    mem_regions_cleanup(&regions);
 }
 
 TEST_EACH(out_of_memory_reports_requested_and_free, 2)
@@ -276,29 +261,26 @@ TEST_EACH(out_of_memory_reports_requested_and_free, 2)
     status = mem_regions_init(&regions, kinds[_i], 0, num_regions, size,
                               BASE_SWITCH_NO);
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
-    check_detail(asked);
-    check_detail("are free: lower UCXPOOL_COMM_SIZE");
+    assert_detail(asked);
+    assert_detail("are free: lower UCXPOOL_COMM_SIZE");
     /* The memory that had been allocated is free again. */
     assert_ok(init(kinds[_i]));
-    mem_regions_cleanup(&regions);
 }
 
 TEST_EACH(nonexistent_gpu_is_rejected, NUM_KINDS)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1, REGION_SIZE,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    check_detail("GPU 99 does not exist");
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], -1, 1, REGION_SIZE,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error_detail(mem_regions_init(&regions, kinds[_i], 99, 1,
+                                         REGION_SIZE, BASE_SWITCH_NO),
+                        INVALID_PARAM, "GPU 99 does not exist");
+    assert_error(mem_regions_init(&regions, kinds[_i], -1, 1, REGION_SIZE,
+                                  BASE_SWITCH_NO),
+                 INVALID_PARAM);
 }
 
 TEST_EACH(gpu_without_a_driver_is_unsupported, NUM_KINDS)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("no CUDA driver");
+    assert_error_detail(init(kinds[_i]), UNSUPPORTED, "no CUDA driver");
 }
 
 STAND_IN_TEST(describe_creates_no_context)
@@ -314,8 +296,7 @@ STAND_IN_TEST(describe_creates_no_context)
     ck_assert(device.has_gpudirect);
     ck_assert(device.has_dmabuf);
     ck_assert_uint_eq(stand_in.live(), 0);
-    ck_assert_int_eq(mem_cuda_device_describe(2, &device),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(mem_cuda_device_describe(2, &device), INVALID_PARAM);
 }
 
 TEST(host_memory_needs_no_driver)
@@ -325,25 +306,22 @@ TEST(host_memory_needs_no_driver)
                                BASE_SWITCH_NO));
     ck_assert_int_eq(regions.device, -1);
     ck_assert_ptr_null(regions.cuda);
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST(gpu_without_virtual_memory_is_an_error)
 {
     stand_in.configure("vmm=n");
-    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("use cuMemAlloc memory");
+    assert_error_detail(init(&mem_kind_cuda_vmm), UNSUPPORTED,
+                        "use cuMemAlloc memory");
     ck_assert_uint_eq(stand_in.live(), 0);
     assert_ok(init(&mem_kind_cuda_alloc));
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST(old_driver_uses_one_allocation)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
-    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(init(&mem_kind_cuda_vmm), UNSUPPORTED);
     assert_ok(init(&mem_kind_cuda_alloc));
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST(vmm_requests_only_supported_handle_types)
@@ -370,21 +348,20 @@ STAND_IN_TEST(denied_fabric_handles_are_left_out)
                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                      CUDA_SUCCESS);
     close(fd);
-    mem_regions_cleanup(&regions);
 }
 
 TEST(region_size_must_match_the_granularity)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
-                                      REGION_SIZE + 4096, BASE_SWITCH_NO),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    check_detail("UCXPOOL_REGION_SIZE must be a multiple of 2097152");
+    assert_error_detail(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
+                                         REGION_SIZE + 4096, BASE_SWITCH_NO),
+                        INVALID_PARAM,
+                        "UCXPOOL_REGION_SIZE must be a multiple of 2097152");
 }
 
 STAND_IN_TEST(gpu_without_unified_addressing_is_rejected)
 {
     stand_in.configure("hostptr=n");
-    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(init(&mem_kind_cuda_host), UNSUPPORTED);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
 
@@ -427,7 +404,6 @@ TEST(virtual_memory_is_mappable_by_handle)
                      CUDA_SUCCESS);
     ck_assert_int_eq(driver->cuMemRelease(handle), CUDA_SUCCESS);
     ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
-    mem_regions_cleanup(&regions);
 }
 
 /* Stitch whole regions out of order, one of them twice. */
@@ -468,7 +444,6 @@ TEST_WITH(stitched_range_aliases_the_same_memory, .first = 1, .end = NUM_KINDS)
         ck_assert_uint_eq(stand_in.live(), live);
     }
     put(byte_at(1, 0), "d", 1);
-    mem_regions_cleanup(&regions);
 }
 
 TEST_WITH(failed_stitch_leaks_nothing_and_retry_works, .first = 1,
@@ -507,12 +482,10 @@ TEST(alloc_backing_cannot_be_stitched)
     void             *address  = NULL;
 
     assert_ok(init(&mem_kind_cuda_alloc));
-    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
-                     UCXPOOL_ERR_NO_BLOCKS);
-    check_detail("free other buffers");
+    assert_error_detail(regions.kind->stitch(&regions, pieces, 2, &address),
+                        NO_BLOCKS, "free other buffers");
     ck_assert_ptr_null(address);
     regions.kind->unstitch(&regions, NULL, 0);
-    mem_regions_cleanup(&regions);
 }
 
 STAND_IN_TEST_EACH(destroyed_context_is_an_error_and_not_a_crash, NUM_KINDS)
@@ -522,9 +495,8 @@ STAND_IN_TEST_EACH(destroyed_context_is_an_error_and_not_a_crash, NUM_KINDS)
     assert_ok(init(kinds[_i]));
     stand_in.reset_context(0);
     if (kinds[_i] != &mem_kind_cuda_alloc) {
-        ck_assert_int_eq(kinds[_i]->stitch(&regions, whole_pieces, 3, &address),
-                         UCXPOOL_ERR_IO);
-        check_detail("do not reset the device's primary context");
+        assert_error_detail(
+            kinds[_i]->stitch(&regions, whole_pieces, 3, &address), IO,
+            "do not reset the device's primary context");
     }
-    mem_regions_cleanup(&regions);
 }

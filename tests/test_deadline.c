@@ -18,11 +18,14 @@
 #define ALL_BITS UINT64_MAX
 #define LENGTH   (256u * 1024u)
 #define LONG     (64u * 1024u * 1024u)
+#define HOUR_MS  3600000u
 
 static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k",
                                     "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf",
                                     "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k"};
 #define IN_PLACE 2
+
+static pair_t pair;
 
 static ucxpool_request_params_t within(uint64_t milliseconds)
 {
@@ -33,28 +36,27 @@ static ucxpool_request_params_t within(uint64_t milliseconds)
 }
 
 /* The request ends at its deadline, with the matching status and detail. */
-static void check_expires(pair_t *pair, ucxpool_request_t *request)
+static void check_expires(ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;
 
-    pair_until(pair, pair_ended(request));
+    pair_until(&pair, pair_ended(request));
     ucxpool_request_query(request, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
     ck_assert_str_eq(attr.detail, "the deadline passed");
     ucxpool_request_release(request);
 }
 
-static void check_channel(pair_t *pair)
+static void check_channel(void)
 {
     char               target = 0;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, 1, ALL_BITS,
-                                  NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair->to_b, "c", 1, 1, NULL, NULL));
-    assert_ok(pair_finish(pair, recv));
+    recv = pair_recv(pair.b, pair.to_a, &target, 1, 1);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "c", 1, 1, NULL, NULL));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_int_eq(target, 'c');
-    pair_check_blocks(pair);
+    pair_check_blocks(&pair);
 }
 
 TEST_SETTINGS(.timeout = 60);
@@ -62,17 +64,15 @@ TEST_SETTINGS(.timeout = 60);
 TEST_EACH(a_receive_without_a_message_expires, 2)
 {
     ucxpool_request_params_t params = within(20);
-    pair_t                   pair;
     char                     target = 7;
     ucxpool_request_t       *recv;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
                                   &params, &recv));
-    check_expires(&pair, recv);
+    check_expires(recv);
     ck_assert_int_eq(target, 7);
-    check_channel(&pair);
-    pair_cleanup(&pair);
+    check_channel();
 }
 
 TEST(wait_returns_the_requests_error_detail)
@@ -83,12 +83,10 @@ TEST(wait_returns_the_requests_error_detail)
     char                           target;
 
     /* Fail something else first. */
-    ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "NULL"));
+    assert_error_detail(ucxpool_request_wait(NULL, 0), INVALID_PARAM, "NULL");
     assert_ok(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
                                   &params, &recv));
-    ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
-                     UCXPOOL_ERR_TIMED_OUT);
+    assert_error(ucxpool_request_wait(recv, UCXPOOL_FOREVER), TIMED_OUT);
     ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
     ucxpool_request_release(recv);
     ucxpool_destroy(pool);
@@ -97,99 +95,88 @@ TEST(wait_returns_the_requests_error_detail)
 TEST_EACH(default_deadline_comes_from_the_setting, 2)
 {
     char               settings[128];
-    pair_t             pair;
     char               target = 7;
     ucxpool_request_t *recv;
 
     snprintf(settings, sizeof(settings), "%s REQUEST_TIMEOUT=20ms", wires[_i]);
-    pair_init(&pair, settings, settings);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS, NULL,
-                                  &recv));
-    check_expires(&pair, recv);
+    pair_begin(&pair, settings, settings);
+    recv = pair_recv(pair.b, NULL, &target, 1, TAG);
+    check_expires(recv);
     ck_assert_int_eq(target, 7);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(send_without_a_receive_expires, 2)
 {
     ucxpool_request_params_t params = within(20);
-    uint8_t                 *source = calloc(1, LENGTH);
-    pair_t                   pair;
+    uint8_t                 *source = test_alloc(LENGTH);
     ucxpool_request_t       *send;
     ucxpool_message_t       *message;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(
         ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &send));
-    check_expires(&pair, send);
-    check_channel(&pair);
-    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
-                     UCXPOOL_ERR_NO_MESSAGE);
-    pair_cleanup(&pair);
-    free(source);
+    check_expires(send);
+    check_channel();
+    assert_error(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
+                 NO_MESSAGE);
 }
 
 TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
 {
-    ucxpool_request_params_t params = within(20);
-    uint8_t                 *bytes  = calloc(1, LENGTH);
-    pair_t                   pair;
+    ucxpool_request_params_t params = within(HOUR_MS);
+    uint8_t                 *bytes  = test_alloc(LENGTH);
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
     ucxpool_request_attr_t   attr;
     ucxpool_message_t       *message;
     ucxpool_data_t           target = ucxpool_data_buffer(bytes, LENGTH);
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(
         ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, &params, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
-    check_expires(&pair, send);
-    check_channel(&pair);
+    pair_expire(send);
+    check_expires(send);
+    check_channel();
     assert_ok(ucxpool_message_recv(message, &target, NULL, &recv));
     ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
     ck_assert_str_eq(attr.detail,
                      "the sender ended the message: the deadline passed");
     ucxpool_request_release(recv);
-    pair_cleanup(&pair);
-    free(bytes);
 }
 
 TEST_EACH(queued_send_expires_and_the_next_proceeds, 2)
 {
     ucxpool_request_params_t params = within(20);
-    pair_t                   pair;
     char                     target = 0;
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
 
-    pair_init(&pair, wires[_i], "CREDITS=1");
+    pair_begin(&pair, wires[_i], "CREDITS=1");
     pair.a->announce_ns = UCXPOOL_FOREVER;
     assert_ok(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL));
     assert_ok(ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params, &send));
     assert_ok(ucxpool_send_buffer(pair.to_b, "c", 1, TAG, NULL, NULL));
-    check_expires(&pair, send);
+    check_expires(send);
     for (const char *expected = "ac"; *expected != '\0'; expected++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
-                                      NULL, &recv));
+        recv = pair_recv(pair.b, NULL, &target, 1, TAG);
         assert_ok(pair_finish(&pair, recv));
         ck_assert_int_eq(target, *expected);
     }
-    check_channel(&pair);
-    pair_cleanup(&pair);
+    check_channel();
 }
 
 /* Progress until UCX's own handshake has finished. UCX 1.13 aborts the process
  * if a peer disconnects during that handshake. */
-static void finish_handshake(pair_t *pair)
+static void finish_handshake(void)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
-    ucs_status_ptr_t flush = ucp_worker_flush_nbx(pair->a->ucx.worker, &param);
+    ucs_status_ptr_t flush = ucp_worker_flush_nbx(pair.a->ucx.worker, &param);
 
     if (UCS_PTR_IS_PTR(flush)) {
-        pair_until(pair, ucp_request_check_status(flush) != UCS_INPROGRESS);
+        pair_until(&pair, ucp_request_check_status(flush) != UCS_INPROGRESS);
         ucp_request_free(flush);
     }
 }
@@ -200,18 +187,19 @@ TEST_EACH(request_on_an_unopened_channel_expires, 2)
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
     };
     ucxpool_request_params_t params = within(20);
-    pair_t pair = {pair_pool(wires[_i]), pair_pool(wires[_i]), NULL, NULL};
-    void  *address;
-    ucxpool_request_t *send;
+    void                    *address;
+    ucxpool_request_t       *send;
 
+    pair.a = pair_pool(wires[_i]);
+    pair.b = pair_pool(wires[_i]);
     assert_ok(ucxpool_address_get(pair.b, &address, &to.address_length));
     to.address = address;
     assert_ok(ucxpool_channel_create(pair.a, &to, &pair.to_b));
     ucxpool_address_release(address);
     assert_ok(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send));
-    check_expires(&pair, send);
+    check_expires(send);
     pair_check_blocks(&pair);
-    finish_handshake(&pair);
+    finish_handshake();
     pair_cleanup(&pair);
 }
 
@@ -224,8 +212,7 @@ TEST_EACH(deadline_wakes_a_sleeping_thread, 2)
 
     assert_ok(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
                                   &params, &recv));
-    ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
-                     UCXPOOL_ERR_TIMED_OUT);
+    assert_error(ucxpool_request_wait(recv, UCXPOOL_FOREVER), TIMED_OUT);
     ucxpool_request_release(recv);
     ucxpool_destroy(pool);
 }
@@ -314,14 +301,6 @@ static void stop_peer(two_t *two)
     two_check(WIFSTOPPED(status));
 }
 
-static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
-}
-
 /* Packed data waits for the peer; in-place data fails the channel. */
 static void check_left(two_t *two, bool in_place)
 {
@@ -330,10 +309,10 @@ static void check_left(two_t *two, bool in_place)
     core_stats_get(two->pool, &stats);
     two_check(stats.blocks[BLOCK_SHARE_SEND].held == 0);
     if (in_place) {
-        two_check(state(two->channel) == UCXPOOL_CHANNEL_FAILED);
+        two_check(pair_state(two->channel) == UCXPOOL_CHANNEL_FAILED);
     } else {
         two_check(stats.blocks[BLOCK_SHARE_SEND].quarantined >= 1);
-        two_check(state(two->channel) == UCXPOOL_CHANNEL_OPEN);
+        two_check(pair_state(two->channel) == UCXPOOL_CHANNEL_OPEN);
     }
     two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
 }
@@ -341,7 +320,7 @@ static void check_left(two_t *two, bool in_place)
 static void run_sender(two_t *two, bool in_place)
 {
     uint8_t                 *source = calloc(1, LONG);
-    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_params_t params = within(HOUR_MS);
     ucxpool_request_t       *send;
 
     two->pool->needs_registration = false;
@@ -349,6 +328,7 @@ static void run_sender(two_t *two, bool in_place)
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
                                   &send) == UCXPOOL_OK);
     stop_peer(two);
+    pair_expire(send);
     await(two, send);
     two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(send);
@@ -410,13 +390,14 @@ static void leave_stopped_peer(two_t *two, bool by_map)
 static void run_expiring_sender(two_t *two, bool by_map)
 {
     uint8_t                 *source = calloc(1, LONG);
-    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_params_t params = within(HOUR_MS);
     ucxpool_request_t       *send;
 
     await_go(two);
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
                                   &send) == UCXPOOL_OK);
     stop_peer(two);
+    pair_expire(send);
     await(two, send);
     two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(send);
@@ -472,7 +453,7 @@ static void run_stopped_sender(two_t *two)
 static void run_expiring_receiver(two_t *two)
 {
     uint8_t                 *target = malloc(LONG);
-    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_params_t params = within(HOUR_MS);
     ucxpool_request_t       *recv;
     int                      status;
 
@@ -484,6 +465,7 @@ static void run_expiring_receiver(two_t *two)
     }
     two_check(kill(two->child, SIGSTOP) == 0);
     two_check(waitpid(two->child, &status, WUNTRACED) == two->child);
+    pair_expire(recv);
     await(two, recv);
     two_check(ucxpool_request_test(recv) == UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(recv);

@@ -104,7 +104,7 @@ STAND_IN_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
     ck_assert_int_eq(num, 0);
     check_text(ucxpool_error_detail(), "no CUDA driver");
     ck_assert_int_eq(base_error_log_at(BASE_LOG_INFO), BASE_LOG_INFO);
-    ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(query(0, 0), UNSUPPORTED);
 }
 
 STAND_IN_TEST(machine_without_gpus_counts_0)
@@ -217,7 +217,7 @@ STAND_IN_TEST(without_settings_the_environment_is_used)
     assert_ok(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BACKING));
     ck_assert_int_eq(attr.backing, UCXPOOL_CUDA_BACKING_HOST);
     setenv("UCXPOOL_CUDA_BACKING", "nonsense", 1);
-    ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(query(0, 0), INVALID_PARAM);
 }
 
 STAND_IN_TEST(impossible_backing_is_none_with_a_reason)
@@ -240,11 +240,10 @@ STAND_IN_TEST(failing_ucx_init_is_the_reason)
 STAND_IN_TEST(nonexistent_gpu_is_an_error)
 {
     start("devices=2");
-    ck_assert_int_eq(query(2, 0), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(query(2, 0), INVALID_PARAM);
     check_text(ucxpool_error_detail(), "this process has 2");
-    ck_assert_int_eq(query(-1, 0), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL, 0),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(query(-1, 0), INVALID_PARAM);
+    assert_error(ucxpool_device_query(0, NULL, NULL, 0), INVALID_PARAM);
 }
 
 STAND_IN_TEST(failed_query_leaks_nothing_and_retry_works)
@@ -296,16 +295,12 @@ STAND_IN_TEST(failed_list_creation_is_reported_and_leaks_nothing)
     unsigned num_failed = 0;
 
     start("devices=2");
-    ck_assert_int_eq(ucxpool_device_list_alloc(2, 64, &list),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_device_list_alloc(2, 64, &list), INVALID_PARAM);
     check_text(ucxpool_error_detail(), "this process has 2");
     ck_assert_ptr_null(list);
-    ck_assert_int_eq(ucxpool_device_list_alloc(0, 0, &list),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_list_alloc(0, 64, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_list_alloc(0, SIZE_MAX, &list),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(ucxpool_device_list_alloc(0, 0, &list), INVALID_PARAM);
+    assert_error(ucxpool_device_list_alloc(0, 64, NULL), INVALID_PARAM);
+    assert_error(ucxpool_device_list_alloc(0, SIZE_MAX, &list), NO_MEMORY);
     for (bool has_failed = true; has_failed; num_failed++) {
         stand_in.fail_call(NULL, num_failed + 1, CUDA_ERROR_OUT_OF_MEMORY);
         if (ucxpool_device_list_alloc(0, 64, &list) != UCXPOOL_OK) {
@@ -353,81 +348,4 @@ TEST(every_gpu_of_this_machine_can_be_queried)
         ck_assert_int_ne(attr.backing, UCXPOOL_CUDA_BACKING_NONE);
         ck_assert((attr.bar1_size != 0) || (attr.bar1_reason[0] != '\0'));
     }
-}
-
-static ucxpool_device_budget_t budget;
-
-STAND_IN_TEST(budget_is_reported_with_its_figures)
-{
-    start("name=Tesla T4,memory=15g");
-    setenv("NVML_STAND_IN", "bar1=268435456,used=41943040", 1);
-    ck_assert_msg(ucxpool_device_budget(0, NULL, &budget) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
-    ck_assert_int_eq(budget.bar1_source, UCXPOOL_BAR1_NVML);
-    ck_assert_uint_eq(budget.bar1_size, UINT64_C(256) << 20);
-    ck_assert_uint_eq(budget.usable, UINT64_C(200) << 20);
-    check_text(budget.usable_from, "Tesla T4");
-    ck_assert_uint_eq(budget.others, UINT64_C(32) << 20);
-    ck_assert_uint_eq(budget.reserve, 0);
-    ck_assert_int_eq(budget.reserve_is_auto, 1);
-    ck_assert_uint_eq(budget.limit, UINT64_C(168) << 20);
-    ck_assert_uint_eq(budget.comm_size, UINT64_C(168) << 20);
-    ck_assert_uint_eq(budget.blocks_to_send + budget.blocks_to_receive +
-                          budget.blocks_for_the_caller,
-                      budget.comm_size / budget.block_size);
-    ck_assert_uint_eq(budget.num_regions * budget.region_size,
-                      budget.comm_size);
-    ck_assert_int_eq(budget.uses_bar1, 1);
-    ck_assert_int_eq(budget.is_comm_size_auto, 1);
-    unsetenv("NVML_STAND_IN");
-}
-
-static ucxpool_status_t budget_with(const char *key, const char *value)
-{
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-
-    assert_ok(ucxpool_config_read(&config));
-    assert_ok(ucxpool_config_modify(config, key, value));
-    status = ucxpool_device_budget(0, config, &budget);
-    ucxpool_config_release(config);
-    return status;
-}
-
-STAND_IN_TEST(the_budget_follows_the_settings)
-{
-    start("name=Tesla T4,memory=15g");
-    setenv("NVML_STAND_IN", "bar1=268435456,used=4096", 1);
-    assert_ok(budget_with("COMM_RESERVE", "50m"));
-    ck_assert_uint_eq(budget.limit, UINT64_C(150) << 20);
-    ck_assert_int_eq(budget.reserve_is_auto, 0);
-    assert_ok(budget_with("COMM_SIZE", "64m"));
-    ck_assert_uint_eq(budget.comm_size, UINT64_C(64) << 20);
-    ck_assert_int_eq(budget.is_comm_size_auto, 0);
-    assert_ok(budget_with("CUDA_BACKING", "host"));
-    ck_assert_int_eq(budget.uses_bar1, 0);
-    ck_assert_int_eq(budget.is_registered, 1);
-    ck_assert_int_eq(budget.backing, UCXPOOL_CUDA_BACKING_HOST);
-    ck_assert_int_eq(budget_with("BUDGET_FILE", "/nonexistent"),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(budget_with("REGION_SIZE", "100t"),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    unsetenv("NVML_STAND_IN");
-}
-
-STAND_IN_TEST(budget_needs_a_gpu_and_an_output)
-{
-    start("vmm=n");
-    ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_budget(1, NULL, &budget),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_budget(-1, NULL, &budget),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(budget_with("CUDA_BACKING", "vmm"),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    setenv("UCXPOOL_DEPTH", "many", 1);
-    ck_assert_int_eq(ucxpool_device_budget(0, NULL, &budget),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    unsetenv("UCXPOOL_DEPTH");
 }

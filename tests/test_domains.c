@@ -86,12 +86,6 @@ static void check_none(void)
     ck_assert_int_eq(domains_num_live(), 0);
 }
 
-static void check_detail(const char *words)
-{
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
-                  "no '%s' in: %s", words, ucxpool_error_detail());
-}
-
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
 TEST_EACH(answers_of_ucp_and_uct_are_combined, 2)
@@ -218,16 +212,16 @@ TEST(silent_registration_failure_of_a_card_is_found)
     for (unsigned nth = 1; nth <= NUM_REGIONS; nth++) {
         domains[NIC_B].refuses_from = nth;
         domains_play(domains, NUM_DOMAINS);
-        ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_IO);
+        assert_error(ucx_reg_regions(&regions, context), IO);
         snprintf(words, sizeof(words), "region %u of %u (%zu bytes", nth - 1,
                  NUM_REGIONS, REGION_SIZE);
-        check_detail(words);
-        check_detail("memory domain mlx5_1,");
+        assert_detail(words);
+        assert_detail("memory domain mlx5_1,");
         snprintf(words, sizeof(words), " %zu bytes were registered",
                  (nth - 1) * REGION_SIZE);
-        check_detail(words);
-        check_detail("UCXPOOL_COMM_SIZE");
-        check_detail("ulimit -l");
+        assert_detail(words);
+        assert_detail("UCXPOOL_COMM_SIZE");
+        assert_detail("ulimit -l");
         check_none();
     }
     domains[NIC_B].refuses_from = 0;
@@ -263,7 +257,7 @@ TEST(keys_of_unknown_format_are_accepted)
 TEST(failed_list_allocation_is_reported_and_retry_works)
 {
     failing_size = sizeof(ucx_domains_t);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
+    assert_error(ucx_reg_regions(&regions, context), NO_MEMORY);
     check_none();
     assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
@@ -301,10 +295,9 @@ TEST(card_far_from_the_gpu_may_fail)
 TEST(card_that_registered_one_region_must_register_all)
 {
     domains[NIC_A].refuses_from = 3;
-    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
-    check_detail("region 2 of 4");
-    check_detail("memory domain mlx5_0,");
-    check_detail("UCXPOOL_CUDA_BACKING=host");
+    assert_error_detail(verify_as_gpu(), IO, "region 2 of 4");
+    assert_detail("memory domain mlx5_0,");
+    assert_detail("UCXPOOL_CUDA_BACKING=host");
     ucx_dereg_regions(&regions, context);
 }
 
@@ -312,8 +305,7 @@ TEST(no_card_at_all_is_an_error)
 {
     domains[NIC_A].refuses_from = 1;
     domains[NIC_B].refuses_from = 1;
-    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
-    check_detail("memory domain mlx5_0, mlx5_1,");
+    assert_error_detail(verify_as_gpu(), IO, "memory domain mlx5_0, mlx5_1,");
     ucx_dereg_regions(&regions, context);
 }
 
@@ -327,8 +319,7 @@ TEST(card_registering_undeclared_memory_must_register_all)
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_A | 1u << NIC_B);
     ucx_dereg_regions(&regions, context);
     domains[NIC_A].refuses_from = 2;
-    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
-    check_detail("region 1 of 4");
+    assert_error_detail(verify_as_gpu(), IO, "region 1 of 4");
     ucx_dereg_regions(&regions, context);
 }
 
@@ -373,6 +364,5 @@ TEST(pool_create_detects_a_silent_failure)
 
     domains[NIC_A].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(pair_try_pool(NULL, settings, &pool), UCXPOOL_ERR_IO);
-    check_detail("mlx5_0");
+    assert_error_detail(pair_try_pool(NULL, settings, &pool), IO, "mlx5_0");
 }

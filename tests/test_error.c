@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,8 +26,7 @@ TEST(error_detail_is_empty_before_any_failure)
 
 TEST(error_returns_its_status_and_keeps_its_detail)
 {
-    ck_assert_int_eq(base_error(UCXPOOL_ERR_LIMIT, "%d of %s", 3, "them"),
-                     UCXPOOL_ERR_LIMIT);
+    assert_error(base_error(UCXPOOL_ERR_LIMIT, "%d of %s", 3, "them"), LIMIT);
     ck_assert_str_eq(ucxpool_error_detail(), "3 of them");
     base_error(UCXPOOL_ERR_IO, "later");
     ck_assert_str_eq(ucxpool_error_detail(), "later");
@@ -270,8 +268,7 @@ TEST(handler_gets_messages_of_the_enabled_levels)
     base_log(BASE_LOG_ERROR, "nor this");
     ck_assert_uint_eq(heard.count, 1);
     ck_assert_str_eq(heard.message, "this");
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_TRACE + 1),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_log_set_level(UCXPOOL_LOG_TRACE + 1), INVALID_PARAM);
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
 }
 

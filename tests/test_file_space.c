@@ -5,7 +5,6 @@
 #include "test.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define UNIT ((size_t)1 << 21)

@@ -4,10 +4,9 @@
 #include "pair.h"
 #include "rounds.h"
 
-#include "xfer/fragment.h"
+#include "xfer/send.h"
 #include "segments.h"
 #include "test.h"
-#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <stdio.h>
@@ -22,6 +21,8 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 /* At most one block each for sending, for receiving and for the caller. */
 #define TINY "COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"
 
+static pair_t pair;
+
 static const char *with(const char *wire, const char *settings)
 {
     static char text[2][256];
@@ -30,27 +31,6 @@ static const char *with(const char *wire, const char *settings)
     turn = !turn;
     snprintf(text[turn], sizeof(text[turn]), "%s %s", wire, settings);
     return text[turn];
-}
-
-static void exchange(pair_t *pair, size_t length)
-{
-    uint8_t           *source = malloc(length + 1);
-    uint8_t           *target = malloc(length + 1);
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, length);
-    pair_poison(target, length + 1);
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
-    ck_assert_int_eq(memcmp(source, target, length), 0);
-    ck_assert_int_eq(target[length], 0xfe);
-    free(source);
-    free(target);
 }
 
 TEST_SETTINGS(.timeout = 60);
@@ -68,13 +48,12 @@ TEST_EACH(messages_arrive_with_any_sizes_on_the_two_sides, 2)
         {"EAGER_SIZE=0", "EAGER_SIZE=0"},
     };
     static const size_t sizes[] = {0, 1, 4096, 65535, 65537, 3000001};
-    pair_t              pair;
 
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
         pair_init(&pair, with(wires[_i], sides[i][0]),
                   with(wires[_i], sides[i][1]));
         for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++) {
-            exchange(&pair, sizes[j]);
+            pair_exchange(&pair, sizes[j]);
         }
         pair_check_blocks(&pair);
         pair_cleanup(&pair);
@@ -141,9 +120,8 @@ static void post_all(crowd_t *crowd)
             if (i == j) {
                 continue;
             }
-            assert_ok(ucxpool_send_buffer(crowd->to[i][j], crowd->sources[i],
-                                          LARGE, TAG, NULL,
-                                          &crowd->sends[i][j]));
+            crowd->sends[i][j] =
+                pair_send(crowd->to[i][j], crowd->sources[i], LARGE, TAG);
             post_recv(crowd, i, j);
         }
     }
@@ -216,28 +194,27 @@ TEST_EACH(all_to_all_completes_with_one_block_each_way, 2)
 /* --- credits ------------------------------------------------------------- */
 
 /* A few rounds, enough for everything that can happen. */
-static void idle(pair_t *pair)
+static void idle(void)
 {
     for (int i = 0; i < 3000; i++) {
-        pair_progress(pair);
+        pair_progress(&pair);
     }
 }
 
 TEST_EACH(unreceived_messages_are_bounded_by_credits_and_max_unexpected, 2)
 {
     enum { CREDITS = 4, MAX = CREDITS + 6, COUNT = 30 };
-    pair_t             pair;
     ucxpool_request_t *sends[COUNT];
     ucxpool_message_t *messages[COUNT];
     unsigned           num_sent    = 0;
     unsigned           num_arrived = 0;
 
-    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4 MAX_UNEXPECTED=6"));
+    pair_begin(&pair, wires[_i], with(wires[_i], "CREDITS=4 MAX_UNEXPECTED=6"));
     for (int i = 0; i < COUNT; i++) {
-        assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, "m", 1, TAG);
     }
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == MAX);
-    idle(&pair);
+    idle();
     for (int i = 0; i < COUNT; i++) {
         num_sent += pair_ended(sends[i]);
     }
@@ -261,33 +238,30 @@ TEST_EACH(unreceived_messages_are_bounded_by_credits_and_max_unexpected, 2)
         ck_assert((status == UCXPOOL_OK) ||
                   ((i >= CREDITS) && (status == UCXPOOL_ERR_REFUSED)));
     }
-    pair_cleanup(&pair);
 }
 
 #define MANY_RECEIVED 2000u
 
-static void receive_many(pair_t *pair, uint64_t tag, const uint32_t *sources,
+static void receive_many(uint64_t tag, const uint32_t *sources,
                          uint32_t *target)
 {
     ucxpool_request_t *recv;
 
     *target = UINT32_MAX;
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, sizeof(*target),
-                                  tag, ALL_BITS, NULL, &recv));
-    assert_ok(pair_finish(pair, recv));
+    recv    = pair_recv(pair.b, pair.to_a, target, sizeof(*target), tag);
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_uint_eq(*target, sources[tag]);
 }
 
 /* All with different tags, and the last one received first. */
 TEST_EACH(the_last_of_many_unreceived_messages_is_received_first, 2)
 {
-    pair_t    pair;
     uint32_t  num     = rounds_are_few() ? 10000 : 100000;
-    uint32_t *sources = calloc(num, sizeof(*sources));
+    uint32_t *sources = test_alloc(num * sizeof(*sources));
     uint32_t  target;
 
-    pair_init(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
-              with(wires[_i], "CREDITS=64"));
+    pair_begin(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
+               with(wires[_i], "CREDITS=64"));
     for (uint32_t i = 0; i < num; i++) {
         sources[i] = i;
         assert_ok(ucxpool_send_buffer(pair.to_b, &sources[i],
@@ -295,17 +269,15 @@ TEST_EACH(the_last_of_many_unreceived_messages_is_received_first, 2)
     }
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == num);
     for (uint32_t i = num; i-- > num - MANY_RECEIVED;) {
-        receive_many(&pair, i, sources, &target);
+        receive_many(i, sources, &target);
     }
     /* Messages that arrived with their bytes, and those queued after them. */
     for (uint32_t i = 0; i < MANY_RECEIVED; i++) {
-        receive_many(&pair, i, sources, &target);
+        receive_many(i, sources, &target);
     }
     /* UCX leaks unsent messages when an endpoint is closed by force. */
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 0);
-    pair_cleanup(&pair);
-    free(sources);
 }
 
 /* Messages in the longest list of the index by tag. */
@@ -329,10 +301,9 @@ static unsigned longest_list(const ucxpool_t *pool)
 TEST_EACH(index_spreads_tags_by_a_factor_of_each_pool, 2)
 {
     enum { NUM = 512 };
-    pair_t pair;
 
-    pair_init(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
-              with(wires[_i], "CREDITS=64"));
+    pair_begin(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
+               with(wires[_i], "CREDITS=64"));
     ck_assert_uint_ne(pair.a->xfer->index.factor, pair.b->xfer->index.factor);
     for (uint64_t i = 0; i < NUM; i++) {
         assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, i << 44, NULL, NULL));
@@ -341,13 +312,12 @@ TEST_EACH(index_spreads_tags_by_a_factor_of_each_pool, 2)
     ck_assert_uint_lt(longest_list(pair.b), NUM / 4);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected <= 64);
-    pair_cleanup(&pair);
 }
 
 #define KIND_NUM 5u
 
 /* Empty, short, with metadata, in several segments, long. */
-static void send_kind(pair_t *pair, const uint8_t *bytes, unsigned i,
+static void send_kind(const uint8_t *bytes, unsigned i,
                       ucxpool_request_t **send_p)
 {
     static const size_t sizes[KIND_NUM] = {0, 100, 5000, 9000, 70000};
@@ -368,13 +338,12 @@ static void send_kind(pair_t *pair, const uint8_t *bytes, unsigned i,
         data = ucxpool_source_buffer(bytes, sizes[i]);
     }
     assert_ok(
-        ucxpool_send(pair->to_b, &data, i, (i == 2) ? &params : NULL, send_p));
+        ucxpool_send(pair.to_b, &data, i, (i == 2) ? &params : NULL, send_p));
 }
 
 TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
 {
-    pair_t                 pair;
-    uint8_t               *bytes  = calloc(2, 70000);
+    uint8_t               *bytes  = test_alloc((size_t)2 * 70000);
     uint8_t               *target = bytes + 70000;
     ucxpool_request_t     *sends[KIND_NUM], *recv;
     ucxpool_request_attr_t attr;
@@ -382,15 +351,14 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
     for (unsigned i = 0; i < 70000; i++) {
         bytes[i] = (uint8_t)(i * 7 + i / 256);
     }
-    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=1"));
+    pair_begin(&pair, wires[_i], with(wires[_i], "CREDITS=1"));
     assert_ok(ucxpool_send_buffer(pair.to_b, "1", 1, 99, NULL, NULL));
     for (unsigned i = 0; i < KIND_NUM; i++) {
-        send_kind(&pair, bytes, i, &sends[i]);
+        send_kind(bytes, i, &sends[i]);
     }
     for (unsigned i = KIND_NUM; i-- > 0;) {
         memset(target, 0, 70000);
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 70000, i, ALL_BITS,
-                                      NULL, &recv));
+        recv = pair_recv(pair.b, NULL, target, 70000, i);
         while (!pair_ended(recv)) {
             pair_progress(&pair);
         }
@@ -401,22 +369,19 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
         assert_ok(pair_finish(&pair, sends[i]));
     }
     ck_assert_uint_eq(pair.to_b->flow.announced, 0);
-    pair_cleanup(&pair);
-    free(bytes);
 }
 
 TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
 {
     enum { CREDITS = 1, MAX = 3, COUNT = 6 };
-    pair_t                 pair;
     ucxpool_request_t     *sends[COUNT], *recv;
     ucxpool_request_attr_t attr;
     char                   target;
 
-    pair_init(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
-              with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
+    pair_begin(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
+               with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
     for (int i = 0; i < COUNT; i++) {
-        assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, "m", 1, TAG);
     }
     for (int i = CREDITS + MAX; i < COUNT; i++) {
         pair_until(&pair, pair_ended(sends[i]));
@@ -426,36 +391,31 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
         ucxpool_request_release(sends[i]);
     }
     for (int i = 0; i < CREDITS + MAX; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
-                                      NULL, &recv));
+        recv = pair_recv(pair.b, NULL, &target, 1, TAG);
         assert_ok(pair_finish(&pair, recv));
         assert_ok(pair_finish(&pair, sends[i]));
     }
-    pair_cleanup(&pair);
 }
 
 #define LEFT_NUM 3000u
 
-static void leave_unreceived(pair_t *pair, const char *settings,
+static void leave_unreceived(const char        *settings,
                              ucxpool_request_t *sends[LEFT_NUM])
 {
-    pair_init(pair, settings, settings);
+    pair_init(&pair, settings, settings);
     for (unsigned i = 0; i < LEFT_NUM; i++) {
-        assert_ok(
-            ucxpool_send_buffer(pair->to_b, "m", 1, TAG, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, "m", 1, TAG);
     }
-    pair_until(pair, pair->to_a->xfer->messages.num_unexpected == LEFT_NUM);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == LEFT_NUM);
 }
 
 TEST_EACH(unreceived_messages_end_with_their_channel, 2)
 {
     enum { CREDITS = 8 };
     static ucxpool_request_t *sends[LEFT_NUM];
-    pair_t                    pair;
     ucxpool_request_t        *flush;
 
-    leave_unreceived(&pair, with(wires[_i], "CREDITS=8 CLOSE_TIMEOUT=0"),
-                     sends);
+    leave_unreceived(with(wires[_i], "CREDITS=8 CLOSE_TIMEOUT=0"), sends);
     assert_ok(ucxpool_channel_flush(pair.to_b, NULL, &flush));
     ck_assert(!pair_ended(flush));
     ucxpool_channel_close(pair.to_b);
@@ -463,7 +423,7 @@ TEST_EACH(unreceived_messages_end_with_their_channel, 2)
         ck_assert_int_eq(pair_finish(&pair, sends[i]),
                          (i < CREDITS) ? UCXPOOL_OK : UCXPOOL_ERR_CANCELED);
     }
-    ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, flush), CANCELED);
     /* Messages that arrived with their bytes can still be received. */
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == CREDITS);
     pair.to_b = NULL;
@@ -474,10 +434,8 @@ TEST_EACH(canceling_unreceived_messages_makes_room, 2)
 {
     enum { CREDITS = 8 };
     static ucxpool_request_t *sends[LEFT_NUM];
-    pair_t                    pair;
 
-    leave_unreceived(&pair, with(wires[_i], "CREDITS=8 MAX_UNEXPECTED=2992"),
-                     sends);
+    leave_unreceived(with(wires[_i], "CREDITS=8 MAX_UNEXPECTED=2992"), sends);
     for (unsigned i = LEFT_NUM; i-- > CREDITS;) {
         ucxpool_request_cancel(sends[i]);
     }
@@ -494,28 +452,25 @@ TEST_EACH(canceling_unreceived_messages_makes_room, 2)
 TEST_EACH(waiting_message_blocks_no_other_while_credits_last, 2)
 {
     enum { CREDITS = 8 };
-    pair_t             pair;
     char               target;
     ucxpool_request_t *recv;
 
-    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
+    pair_begin(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
     for (int i = 0; i < CREDITS - 1; i++) {
         assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL));
     }
     for (int i = 0; i < 3 * CREDITS; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, 1, ALL_BITS,
-                                      NULL, &recv));
+        recv = pair_recv(pair.b, NULL, &target, 1, 1);
         assert_ok(ucxpool_send_buffer(pair.to_b, "n", 1, 1, NULL, NULL));
         assert_ok(pair_finish(&pair, recv));
     }
-    pair_cleanup(&pair);
 }
 
 #define WAITING_CREDITS 8u
 #define WAITING_NUM     (3 * WAITING_CREDITS)
 
 /* Short sends, alone or with metadata. Each credit allows one to go at once. */
-static void send_waiting(pair_t *pair, const uint8_t *bytes,
+static void send_waiting(const uint8_t     *bytes,
                          ucxpool_request_t *sends[WAITING_NUM])
 {
     const ucxpool_request_params_t params = {
@@ -525,7 +480,7 @@ static void send_waiting(pair_t *pair, const uint8_t *bytes,
     };
 
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        assert_ok(ucxpool_send_buffer(pair->to_b, &bytes[i], 1, TAG,
+        assert_ok(ucxpool_send_buffer(pair.to_b, &bytes[i], 1, TAG,
                                       (i % 4 == 3) ? &params : NULL,
                                       &sends[i]));
         ck_assert_int_eq(pair_ended(sends[i]), i < WAITING_CREDITS);
@@ -538,15 +493,13 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
     uint8_t            targets[WAITING_NUM];
     ucxpool_request_t *sends[WAITING_NUM];
     ucxpool_request_t *recvs[WAITING_NUM];
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
+    pair_begin(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
     pair.a->announce_ns = UCXPOOL_FOREVER;
     pair_fill(bytes, sizeof(bytes));
-    send_waiting(&pair, bytes, sends);
+    send_waiting(bytes, sends);
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
-                                      ALL_BITS, NULL, &recvs[i]));
+        recvs[i] = pair_recv(pair.b, NULL, &targets[i], 1, TAG);
     }
     pair_until(&pair, pair_ended(recvs[WAITING_CREDITS - 1]));
     while (!pair_ended(sends[WAITING_CREDITS])) {
@@ -559,7 +512,6 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
         assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
-    pair_cleanup(&pair);
 }
 
 /* So that the peer can write while others are being read. */
@@ -568,23 +520,21 @@ TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
     uint8_t            bytes[WAITING_NUM];
     uint8_t            targets[WAITING_CREDITS];
     ucxpool_request_t *sends[WAITING_NUM];
-    pair_t             pair;
 
-    pair_init(&pair, "WIRE=map", "WIRE=map CREDITS=8");
+    pair_begin(&pair, "WIRE=map", "WIRE=map CREDITS=8");
     pair.a->announce_ns = UCXPOOL_FOREVER;
     pair_fill(bytes, sizeof(bytes));
     for (unsigned i = 0; i < WAITING_CREDITS; i++) {
         assert_ok(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
                                       ALL_BITS, NULL, NULL));
     }
-    send_waiting(&pair, bytes, sends);
+    send_waiting(bytes, sends);
     ucxpool_progress(pair.b); /* reads them all */
     ck_assert_mem_eq(targets, bytes, sizeof(targets));
     ck_assert_uint_eq(pair.to_a->flow.credits_owed, WAITING_CREDITS / 2 - 1);
     for (unsigned i = 0; i < WAITING_NUM; i++) {
         ucxpool_request_release(sends[i]);
     }
-    pair_cleanup(&pair);
 }
 
 /* --- two concurrent messages --------------------------------------------- */
@@ -605,22 +555,20 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
 {
     static const char  settings[] = "WIRE=map COMM_SIZE=2m BLOCK_SIZE=32k "
                                     "FRAG_SIZE=16k DEPTH=8";
-    uint8_t           *source     = calloc(2, SIDE_SIZE);
-    uint8_t           *target     = malloc(2 * SIDE_SIZE);
+    uint8_t           *source     = test_alloc((size_t)2 * SIDE_SIZE);
+    uint8_t           *target     = test_alloc(2 * SIDE_SIZE);
     ucxpool_request_t *sends[2];
     ucxpool_request_t *recvs[2];
     unsigned           most_before = 0;
     unsigned           most_after  = 0;
-    pair_t             pair;
 
     /* Enough blocks of two fragments each: a window of fragments takes four. On
      * the other wire, the caller's memory is sent in place. */
-    pair_init(&pair, settings, settings);
+    pair_begin(&pair, settings, settings);
     for (unsigned i = 0; i < 2; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target + i * SIDE_SIZE,
-                                      SIDE_SIZE, i, ALL_BITS, NULL, &recvs[i]));
-        assert_ok(ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE,
-                                      SIDE_SIZE, i, NULL, &sends[i]));
+        recvs[i] =
+            pair_recv(pair.b, pair.to_a, target + i * SIDE_SIZE, SIDE_SIZE, i);
+        sends[i] = pair_send(pair.to_b, source + i * SIDE_SIZE, SIDE_SIZE, i);
     }
     while (ucxpool_request_test(sends[1]) == UCXPOOL_INPROGRESS) {
         unsigned *most_p =
@@ -636,28 +584,23 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
         assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_int_eq(memcmp(source, target, 2 * SIDE_SIZE), 0);
-    pair_cleanup(&pair);
-    free(source);
-    free(target);
 }
 
 /* --- refusals and limits ------------------------------------------------- */
 
 TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
 {
-    uint8_t               *source = calloc(1, 100000);
-    uint8_t               *target = malloc(100000);
-    pair_t                 pair;
+    uint8_t               *source = test_alloc(100000);
+    uint8_t               *target = test_alloc(100000);
     ucxpool_request_t     *send;
     ucxpool_request_t     *recv;
     ucxpool_request_attr_t attr;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     pair_poison(target, 100000);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 99999, TAG, ALL_BITS,
-                                  NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
+    recv = pair_recv(pair.b, NULL, target, 99999, TAG);
+    send = pair_send(pair.to_b, source, 100000, TAG);
+    assert_error(pair_finish(&pair, recv), TRUNCATED);
     pair_until(&pair, pair_ended(send));
     ucxpool_request_query(send, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
@@ -665,23 +608,19 @@ TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
                                   "has room for 99999");
     ucxpool_request_release(send);
     ck_assert_int_eq(target[0], 0xfe);
-    exchange(&pair, 100000);
+    pair_exchange(&pair, 100000);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    free(source);
-    free(target);
 }
 
 TEST_EACH(message_is_rejected_with_the_given_reason, 2)
 {
-    uint8_t               *source = calloc(1, 100000);
-    pair_t                 pair;
+    uint8_t               *source = test_alloc(100000);
     ucxpool_request_t     *send;
     ucxpool_message_t     *message;
     ucxpool_request_attr_t attr;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
+    pair_begin(&pair, wires[_i], wires[_i]);
+    send = pair_send(pair.to_b, source, 100000, TAG);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "the disk is full");
@@ -690,14 +629,11 @@ TEST_EACH(message_is_rejected_with_the_given_reason, 2)
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
     ck_assert_str_eq(attr.detail, "the disk is full");
     ucxpool_request_release(send);
-    exchange(&pair, 100000);
-    pair_cleanup(&pair);
-    free(source);
+    pair_exchange(&pair, 100000);
 }
 
 TEST_EACH(a_message_without_segments_arrives, 2)
 {
-    pair_t                   pair;
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
     ucxpool_request_attr_t   attr;
@@ -707,7 +643,7 @@ TEST_EACH(a_message_without_segments_arrives, 2)
         .metadata_length = 4,
     };
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(recv_segments(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv));
     assert_ok(send_segments(pair.to_b, NULL, 0, TAG, &params, &send));
     assert_ok(pair_finish(&pair, send));
@@ -718,7 +654,6 @@ TEST_EACH(a_message_without_segments_arrives, 2)
     ck_assert_uint_eq(attr.metadata_length, 4);
     ck_assert_mem_eq(attr.metadata, "head", 4);
     ucxpool_request_release(recv);
-    pair_cleanup(&pair);
 }
 
 /* Segments of different lengths, all in one buffer. */
@@ -737,17 +672,13 @@ static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
 
 #define ORDERED_NUM 60u
 
-static ucxpool_request_t *recv_one(pair_t *pair, uint8_t *target, size_t size)
+static ucxpool_request_t *recv_one(uint8_t *target, size_t size)
 {
-    ucxpool_request_t *recv;
-
-    assert_ok(ucxpool_recv_buffer(pair->b, NULL, target, size, TAG, ALL_BITS,
-                                  NULL, &recv));
-    return recv;
+    return pair_recv(pair.b, NULL, target, size, TAG);
 }
 
 /* As one buffer, or as a list of three segments. */
-static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
+static ucxpool_request_t *send_one(ucxpool_segment_t segments[3],
                                    uint8_t *source, size_t length)
 {
     ucxpool_data_t     data = ucxpool_data_buffer(source, length);
@@ -759,7 +690,7 @@ static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
         segments[2] = (ucxpool_segment_t){source + 1, length - 1};
         data        = ucxpool_data_segments(segments, 3);
     }
-    assert_ok(ucxpool_send(pair->to_b, &data, TAG, NULL, &send));
+    assert_ok(ucxpool_send(pair.to_b, &data, TAG, NULL, &send));
     return send;
 }
 
@@ -774,22 +705,21 @@ TEST_EACH(messages_of_one_tag_arrive_in_their_order, 2)
     ucxpool_request_t       *sends[ORDERED_NUM];
     ucxpool_request_t       *recvs[ORDERED_NUM];
     ucxpool_request_attr_t   attr;
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         size_t length = (i % 4 == 3) ? SIZE : i % 9;
 
         memset(sources[i], (int)i + 1, SIZE);
         if (i >= ORDERED_NUM / 2) {
             recvs[i - ORDERED_NUM / 2] =
-                recv_one(&pair, targets[i - ORDERED_NUM / 2], SIZE);
+                recv_one(targets[i - ORDERED_NUM / 2], SIZE);
         }
-        sends[i] = send_one(&pair, segments[i], sources[i], length);
+        sends[i] = send_one(segments[i], sources[i], length);
         pair_progress(&pair);
     }
     for (unsigned i = ORDERED_NUM / 2; i < ORDERED_NUM; i++) {
-        recvs[i] = recv_one(&pair, targets[i], SIZE);
+        recvs[i] = recv_one(targets[i], SIZE);
     }
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         assert_ok(pair_finish(&pair, sends[i]));
@@ -800,7 +730,6 @@ TEST_EACH(messages_of_one_tag_arrive_in_their_order, 2)
         assert_ok(pair_finish(&pair, recvs[i]));
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* The same when all receives are posted first. */
@@ -810,12 +739,11 @@ TEST_EACH(short_messages_match_posted_receives, 2)
     static uint8_t     sources[ORDERED_NUM][SIZE];
     static uint8_t     targets[ORDERED_NUM][SIZE];
     ucxpool_request_t *recvs[ORDERED_NUM];
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         pair_poison(targets[i], SIZE);
-        recvs[i] = recv_one(&pair, targets[i], SIZE);
+        recvs[i] = recv_one(targets[i], SIZE);
     }
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         memset(sources[i], (int)i + 1, SIZE);
@@ -827,7 +755,6 @@ TEST_EACH(short_messages_match_posted_receives, 2)
         ck_assert_mem_eq(targets[i], sources[i], i * 69 + 1);
         ck_assert_uint_eq(targets[i][i * 69 + 1], 0xfe);
     }
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(list_of_65536_different_lengths_arrives, 2)
@@ -836,17 +763,15 @@ TEST_EACH(list_of_65536_different_lengths_arrives, 2)
     uint8_t            bytes[200];
     size_t             length;
     ucxpool_segment_t *segments = differing(bytes, count, &length);
-    uint8_t           *target   = malloc(length);
+    uint8_t           *target   = test_alloc(length);
     uint8_t           *at       = target;
-    pair_t             pair;
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
     pair_fill(bytes, sizeof(bytes));
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
-                                  NULL, &recv));
+    recv = pair_recv(pair.b, NULL, target, length, TAG);
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
     for (size_t i = 0; i < count; i++) {
@@ -858,7 +783,6 @@ TEST_EACH(list_of_65536_different_lengths_arrives, 2)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
     free(segments);
-    free(target);
 }
 
 TEST_EACH(more_than_our_limits_is_rejected_at_once, 2)
@@ -872,18 +796,16 @@ TEST_EACH(more_than_our_limits_is_rejected_at_once, 2)
         .metadata        = metadata,
         .metadata_length = sizeof(metadata),
     };
-    pair_t             pair;
     ucxpool_request_t *send;
 
     memset(metadata, 'm', sizeof(metadata));
-    pair_init(&pair, with(wires[_i], "MAX_SEGMENTS=19 MAX_METADATA=100"),
-              wires[_i]);
-    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
-                     UCXPOOL_ERR_LIMIT);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
-        UCXPOOL_ERR_LIMIT);
-    exchange(&pair, 5000);
+    pair_begin(&pair, with(wires[_i], "MAX_SEGMENTS=19 MAX_METADATA=100"),
+               wires[_i]);
+    assert_error(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
+                 LIMIT);
+    assert_error(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
+                 LIMIT);
+    pair_exchange(&pair, 5000);
     pair_cleanup(&pair);
     free(segments);
 }
@@ -896,7 +818,6 @@ TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
     uint8_t            bytes[200] = {0};
     size_t             length;
     ucxpool_segment_t *segments = differing(bytes, 20, &length);
-    pair_t             pair     = {0};
     void              *address;
     ucxpool_request_t *send;
 
@@ -911,10 +832,10 @@ TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
     to.address = address;
     assert_ok(ucxpool_channel_create(pair.b, &to, &pair.to_a));
     ucxpool_address_release(address);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_LIMIT);
-    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
-                     UCXPOOL_ERR_LIMIT);
-    exchange(&pair, 100000);
+    assert_error(pair_finish(&pair, send), LIMIT);
+    assert_error(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
+                 LIMIT);
+    pair_exchange(&pair, 100000);
     pair_cleanup(&pair);
     free(segments);
 }
@@ -924,27 +845,25 @@ TEST_EACH(a_message_of_5_gib_arrives, 2)
 {
     const size_t           piece   = 1u << 20;
     const size_t           count   = 5u << 10;
-    uint8_t               *source  = malloc(piece);
-    uint8_t               *target  = malloc(piece);
-    ucxpool_segment_t     *sources = calloc(count, sizeof(*sources));
-    ucxpool_segment_t     *targets = calloc(count, sizeof(*targets));
-    pair_t                 pair;
+    uint8_t               *source  = test_alloc(piece);
+    uint8_t               *target  = test_alloc(piece);
+    ucxpool_segment_t     *sources = test_alloc(count * sizeof(*sources));
+    ucxpool_segment_t     *targets = test_alloc(count * sizeof(*targets));
     ucxpool_request_t     *send;
     ucxpool_request_t     *recv;
     ucxpool_request_attr_t attr;
 
     if (getenv("TEST_SLOW") != NULL) {
-        goto out;
+        return;
     }
     pair_fill(source, piece);
     for (size_t i = 0; i < count; i++) {
         sources[i] = (ucxpool_segment_t){source, piece};
         targets[i] = (ucxpool_segment_t){target, piece};
     }
-    pair_init(&pair,
-              with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
-                              "REGION_SIZE=16m"),
-              with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
+    pair_begin(&pair,
+               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"),
+               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
     assert_ok(send_segments(pair.to_b, sources, count, TAG, NULL, &send));
     assert_ok(recv_segments(pair.b, NULL, targets, count, TAG, ALL_BITS, NULL,
                             &recv));
@@ -958,10 +877,4 @@ TEST_EACH(a_message_of_5_gib_arrives, 2)
     assert_ok(pair_finish(&pair, send));
     ck_assert_int_eq(memcmp(source, target, piece), 0);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-out:
-    free(source);
-    free(target);
-    free(sources);
-    free(targets);
 }

@@ -30,6 +30,8 @@ static pid_t parent;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
+static pair_t pair;
+
 int __lsan_is_turned_off(void)
 {
     return (parent != 0) && (getpid() != parent);
@@ -75,14 +77,13 @@ static void check_ends_well(pid_t pid)
 
 TEST(forked_child_has_no_connection)
 {
-    bool   was_socket[MAX_FDS];
-    pair_t pair;
-    pid_t  pid;
+    bool  was_socket[MAX_FDS];
+    pid_t pid;
 
     for (int fd = 0; fd < MAX_FDS; fd++) {
         was_socket[fd] = is_socket(fd);
     }
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
     pair_exchange(&pair, LENGTH);
     parent = getpid();
     pid    = fork();
@@ -96,17 +97,15 @@ TEST(forked_child_has_no_connection)
     }
     check_ends_well(pid);
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
 }
 
 TEST(a_forked_child_keeps_its_own_descriptors)
 {
-    pair_t pair;
-    int    fds[2];
-    pid_t  pid;
+    int   fds[2];
+    pid_t pid;
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
     parent = getpid();
     pid    = fork();
     if (pid == 0) {
@@ -123,7 +122,6 @@ TEST(a_forked_child_keeps_its_own_descriptors)
 
 TEST_EACH(child_can_destroy_its_parents_pools, 2)
 {
-    pair_t              pair;
     ucxpool_listener_t *listener;
     pid_t               pid;
 
@@ -238,20 +236,20 @@ TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
 /* Accept callers until the log contains the warning. */
 static void listen_until_warned(int port_fd)
 {
-    pair_t              pair = {.a = NULL};
+    pair_t              pools = {.a = NULL};
     ucxpool_listener_t *listener;
     uint16_t            port;
 
     caught_begin();
-    pair.a   = pair_pool("WIRE=ucx LOG_LEVEL=warn");
-    listener = pair_listen(pair.a, "127.0.0.1:0");
+    pools.a  = pair_pool("WIRE=ucx LOG_LEVEL=warn");
+    listener = pair_listen(pools.a, "127.0.0.1:0");
     port     = ucxpool_listener_port(listener);
     if (write(port_fd, &port, sizeof(port)) != sizeof(port)) {
         _exit(1);
     }
     while (!is_warned()) {
-        (void)ucxpool_listener_accept(listener, NULL, &pair.to_b);
-        ucxpool_progress(pair.a);
+        (void)ucxpool_listener_accept(listener, NULL, &pools.to_b);
+        ucxpool_progress(pools.a);
     }
     _exit(0);
 }
@@ -280,8 +278,7 @@ TEST(child_that_listens_logs_a_ucx_warning)
 
 TEST_EACH(exec_inherits_no_descriptors, 2)
 {
-    bool   was_open[MAX_FDS];
-    pair_t pair;
+    bool was_open[MAX_FDS];
 
     if (_i != 0) {
         open_many();
@@ -289,14 +286,13 @@ TEST_EACH(exec_inherits_no_descriptors, 2)
     for (int fd = 0; fd < MAX_FDS; fd++) {
         was_open[fd] = fcntl(fd, F_GETFD) >= 0;
     }
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
     pair_exchange(&pair, LENGTH);
     for (int fd = 0; fd < MAX_FDS; fd++) {
         if (!was_open[fd] && (is_socket(fd) || is_epoll(fd))) {
             ck_assert_msg(fcntl(fd, F_GETFD) & FD_CLOEXEC, "%d", fd);
         }
     }
-    pair_cleanup(&pair);
 }
 
 static bool is_inherited(int fd)
@@ -320,12 +316,11 @@ TEST(programs_inherit_none_of_many_connections_that_open_at_once)
     enum { NUM = 50 };
     bool               was_open[MAX_FDS];
     ucxpool_channel_t *channels[2 * NUM];
-    pair_t             pair;
 
     for (int fd = 0; fd < MAX_FDS; fd++) {
         was_open[fd] = fcntl(fd, F_GETFD) >= 0;
     }
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
     for (int i = 0; i < NUM; i++) {
         channels[2 * i]     = pair_meet(pair.a, pair.b);
         channels[2 * i + 1] = pair_meet(pair.b, pair.a);
@@ -334,7 +329,6 @@ TEST(programs_inherit_none_of_many_connections_that_open_at_once)
         pair_until(&pair, pair_is_open(channels[i]));
     }
     pair_until(&pair, inherits_none_but(was_open));
-    pair_cleanup(&pair);
 }
 
 /* A peer that forks a child which outlives it. */
@@ -395,8 +389,7 @@ TEST(surviving_child_does_not_hide_its_parents_death)
         ucxpool_wait(pool, 10000000);
     }
     assert_ok(ucxpool_channel_wait(channel, pair_patience()));
-    assert_ok(ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG, ALL_BITS,
-                                  NULL, &recv));
+    recv = pair_recv(pool, channel, target, LENGTH, TAG);
     ck_assert_int_eq(fcntl(up[0], F_SETFL, O_NONBLOCK), 0);
     while (read(up[0], &grandchild, sizeof(grandchild)) != sizeof(grandchild)) {
         ucxpool_wait(pool, 10000000);
@@ -404,8 +397,7 @@ TEST(surviving_child_does_not_hide_its_parents_death)
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     /* The child never exits by itself. */
-    ck_assert_int_eq(ucxpool_request_wait(recv, pair_patience()),
-                     UCXPOOL_ERR_PEER_LOST);
+    assert_error(ucxpool_request_wait(recv, pair_patience()), PEER_LOST);
     ck_assert_int_eq(kill(grandchild, SIGKILL), 0);
     ucxpool_destroy(pool);
 }

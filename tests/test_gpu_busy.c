@@ -84,7 +84,7 @@ static void message_post(message_t *message, size_t num, size_t length)
 static void message_finish(message_t *message)
 {
     size_t   size   = message->num * message->length;
-    uint8_t *result = malloc(size);
+    uint8_t *result = test_alloc(size);
 
     assert_ok(gpu_finish(&pair, message->send));
     assert_ok(gpu_finish(&pair, message->recv));
@@ -94,7 +94,6 @@ static void message_finish(message_t *message)
                          result + (message->num - 1 - i) * message->length,
                          message->length);
     }
-    free(result);
     free(message->pieces);
     free(message->bytes);
     gpu_free(message->target);

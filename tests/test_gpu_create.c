@@ -54,8 +54,7 @@ static ucxpool_status_t create_on(int device, const char *settings)
         char *value = strchr(key, '=');
 
         *value++ = '\0';
-        ck_assert_msg(ucxpool_config_modify(config, key, value) == UCXPOOL_OK,
-                      "%s", ucxpool_error_detail());
+        assert_ok(ucxpool_config_modify(config, key, value));
     }
     params.config = config;
     if (device >= 0) {
@@ -74,8 +73,7 @@ static ucxpool_status_t create_on(int device, const char *settings)
 
 static void create(const char *settings)
 {
-    ck_assert_msg(create_on(0, settings) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(create_on(0, settings));
 }
 
 static void require_nothing_left(void)
@@ -93,8 +91,7 @@ static void destroy(void)
 
 static void require_words(const char *words)
 {
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_detail(words);
 }
 
 static const char *backing_setting(int i)
@@ -117,8 +114,7 @@ TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
         core_stats_get(pool, &stats);
         ck_assert_uint_eq(stats.block_size, 2 * MIB);
         assert_ok(ucxpool_check(pool));
-        ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
-                      ucxpool_error_detail());
+        pair_send_from(pool);
         destroy();
     }
 }
@@ -146,7 +142,7 @@ TEST(nonexistent_gpu_is_an_error)
     cuda_start("devices=2");
     num = cuda_num_devices();
     snprintf(words, sizeof(words), "GPU %d does not exist", num);
-    ck_assert_int_eq(create_on(num, ""), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(create_on(num, ""), INVALID_PARAM);
     require_words(words);
     require_nothing_left();
     create("");
@@ -163,14 +159,14 @@ TEST(negative_gpu_number_is_an_error)
     };
 
     cuda_start("");
-    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_create(&params, &pool), INVALID_PARAM);
     require_nothing_left();
 }
 
 STAND_IN_TEST(gpu_pool_without_a_driver_is_an_error)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
-    ck_assert_int_eq(create_on(_i, ""), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(create_on(_i, ""), UNSUPPORTED);
     require_words("/nonexistent/libcuda.so.1");
     /* Once the driver exists, GPU pools work. */
     cuda_start("");
@@ -188,7 +184,7 @@ STAND_IN_TEST_EACH(without_virtual_memory_blocks_use_alloc, 3)
     ck_assert_uint_gt(stand_in.count("cuMemAlloc"), 0);
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), 0);
     destroy();
-    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(create_on(0, "CUDA_BACKING=vmm"), UNSUPPORTED);
     require_words("CUDA_BACKING");
     require_nothing_left();
 }
@@ -198,7 +194,7 @@ STAND_IN_TEST(old_driver_supports_pools)
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     create("");
     ucxpool_destroy(pool);
-    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(create_on(0, "CUDA_BACKING=vmm"), UNSUPPORTED);
 }
 
 STAND_IN_TEST_EACH(out_of_memory_reports_sizes, NUM_BACKINGS)
@@ -215,7 +211,7 @@ STAND_IN_TEST_EACH(out_of_memory_reports_sizes, NUM_BACKINGS)
 
         snprintf(settings, sizeof(settings), "COMM_SIZE=100m COMM_STRICT=y %s",
                  backing_setting(_i));
-        ck_assert_int_eq(create_on(0, settings), UCXPOOL_ERR_NO_MEMORY);
+        assert_error(create_on(0, settings), NO_MEMORY);
         require_words(asked[_i]);
         require_words("free");
         require_words("UCXPOOL_COMM_SIZE");
@@ -228,7 +224,7 @@ STAND_IN_TEST_EACH(out_of_memory_reports_sizes, NUM_BACKINGS)
 TEST(checksums_are_for_host_memory)
 {
     cuda_start("");
-    ck_assert_int_eq(create_on(0, "CHECKSUM=crc32c"), UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(create_on(0, "CHECKSUM=crc32c"), UNSUPPORTED);
     require_words("CHECKSUM");
     require_nothing_left();
     create("CHECKSUM=none");
@@ -340,7 +336,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     assert_ok(ucxpool_comm_alloc(pool, 100, &comm));
     ck_assert_ptr_eq(current(driver), expected);
     ucxpool_comm_free(pool, comm);
-    assert_ok(ucxpool_self_test(pool));
+    pair_send_from(pool);
     ck_assert_ptr_eq(current(driver), expected);
     ucxpool_destroy(pool);
     ck_assert_ptr_eq(current(driver), expected);
@@ -352,8 +348,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     assert_ok(
         ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1, NULL, &recv));
     ck_assert_ptr_eq(current(driver), expected);
-    assert_ok(ucxpool_send_buffer(pair.to_b, memory + 2 * MIB, 2 * MIB, 1, NULL,
-                                  &send));
+    send = pair_send(pair.to_b, memory + 2 * MIB, 2 * MIB, 1);
     ck_assert_ptr_eq(current(driver), expected);
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
@@ -454,8 +449,8 @@ TEST_EACH(vmm_stitches_scattered_blocks_into_one_buffer, 2)
 {
     static ucxpool_block_t blocks[64];
     char                   settings[100];
-    uint8_t               *bytes = malloc(6 * MIB);
-    uint8_t               *found = malloc(6 * MIB);
+    uint8_t               *bytes = test_alloc(6 * MIB);
+    uint8_t               *found = test_alloc(6 * MIB);
     unsigned               num;
     void                  *memory;
 
@@ -465,8 +460,7 @@ TEST_EACH(vmm_stitches_scattered_blocks_into_one_buffer, 2)
     create(settings);
     for (int i = 0; i < 3; i++) {
         num = scatter_free_blocks(blocks, 64);
-        ck_assert_msg(ucxpool_comm_alloc(pool, 6 * MIB, &memory) == UCXPOOL_OK,
-                      "%s", ucxpool_error_detail());
+        assert_ok(ucxpool_comm_alloc(pool, 6 * MIB, &memory));
         pair_fill(bytes, 6 * MIB);
         gpu_write(memory, bytes, 6 * MIB);
         gpu_read(found, memory, 6 * MIB);
@@ -476,8 +470,6 @@ TEST_EACH(vmm_stitches_scattered_blocks_into_one_buffer, 2)
         assert_ok(ucxpool_check(pool));
     }
     ucxpool_destroy(pool);
-    free(bytes);
-    free(found);
     gpu_stop();
 }
 
@@ -492,8 +484,7 @@ TEST(scattered_alloc_blocks_cannot_form_a_buffer)
     snprintf(settings, sizeof(settings), "%s CUDA_BACKING=alloc", many);
     create(settings);
     num = scatter_free_blocks(blocks, 64);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 6 * MIB, &memory),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(ucxpool_comm_alloc(pool, 6 * MIB, &memory), NO_BLOCKS);
     require_words("CUDA_BACKING=vmm");
     ck_assert_ptr_null(memory);
     assert_ok(ucxpool_check(pool));

@@ -24,6 +24,7 @@ static const char *const kinds[] = {
     "CUDA_BACKING=alloc WIRE=map FRAG_SIZE=256k",
     "CUDA_BACKING=vmm WIRE=map FRAG_SIZE=256k",
     "CUDA_BACKING=alloc WIRE=map MAP_WAY=push FRAG_SIZE=256k",
+    "CUDA_BACKING=alloc WIRE=map MAP_WAY=host FRAG_SIZE=256k",
     "CUDA_BACKING=alloc WIRE=ucx FRAG_SIZE=256k",
     "CUDA_BACKING=host WIRE=ucx FRAG_SIZE=256k",
 };

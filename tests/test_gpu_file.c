@@ -82,9 +82,8 @@ static ucxpool_request_t *post_recv(size_t num)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_msg(recv_segments(pair.b, pair.to_a, to, num, TAG, ALL_BITS, NULL,
-                                &recv) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(
+        recv_segments(pair.b, pair.to_a, to, num, TAG, ALL_BITS, NULL, &recv));
     return recv;
 }
 
@@ -117,7 +116,7 @@ TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(files_and_host_memory_arrive, NUM_KINDS)
 {
-    uint8_t *memory = malloc(LONG);
+    uint8_t *memory = test_alloc(LONG);
 
     start("", kinds[_i]);
     pair_fill(memory, LONG);
@@ -126,7 +125,6 @@ TEST_EACH(files_and_host_memory_arrive, NUM_KINDS)
         exchange_host(memory, LONG, length);
     }
     stop();
-    free(memory);
 }
 
 TEST_EACH(one_long_range_arrives, NUM_KINDS)
@@ -144,13 +142,13 @@ static void exchange_mixed(unsigned places, size_t length,
                            const ucxpool_request_params_t *params)
 {
     size_t   num  = gpu_cut(&source, places, length, from, MAX_RANGES);
-    uint8_t *held = malloc(length + 1);
+    uint8_t *held = test_alloc(length + 1);
     uint8_t *message;
     size_t   at = 0;
     size_t   all, n;
 
     gpu_fill(&source, from, num, held);
-    message = malloc(length + num * 300 + 1);
+    message = test_alloc(length + num * 300 + 1);
     all     = 0;
     for (size_t i = 0; i < num; i++) {
         ranges[2 * i] = ucxpool_range_memory(from[i].address, from[i].length);
@@ -166,8 +164,6 @@ static void exchange_mixed(unsigned places, size_t length,
         all += n;
     }
     exchange(2 * num, message, all, params);
-    free(message);
-    free(held);
 }
 
 TEST_EACH(files_mix_with_memory_of_all_kinds, NUM_KINDS)
@@ -189,9 +185,8 @@ TEST_EACH(unmapped_memory_is_rejected, NUM_KINDS)
     start("", kinds[_i]);
     ranges[0] = ucxpool_range_file(file.fd, 0, 10, NULL);
     ranges[1] = ucxpool_range_memory((void *)(uintptr_t)4096, 10);
-    ck_assert_int_eq(send_ranges(pair.to_b, ranges, 2, TAG, NULL, &send),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 1"));
+    assert_error_detail(send_ranges(pair.to_b, ranges, 2, TAG, NULL, &send),
+                        INVALID_PARAM, "segment 1");
     stop();
 }
 
@@ -213,7 +208,7 @@ static void check_fails(size_t num_ranges, const char *words)
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_IO);
     ck_assert_msg(strstr(attr.detail, words) != NULL, "%s", attr.detail);
     ucxpool_request_release(send);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    assert_error(gpu_finish(&pair, recv), CANCELED);
     reads_reset();
     ranges[2 * MAX_RANGES - 1] = ranges[0];
     ranges[0] = ucxpool_range_file(file.fd, 5, LONG / 2 - 5, NULL);
@@ -267,8 +262,8 @@ TEST_EACH(send_can_be_canceled_while_it_reads, NUM_KINDS)
     send      = post_send(1, NULL);
     gpu_until(&pair, is_reading());
     ucxpool_request_cancel(send);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    assert_error(gpu_finish(&pair, send), CANCELED);
+    assert_error(gpu_finish(&pair, recv), CANCELED);
     exchange(1, file.bytes, LONG, NULL);
     stop();
 }

@@ -37,8 +37,7 @@ static ucxpool_t *pool_of(int device)
 {
     ucxpool_t *pool = NULL;
 
-    ck_assert_msg(ucxpool_framework_pool(device, &pool) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(ucxpool_framework_pool(device, &pool));
     ck_assert_ptr_nonnull(pool);
     return pool;
 }
@@ -76,16 +75,14 @@ TEST(invalid_device_is_an_error)
     ucxpool_t *pool    = (ucxpool_t *)&wrong;
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        ck_assert_int_eq(ucxpool_framework_pool(wrong[i], &pool),
-                         UCXPOOL_ERR_INVALID_PARAM);
+        assert_error(ucxpool_framework_pool(wrong[i], &pool), INVALID_PARAM);
         ck_assert_ptr_eq(pool, (ucxpool_t *)&wrong);
         ck_assert_ptr_null(ucxpool_torch_alloc(1024, wrong[i], NULL));
         ck_assert_str_ne(ucxpool_error_detail(), "");
         ucxpool_torch_free(&wrong, 1024, wrong[i], NULL);
         ucxpool_cupy_free(NULL, &pool, wrong[i]);
     }
-    ck_assert_int_eq(ucxpool_framework_set_pool(-2, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_framework_set_pool(-2, NULL), INVALID_PARAM);
 }
 
 static void *ask(void *arg)
@@ -112,7 +109,7 @@ TEST(invalid_setting_is_reported_and_can_be_corrected)
 {
     setenv("UCXPOOL_BLOCK_SIZE", "much", 1);
     ck_assert_ptr_null(ucxpool_torch_alloc(1024, 0, NULL));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    assert_detail("BLOCK_SIZE");
     unsetenv("UCXPOOL_BLOCK_SIZE");
     ck_assert_ptr_nonnull(ucxpool_torch_alloc(1024, 0, NULL));
 }
@@ -150,7 +147,7 @@ TEST(pool_set_by_the_caller_is_used)
     ck_assert_ptr_nonnull(address);
     ck_assert_uint_eq(stats_of(host).num_live, 1);
 
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, other), UCXPOOL_ERR_BUSY);
+    assert_error(ucxpool_framework_set_pool(host, other), BUSY);
     ck_assert_ptr_eq(pool_of(host), pool);
     ucxpool_torch_free(address, 5000, host, NULL);
     require_nothing_live(host);
@@ -296,7 +293,7 @@ TEST_EACH(out_of_memory_returns_null_with_a_detail, NUM_FRAMEWORKS)
 TEST(negative_size_is_an_error)
 {
     ck_assert_ptr_null(ucxpool_torch_alloc(-1, 0, NULL));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "-1"));
+    assert_detail("-1");
 }
 
 /* Number of lines that a function writes to stderr. */

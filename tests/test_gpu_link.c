@@ -12,7 +12,7 @@
 #include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
-#include "xfer/request.h"
+#include "xfer/send.h"
 
 #include <stdlib.h>
 #include <string.h>

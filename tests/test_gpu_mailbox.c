@@ -12,7 +12,7 @@
 #include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
-#include "wire/state.h"
+#include "wire/wire.h"
 #include "xfer/state.h"
 
 #include <signal.h>

@@ -35,8 +35,9 @@ static const char *const kinds[] = {
     "CUDA_BACKING=host WIRE=ucx",
     "CUDA_BACKING=vmm WIRE=map",
     "CUDA_BACKING=vmm WIRE=map FRAG_SIZE=64k INPLACE_MIN=1k",
+    "CUDA_BACKING=vmm WIRE=map MAP_WAY=host",
 };
-#define NUM_KINDS (RUNNING_ON_VALGRIND ? 4 : 6)
+#define NUM_KINDS (RUNNING_ON_VALGRIND ? 4 : 7)
 
 /* Modes of the stand-in. */
 static const char *const ways[] = {"", "run=n", "run=late",
@@ -75,12 +76,9 @@ static void post_and_finish(size_t num_from, size_t num_to,
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_msg(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
-                                params, &recv) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    ck_assert_msg(send_segments(pair.to_b, from, num_from, TAG, params,
-                                &send) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
+                            params, &recv));
+    assert_ok(send_segments(pair.to_b, from, num_from, TAG, params, &send));
     assert_ok(gpu_finish(&pair, send));
     assert_ok(gpu_finish(&pair, recv));
 }
@@ -91,13 +89,12 @@ static void pass(size_t length, size_t room, unsigned from_places,
 {
     size_t num_from = gpu_cut(&source, from_places, length, from, MAX_SEGMENTS);
     size_t num_to   = gpu_cut(&target, to_places, room, to, MAX_SEGMENTS);
-    uint8_t *message = malloc(length + 1);
+    uint8_t *message = test_alloc(length + 1);
 
     gpu_fill(&source, from, num_from, message);
     gpu_poison(&target);
     post_and_finish(num_from, num_to, params);
     gpu_check(&target, to, num_to, message, length);
-    free(message);
 }
 
 /* A message that fits its buffers. */
@@ -149,8 +146,8 @@ TEST_EACH(long_message_between_host_memory_arrives, NUM_KINDS)
 {
     const size_t piece = 8191;
     const size_t num   = COPY_STREAM_TOTAL / piece + 1;
-    uint8_t     *bytes = malloc(num * piece);
-    uint8_t     *found = malloc(num * piece);
+    uint8_t     *bytes = test_alloc(num * piece);
+    uint8_t     *found = test_alloc(num * piece);
 
     ck_assert_uint_le(num, MAX_SEGMENTS);
     start("", kinds[_i]);
@@ -163,8 +160,6 @@ TEST_EACH(long_message_between_host_memory_arrives, NUM_KINDS)
     post_and_finish(num, num, NULL);
     ck_assert(memcmp(found, bytes, num * piece) == 0);
     stop();
-    free(bytes);
-    free(found);
 }
 
 TEST_EACH(declared_cuda_segments_are_not_queried, NUM_KINDS)
@@ -217,8 +212,8 @@ static void cross(const crossing_t *crossing, uint8_t *device)
 {
     size_t             length  = crossing->length;
     bool               is_from = crossing->is_from_gpu;
-    uint8_t           *bytes   = malloc(length + 1);
-    uint8_t           *host    = malloc(length + 1);
+    uint8_t           *bytes   = test_alloc(length + 1);
+    uint8_t           *host    = test_alloc(length + 1);
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
@@ -228,12 +223,10 @@ static void cross(const crossing_t *crossing, uint8_t *device)
     if (!is_from) {
         memcpy(host, bytes, length + 1);
     }
-    assert_ok(ucxpool_send_buffer(is_from ? pair.to_b : pair.to_a,
-                                  is_from ? device : host, length, TAG, NULL,
-                                  &send));
-    assert_ok(ucxpool_recv_buffer(is_from ? pair.b : pair.a, NULL,
-                                  is_from ? host : device, length, TAG,
-                                  ALL_BITS, NULL, &recv));
+    send = pair_send(is_from ? pair.to_b : pair.to_a, is_from ? device : host,
+                     length, TAG);
+    recv = pair_recv(is_from ? pair.b : pair.a, NULL, is_from ? host : device,
+                     length, TAG);
     assert_ok(gpu_finish(&pair, send));
     assert_ok(gpu_finish(&pair, recv));
     if (!is_from) {
@@ -241,11 +234,9 @@ static void cross(const crossing_t *crossing, uint8_t *device)
     }
     ck_assert(memcmp(host, bytes, length) == 0);
     ck_assert_uint_eq(host[length], 0xfe);
-    free(bytes);
-    free(host);
 }
 
-TEST_EACH(host_pool_and_gpu_pool_use_ucx, 3 * num_ways())
+TEST_EACH(host_pool_and_gpu_pool_use_map, 3 * num_ways())
 {
     static const char *const backings[] = {
         "CUDA_BACKING=vmm", "CUDA_BACKING=alloc", "CUDA_BACKING=host"};
@@ -257,11 +248,11 @@ TEST_EACH(host_pool_and_gpu_pool_use_ucx, 3 * num_ways())
     pair.b = pair_pool("COMM_SIZE=4m");
     pair_connect(&pair);
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_MAP);
     ck_assert_msg(strstr(attr.wire_reason, "host memory") != NULL, "%s",
                   attr.wire_reason);
     ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_MAP);
     device = gpu_alloc(3000001);
     for (size_t i = 0; i < NUM_CROSSINGS; i++) {
         cross(&crossings[i], device);
@@ -279,13 +270,11 @@ static void require_refusal(const ucxpool_segment_t *segments, size_t num,
 
     ck_assert_int_eq(
         send_segments(pair.to_b, segments, num, TAG, NULL, &request), status);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_detail(words);
     ck_assert_int_eq(recv_segments(pair.a, pair.to_b, segments, num, TAG,
                                    ALL_BITS, NULL, &request),
                      status);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_detail(words);
     ck_assert_ptr_null(request);
 }
 
@@ -299,7 +288,7 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_send_buffer(pair.to_a, "y", 1, TAG, NULL, &send));
+    send = pair_send(pair.to_a, "y", 1, TAG);
     gpu_until(&pair, ucxpool_probe(pair.a, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
     ck_assert_int_eq(message_recv_segments(message, segments, num, NULL, &recv),
@@ -425,7 +414,7 @@ STAND_IN_TEST_EACH(more_messages_allocate_nothing_new_from_the_driver,
     pass_twenty(num_from, num_to);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     core_stats_get(pair.b, &before);
-    if (strstr(kinds[_i], "=host") == NULL) {
+    if (strstr(kinds[_i], "BACKING=host") == NULL) {
         pass_until_nothing_is_taken(num_from, num_to);
     } else {
         /* Host memory that UCX delivers has to be copied. */

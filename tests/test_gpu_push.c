@@ -104,19 +104,18 @@ static ucxpool_request_t *post_recv(void)
 
 static void put(unsigned round)
 {
-    uint8_t *bytes = malloc(SIZE);
+    uint8_t *bytes = test_alloc(SIZE);
 
     fill(bytes, two.is_child, round);
     gpu_write(source.memory, bytes, SIZE);
     memset(bytes, 0xfe, SIZE);
     gpu_write(target.memory, bytes, SIZE);
-    free(bytes);
 }
 
 static void check(unsigned round)
 {
-    uint8_t *bytes = malloc(SIZE);
-    uint8_t *right = malloc(SIZE);
+    uint8_t *bytes = test_alloc(SIZE);
+    uint8_t *right = test_alloc(SIZE);
 
     fill(right, !two.is_child, round);
     gpu_read(bytes, target.memory, SIZE);
@@ -124,8 +123,6 @@ static void check(unsigned round)
         two_check(memcmp(bytes + (i * 11) % NUM * PIECE,
                          right + (i * 7) % NUM * PIECE, PIECE) == 0);
     }
-    free(bytes);
-    free(right);
 }
 
 /* Both send to each other, several messages at a time. */
@@ -167,6 +164,30 @@ static bool says_that_it_pushes(void)
     return strstr(attr.wire_reason, "writes to blocks") != NULL;
 }
 
+/* The channel has the counters of the pool, and each message is in one of the
+ * histograms. */
+static void check_counts(uint64_t num_messages)
+{
+    static const char *const names[] = {
+        "sent_map_pushed_bytes",     "sent_map_pushed_fragments",
+        "received_map_pushed_bytes", "received_map_pushed_fragments",
+        "sent_map_packed_bytes",     "received_map_packed_bytes",
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        two_check(two_count_of_channel(&two, names[i]) ==
+                  two_count(&two, names[i]));
+    }
+    two_check(two_count_of_histogram(&two, "send_map_pushed") +
+                  two_count_of_histogram(&two, "send_map_packed") ==
+              num_messages);
+    two_check(two_count_of_histogram(&two, "recv_map_pushed") +
+                  two_count_of_histogram(&two, "recv_map_packed") ==
+              num_messages);
+    two_check(two_count_of_histogram(&two, "send_map_pushed") > 0);
+    two_check(two_count_of_histogram(&two, "recv_map_pushed") > 0);
+}
+
 TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(messages_are_pushed_both_ways, NUM_EXCHANGES)
@@ -188,6 +209,7 @@ TEST_EACH(messages_are_pushed_both_ways, NUM_EXCHANGES)
     two_check(two_count(&two, "received_map_pushed_bytes") >= SIZE * rounds);
     two_check((exchanges[_i].depth > 1) ||
               (two_count(&two, "sent_map_pushed_bytes") == all));
+    check_counts(rounds * exchanges[_i].depth);
     end_both();
 }
 
@@ -256,8 +278,8 @@ TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
 {
     size_t             num    = lengths[_i].num;
     uint64_t           pushed = lengths[_i].pushes ? SIZE : 0;
-    uint8_t           *bytes  = malloc(SIZE);
-    uint8_t           *right  = malloc(SIZE);
+    uint8_t           *bytes  = test_alloc(SIZE);
+    uint8_t           *right  = test_alloc(SIZE);
     ucxpool_request_t *requests[2];
 
     setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
@@ -281,8 +303,6 @@ TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
     two_check(two_count(&two, "sent_map_pushed_bytes") == pushed);
     two_check(two_count(&two, "received_map_pushed_bytes") == pushed);
     two_check(two_count(&two, "sent_map_packed_bytes") == SIZE - pushed);
-    free(bytes);
-    free(right);
     end_both();
 }
 
@@ -294,7 +314,7 @@ TEST(longest_segments_are_pushed)
     const size_t       size = (size_t)16 << 20;
     uint8_t           *from;
     uint8_t           *to;
-    uint8_t           *bytes = malloc(size);
+    uint8_t           *bytes = test_alloc(size);
     ucxpool_request_t *requests[2];
     ucxpool_segment_t  segments[2];
 
@@ -321,7 +341,6 @@ TEST(longest_segments_are_pushed)
     two_check(two_count(&two, "sent_map_pushed_bytes") == size);
     two_check(two_count(&two, "received_map_pushed_bytes") == size);
     two_meet(&two);
-    free(bytes);
     gpu_free(from);
     gpu_free(to);
     mem_cuda_device_close(gpu);

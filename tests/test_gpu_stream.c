@@ -43,6 +43,19 @@ static size_t     size;
 
 static const char *settings;
 
+static void stop(void)
+{
+    gpu_disconnect(&pair);
+    gpu_gate_cleanup(&gate);
+    gpu_stream_destroy(stream);
+    gpu_pinned_free(staged);
+    gpu_free(source);
+    gpu_free(target);
+    free(bytes);
+    free(found);
+    gpu_stop();
+}
+
 static void start(const char *configuration, int i, unsigned flags)
 {
     settings = kinds[i / 2];
@@ -61,19 +74,7 @@ static void start(const char *configuration, int i, unsigned flags)
     pair_poison(staged, size);
     gpu_write(source, found, size);
     gpu_write(target, found, size);
-}
-
-static void stop(void)
-{
-    gpu_disconnect(&pair);
-    gpu_gate_cleanup(&gate);
-    gpu_stream_destroy(stream);
-    gpu_pinned_free(staged);
-    gpu_free(source);
-    gpu_free(target);
-    free(bytes);
-    free(found);
-    gpu_stop();
+    test_at_end(stop);
 }
 
 static ucxpool_request_params_t params_of(void *value)
@@ -87,9 +88,7 @@ static ucxpool_request_t *post_send(const void *memory, uint64_t tag,
 {
     ucxpool_request_t *send;
 
-    ck_assert_msg(ucxpool_send_buffer(pair.to_b, memory, size, tag, params,
-                                      &send) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_send_buffer(pair.to_b, memory, size, tag, params, &send));
     return send;
 }
 
@@ -98,9 +97,8 @@ static ucxpool_request_t *post_recv(void *memory, uint64_t tag,
 {
     ucxpool_request_t *recv;
 
-    ck_assert_msg(ucxpool_recv_buffer(pair.b, pair.to_a, memory, size, tag,
-                                      ALL_BITS, params, &recv) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, memory, size, tag,
+                                  ALL_BITS, params, &recv));
     return recv;
 }
 
@@ -156,7 +154,6 @@ TEST_EACH(send_reads_after_its_stream_gets_there, NUM_BOTH)
     finish(send);
     finish(recv);
     require_arrived();
-    stop();
 }
 
 TEST_EACH(receive_writes_after_its_stream_gets_there, NUM_BOTH)
@@ -180,7 +177,6 @@ TEST_EACH(receive_writes_after_its_stream_gets_there, NUM_BOTH)
     require_arrived();
     /* The stream has read the old bytes first. */
     require_staged_is_old();
-    stop();
 }
 
 TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
@@ -206,7 +202,6 @@ TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
     finish(recv);
     require_arrived();
     require_staged_is_old();
-    stop();
 }
 
 TEST_EACH(without_a_stream_the_legacy_stream_is_used, NUM_BOTH)
@@ -227,7 +222,6 @@ TEST_EACH(without_a_stream_the_legacy_stream_is_used, NUM_BOTH)
     finish(send);
     finish(recv);
     require_arrived();
-    stop();
 }
 
 TEST_EACH(ready_memory_waits_for_no_stream, NUM_BOTH)
@@ -244,7 +238,6 @@ TEST_EACH(ready_memory_waits_for_no_stream, NUM_BOTH)
     finish(recv);
     gpu_gate_open(&gate);
     require_arrived();
-    stop();
 }
 
 TEST_EACH(blocked_stream_delays_no_other_transfer, NUM_BOTH)
@@ -282,7 +275,6 @@ TEST_EACH(blocked_stream_delays_no_other_transfer, NUM_BOTH)
     require_arrived();
     gpu_free(second_target);
     gpu_stream_destroy(other);
-    stop();
 }
 
 TEST_EACH(host_segments_wait_for_no_stream, NUM_BOTH)
@@ -299,7 +291,6 @@ TEST_EACH(host_segments_wait_for_no_stream, NUM_BOTH)
     finish(recv);
     ck_assert(memcmp(found, bytes, size) == 0);
     gpu_gate_open(&gate);
-    stop();
 }
 
 /* A blocked stream of the real driver queues about 1,000 operations; one more
@@ -316,15 +307,13 @@ STAND_IN_TEST_EACH(requests_waiting_for_streams_are_limited_by_markers, 2)
     for (unsigned i = 0; i < NUM_MARKS; i++) {
         recvs[i] = post_recv(target, TAG + i, &params);
     }
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
-                                         ALL_BITS, &params, &more),
-                     UCXPOOL_ERR_LIMIT);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "UCXPOOL_STREAM_READY"));
+    assert_error_detail(ucxpool_recv_buffer(pair.b, pair.to_a, target, size,
+                                            TAG, ALL_BITS, &params, &more),
+                        LIMIT, "UCXPOOL_STREAM_READY");
     ck_assert_ptr_null(more);
     for (unsigned i = 0; i < NUM_MARKS; i++) {
         ucxpool_request_cancel(recvs[i]);
-        ck_assert_int_eq(ucxpool_request_test(recvs[i]), UCXPOOL_ERR_CANCELED);
+        assert_error(ucxpool_request_test(recvs[i]), CANCELED);
         ucxpool_request_release(recvs[i]);
     }
     gpu_gate_open(&gate);
@@ -335,7 +324,6 @@ STAND_IN_TEST_EACH(requests_waiting_for_streams_are_limited_by_markers, 2)
     finish(post_send(source, TAG, NULL));
     finish(more);
     require_arrived();
-    stop();
 }
 
 /* One operation in a stream after another. If streams cannot write words,
@@ -369,7 +357,6 @@ STAND_IN_TEST_EACH(stream_operations_and_transfers_are_ordered, 2 * NUM_CASES)
     finish(send);
     finish(recv);
     require_arrived();
-    stop();
 }
 
 STAND_IN_TEST_EACH(failed_marker_is_an_error_at_once, 2 * NUM_CASES)
@@ -384,19 +371,17 @@ STAND_IN_TEST_EACH(failed_marker_is_an_error_at_once, 2 * NUM_CASES)
           CU_STREAM_NON_BLOCKING);
     params = params_of(stream);
     stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
-    ck_assert_int_eq(
+    assert_error_detail(
         ucxpool_send_buffer(pair.to_b, source, size, TAG, &params, &request),
-        UCXPOOL_ERR_IO);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
+        IO, "stream");
     stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
-                                         ALL_BITS, &params, &request),
-                     UCXPOOL_ERR_IO);
+    assert_error(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
+                                     ALL_BITS, &params, &request),
+                 IO);
     ck_assert_ptr_null(request);
     gpu_write(source, bytes, size);
     request = post_recv(target, TAG, &params);
     finish(post_send(source, TAG, &params));
     finish(request);
     require_arrived();
-    stop();
 }

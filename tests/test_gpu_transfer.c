@@ -26,8 +26,9 @@ static const char *const kinds[] = {
     "CUDA_BACKING=alloc WIRE=ucx",
     "CUDA_BACKING=host WIRE=ucx",
     "CUDA_BACKING=vmm WIRE=map",
+    "CUDA_BACKING=vmm WIRE=map MAP_WAY=host",
 };
-#define NUM_KINDS (RUNNING_ON_VALGRIND ? 3 : 4)
+#define NUM_KINDS (RUNNING_ON_VALGRIND ? 3 : 5)
 
 static pair_t pair;
 
@@ -36,23 +37,15 @@ static void start(void)
     gpu_start("");
 }
 
-static void connect_pair(const char *settings)
-{
-    gpu_connect(&pair, settings, settings);
-}
-
 static void exchange(const ucxpool_segment_t *source, size_t num_sources,
                      const ucxpool_segment_t *target, size_t num_targets)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_msg(recv_segments(pair.b, pair.to_a, target, num_targets, TAG,
-                                ALL_BITS, NULL, &recv) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    ck_assert_msg(send_segments(pair.to_b, source, num_sources, TAG, NULL,
-                                &send) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(recv_segments(pair.b, pair.to_a, target, num_targets, TAG,
+                            ALL_BITS, NULL, &recv));
+    assert_ok(send_segments(pair.to_b, source, num_sources, TAG, NULL, &send));
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
 }
@@ -61,6 +54,12 @@ static void end_pair(void)
 {
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
+}
+
+static void connect_pair(const char *settings)
+{
+    gpu_connect(&pair, settings, settings);
+    test_at_end(end_pair);
 }
 
 /* Host and GPU memory, source and target, all of the same size. */
@@ -116,7 +115,6 @@ TEST_EACH(one_buffer_of_any_size_arrives, NUM_KINDS)
         ck_assert_uint_eq(twins.result[sizes[i]], 0xfe);
         twins_cleanup(&twins);
     }
-    end_pair();
 }
 
 /* Split `length` bytes into random pieces, some of zero length. */
@@ -154,7 +152,6 @@ TEST_EACH(any_split_can_be_received_as_any_other, NUM_KINDS)
         ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
         twins_cleanup(&twins);
     }
-    end_pair();
 }
 
 static const ucxpool_request_params_t host_params = {
@@ -168,8 +165,8 @@ TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
     static ucxpool_segment_t from[2000];
     static ucxpool_segment_t to[2000];
     size_t                   size   = 5000000;
-    uint8_t                 *source = malloc(size);
-    uint8_t                 *target = malloc(size);
+    uint8_t                 *source = test_alloc(size);
+    uint8_t                 *target = test_alloc(size);
     size_t                   num_from, num_to;
     ucxpool_request_t       *requests[2];
 
@@ -192,9 +189,7 @@ TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 0);
     }
-    end_pair();
-    free(source);
-    free(target);
+    test_end();
 }
 
 /* The declared kind of the pieces decides whether the library inspects them. */
@@ -224,14 +219,10 @@ static void start_pieces(void *const *from, size_t num_from, size_t from_length,
                          void *const *to, size_t num_to, size_t to_length,
                          int kind, ucxpool_request_t *requests[2])
 {
-    ck_assert_msg(recv_pieces(pair.b, pair.to_a, to, num_to, to_length, TAG,
-                              ALL_BITS, &params_of_pieces[kind],
-                              &requests[0]) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    ck_assert_msg(send_pieces(pair.to_b, from, num_from, from_length, TAG,
-                              &params_of_pieces[kind],
-                              &requests[1]) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(recv_pieces(pair.b, pair.to_a, to, num_to, to_length, TAG,
+                          ALL_BITS, &params_of_pieces[kind], &requests[0]));
+    assert_ok(send_pieces(pair.to_b, from, num_from, from_length, TAG,
+                          &params_of_pieces[kind], &requests[1]));
 }
 
 #define MAX_PIECES 40000
@@ -289,14 +280,10 @@ static const ucxpool_segment_t *as_segments(ucxpool_segment_t *segments,
 static void post_segments(size_t num_from, size_t num_to, int kind,
                           ucxpool_request_t *requests[2])
 {
-    ck_assert_msg(recv_segments(pair.b, pair.to_a, to_segments, num_to, TAG,
-                                ALL_BITS, &params_of_pieces[kind],
-                                &requests[0]) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    ck_assert_msg(send_segments(pair.to_b, from_segments, num_from, TAG,
-                                &params_of_pieces[kind],
-                                &requests[1]) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(recv_segments(pair.b, pair.to_a, to_segments, num_to, TAG,
+                            ALL_BITS, &params_of_pieces[kind], &requests[0]));
+    assert_ok(send_segments(pair.to_b, from_segments, num_from, TAG,
+                            &params_of_pieces[kind], &requests[1]));
 }
 
 static void start_segments(void *const *from, size_t num_from,
@@ -364,7 +351,6 @@ TEST_EACH(pieces_can_be_received_as_pieces, 2 * NUM_KINDS)
         exchange_pieces(1, 400000, 40000, 10, kind);
     }
     arrays_cleanup();
-    end_pair();
 }
 
 TEST_EACH(segments_of_one_length_can_be_received_as_others, 2 * NUM_KINDS)
@@ -380,7 +366,6 @@ TEST_EACH(segments_of_one_length_can_be_received_as_others, 2 * NUM_KINDS)
         exchange_by(start_segments, 1, 400000, 40000, 10, kind);
     }
     segments_cleanup(_i >= NUM_KINDS);
-    end_pair();
 }
 
 #define NUM_CLAIMED 8000u
@@ -443,7 +428,6 @@ TEST_EACH(segments_that_break_the_declaration_end_the_request, NUM_KINDS)
                 claimed[0], EVEN);
     segments_cleanup(true);
     pair_check_blocks(&pair);
-    end_pair();
 }
 
 /* No bytes need no address, whatever the caller declared. */
@@ -462,7 +446,6 @@ TEST_EACH(an_empty_message_arrives, NUM_KINDS)
         assert_ok(pair_finish(&pair, send));
         assert_ok(pair_finish(&pair, recv));
     }
-    end_pair();
 }
 
 #define NUM_NEARLY  8000u
@@ -566,7 +549,6 @@ TEST_EACH(one_different_segment_arrives, 2 * NUM_KINDS)
         exchange_nearly_even(false, NUM_NEARLY - 2, how);
     }
     segments_cleanup(_i >= NUM_KINDS);
-    end_pair();
 }
 
 /* One of the pieces is NULL, at the sender or at the receiver. */
@@ -608,7 +590,6 @@ TEST_EACH(uninspected_null_piece_ends_its_request, 2 * NUM_KINDS)
     exchange_pieces(1000, 400, 4000, 100, 1);
     exchange_pieces(36000, 64, 36000, 64, 1);
     arrays_cleanup();
-    end_pair();
 }
 
 TEST_EACH(inspected_null_piece_is_rejected_at_once, NUM_KINDS)
@@ -619,13 +600,11 @@ TEST_EACH(inspected_null_piece_is_rejected_at_once, NUM_KINDS)
     arrays_init(false);
     from_pieces[0] = &pair;
     from_pieces[1] = NULL;
-    ck_assert_int_eq(
+    assert_error_detail(
         send_pieces(pair.to_b, from_pieces, 2, 16, TAG, NULL, &request),
-        UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "piece 1 "));
-    ck_assert_int_eq(recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
-                                 ALL_BITS, NULL, &request),
-                     UCXPOOL_ERR_INVALID_PARAM);
+        INVALID_PARAM, "piece 1 ");
+    assert_error(recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG, ALL_BITS,
+                             NULL, &request),
+                 INVALID_PARAM);
     arrays_cleanup();
-    end_pair();
 }

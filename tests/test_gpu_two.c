@@ -7,7 +7,6 @@
 #include "core/pool.h"
 #include "forbid.h"
 #include "pair.h"
-#include "segments.h"
 #include "test.h"
 #include "two_gpu.h"
 
@@ -15,11 +14,7 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define TAG      UINT64_C(42)
-#define ALL_BITS UINT64_MAX
 
 /* For the callers' buffers. */
 #define ROOM " COMM_SIZE=32m"
@@ -57,63 +52,12 @@ static void stop(void)
     two_cleanup(&two);
 }
 
-/* Data that both processes can compute. */
-static void fill(uint8_t *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (uint8_t)(seed >> 24);
-    }
-}
-
-static void finish(ucxpool_request_t *request)
-{
-    two_check(ucxpool_request_wait(request, pair_patience()) == UCXPOOL_OK);
-    ucxpool_request_release(request);
-}
-
-/* One message of segments of `length` bytes, separated by `gap` bytes. */
+/* The parent sends one message of segments of `length` bytes, separated by
+ * `gap` bytes. */
 static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
                      uint8_t *memory)
 {
-    size_t             count    = (size + length - 1) / length;
-    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
-    size_t             room     = count * (length + gap);
-    uint8_t           *bytes    = malloc(room);
-    uint8_t           *expected = malloc(room);
-    ucxpool_request_t *request;
-
-    fill(expected, room, seed);
-    for (size_t i = 0; i < count; i++) {
-        segments[i].address = memory + i * (length + gap);
-        segments[i].length =
-            (i + 1 < count) ? length : size - (count - 1) * length;
-    }
-    if (two.is_child) {
-        memset(bytes, 0xfe, room);
-        gpu_write(memory, bytes, room);
-        two_check(recv_segments(two.pool, two.channel, segments, count, TAG,
-                                ALL_BITS, NULL, &request) == UCXPOOL_OK);
-        finish(request);
-        gpu_read(bytes, memory, room);
-        for (size_t i = 0; i < count; i++) {
-            size_t at = i * (length + gap);
-
-            two_check(memcmp(bytes + at, expected + at, segments[i].length) ==
-                      0);
-            for (size_t j = segments[i].length; j < length + gap; j++) {
-                two_check(bytes[at + j] == 0xfe);
-            }
-        }
-    } else {
-        gpu_write(memory, expected, room);
-        two_check(send_segments(two.channel, segments, count, TAG, NULL,
-                                &request) == UCXPOOL_OK);
-        finish(request);
-    }
-    free(segments);
-    free(bytes);
-    free(expected);
+    two_gpu_transfer(&two, !two.is_child, size, length, gap, seed, memory);
 }
 
 TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);

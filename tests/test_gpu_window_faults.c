@@ -7,8 +7,6 @@
 #include "test.h"
 #include "two_gpu.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -20,9 +18,8 @@
 
 typedef enum who { NOBODY, OWNER, IMPORTER } who_t;
 
-/* From the heap, which is virtual memory, or from a memory pool of the
- * driver. */
-typedef enum where { ON_GPU, HEAP, MEMPOOL } where_t;
+/* HEAP is virtual memory. */
+typedef enum where { ON_GPU, HEAP } where_t;
 
 static const struct {
     const char *settings;
@@ -33,8 +30,6 @@ static const struct {
     {"WIRE=map CUDA_BACKING=alloc", ON_GPU, IMPORTER},
     {"WIRE=map CUDA_BACKING=vmm", HEAP, OWNER},
     {"WIRE=map CUDA_BACKING=vmm", HEAP, IMPORTER},
-    {"WIRE=map CUDA_BACKING=alloc", MEMPOOL, OWNER},
-    {"WIRE=map CUDA_BACKING=alloc", MEMPOOL, IMPORTER},
     {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", ON_GPU, OWNER},
     {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", ON_GPU, IMPORTER},
 };
@@ -125,8 +120,6 @@ static uint8_t *get_memory(where_t where)
         two_check(ucxpool_heap_alloc(two.pool, SIZE, NULL, &address) ==
                   UCXPOOL_OK);
         return address;
-    case MEMPOOL:
-        return gpu_mempool_alloc(SIZE, true);
     default:
         return gpu_alloc(SIZE);
     }
@@ -137,9 +130,6 @@ static void put_memory(where_t where, uint8_t *memory)
     switch (where) {
     case HEAP:
         two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
-        break;
-    case MEMPOOL:
-        gpu_mempool_free(memory);
         break;
     default:
         gpu_free(memory);

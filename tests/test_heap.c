@@ -15,6 +15,7 @@
 static void start(bool has_streams, size_t limit)
 {
     start_with(has_streams, limit, 2 * limit);
+    test_at_end(stop);
 }
 
 /* `num` pieces that fill the heap; every second one is freed again. */
@@ -51,7 +52,6 @@ TEST_EACH(range_is_stitched_from_every_second_piece, 3)
     ck_assert_uint_eq(stats().free, 0);
     put(range, NULL);
     ck_assert_uint_eq(stats().failures, 0);
-    stop();
 }
 
 TEST(stitched_range_is_reused_without_driver_calls)
@@ -69,7 +69,6 @@ TEST(stitched_range_is_reused_without_driver_calls)
     ck_assert_ptr_eq(get(32 * MIB, NULL), range);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
     ck_assert_uint_eq(stats().restitches, 1);
-    stop();
 }
 
 TEST(segments_lists_the_pieces_of_a_stitched_range)
@@ -91,7 +90,6 @@ TEST(segments_lists_the_pieces_of_a_stitched_range)
         range[done] = (char)(i + 1);
         ck_assert_int_eq(*(char *)segments[i].address, (char)(i + 1));
     }
-    stop();
 }
 
 TEST(segments_rejects_ranges_outside_an_allocation)
@@ -102,15 +100,14 @@ TEST(segments_rejects_ranges_outside_an_allocation)
 
     start(false, 64 * MIB);
     range = get(3 * MIB, NULL);
-    ck_assert_int_eq(heap_segments(heap, range, 3 * MIB + 1, &segment, 1, &num),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_segments(heap, range, 0, &segment, 1, &num),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_segments(heap, &num, 1, &segment, 1, &num),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_segments(heap, range, 3 * MIB + 1, &segment, 1, &num),
+                 INVALID_PARAM);
+    assert_error(heap_segments(heap, range, 0, &segment, 1, &num),
+                 INVALID_PARAM);
+    assert_error(heap_segments(heap, &num, 1, &segment, 1, &num),
+                 INVALID_PARAM);
     ck_assert_uint_eq(num, 5);
     put(range, NULL);
-    stop();
 }
 
 TEST(rest_of_the_last_chunk_is_used)
@@ -122,7 +119,6 @@ TEST(rest_of_the_last_chunk_is_used)
     (void)get(25 * MIB, NULL);
     (void)get(7 * MIB, NULL);
     ck_assert_uint_eq(stats().free, 0);
-    stop();
 }
 
 TEST(alloc_of_zero_bytes_is_an_error)
@@ -130,10 +126,8 @@ TEST(alloc_of_zero_bytes_is_an_error)
     void *address = &address;
 
     start(false, 64 * MIB);
-    ck_assert_int_eq(heap_alloc(heap, 0, NULL, &address),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_alloc(heap, 0, NULL, &address), INVALID_PARAM);
     ck_assert_ptr_eq(address, &address);
-    stop();
 }
 
 TEST_EACH(alloc_beyond_the_limit_reports_the_available_memory, 3)
@@ -143,13 +137,11 @@ TEST_EACH(alloc_beyond_the_limit_reports_the_available_memory, 3)
 
     start(false, 64 * MIB);
     (void)get(3 * MIB, NULL);
-    ck_assert_int_eq(heap_alloc(heap, sizes[_i], NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(heap_alloc(heap, sizes[_i], NULL, &address), NO_MEMORY);
     ck_assert_ptr_eq(address, &address);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "live 3.0"));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "MEMORY_LIMIT"));
+    assert_detail("live 3.0");
+    assert_detail("MEMORY_LIMIT");
     ck_assert_uint_eq(stats().failures, 1);
-    stop();
 }
 
 TEST(out_of_memory_below_the_limit_does_not_name_it)
@@ -158,11 +150,9 @@ TEST(out_of_memory_below_the_limit_does_not_name_it)
 
     start(false, 64 * MIB);
     vmm_double_limit(vmm, 8 * MIB);
-    ck_assert_int_eq(heap_alloc(heap, 20 * MIB, NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "free some"));
+    assert_error_detail(heap_alloc(heap, 20 * MIB, NULL, &address), NO_MEMORY,
+                        "free some");
     ck_assert_ptr_null(strstr(ucxpool_error_detail(), "MEMORY_LIMIT"));
-    stop();
 }
 
 TEST_EACH(free_rejects_addresses_that_are_not_allocations, 3)
@@ -173,20 +163,16 @@ TEST_EACH(free_rejects_addresses_that_are_not_allocations, 3)
 
     start(false, 64 * MIB);
     address = get(size, NULL);
-    ck_assert_int_eq(heap_free(heap, address + 64, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_free(heap, address + 256, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_free(heap, &address, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "outside the heap"));
+    assert_error(heap_free(heap, address + 64, NULL), INVALID_PARAM);
+    assert_error(heap_free(heap, address + 256, NULL), INVALID_PARAM);
+    assert_error_detail(heap_free(heap, &address, NULL), INVALID_PARAM,
+                        "outside the heap");
     put(address, NULL);
-    ck_assert_int_eq(heap_free(heap, address, NULL), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "already been freed"));
+    assert_error_detail(heap_free(heap, address, NULL), INVALID_PARAM,
+                        "already been freed");
     (void)stats();
-    ck_assert_int_eq(heap_free(heap, address, NULL), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_free(heap, address, NULL), INVALID_PARAM);
     assert_ok(heap_free(heap, NULL, NULL));
-    stop();
 }
 
 TEST_EACH(the_usable_size_is_rounded_up, 4)
@@ -200,11 +186,9 @@ TEST_EACH(the_usable_size_is_rounded_up, 4)
     address = get(sizes[_i], NULL);
     assert_ok(heap_usable_size(heap, address, &size));
     ck_assert_uint_eq(size, usable[_i]);
-    ck_assert_int_eq(heap_usable_size(heap, address + 256, &size),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_usable_size(heap, address + 256, &size), INVALID_PARAM);
     memset(address, 1, usable[_i]);
     put(address, NULL);
-    stop();
 }
 
 TEST(small_allocation_holds_at_most_one_page)
@@ -217,7 +201,6 @@ TEST(small_allocation_holds_at_most_one_page)
     (void)get(100, NULL);
     (void)get(62 * MIB, NULL);
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
-    stop();
 }
 
 TEST_EACH(memory_freed_in_a_stream_is_reusable_there_at_once, 3)
@@ -231,7 +214,6 @@ TEST_EACH(memory_freed_in_a_stream_is_reusable_there_at_once, 3)
     put(first, A);
     ck_assert_ptr_eq(get(sizes[_i], A), first);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
-    stop();
 }
 
 TEST_EACH(reuse_in_another_stream_waits_for_the_first, 2)
@@ -250,7 +232,6 @@ TEST_EACH(reuse_in_another_stream_waits_for_the_first, 2)
     /* The double aborts the process if this is not ordered after A's work. */
     vmm_double_post(vmm, B, second, sizes[_i], NULL, NULL);
     put(second, B);
-    stop();
 }
 
 TEST(memory_of_completed_work_is_free_for_all_streams)
@@ -265,7 +246,6 @@ TEST(memory_of_completed_work_is_free_for_all_streams)
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(MIB, (void *)0x30);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
-    stop();
 }
 
 TEST(small_allocations_freed_in_other_streams_return_to_their_page)
@@ -285,7 +265,6 @@ TEST(small_allocations_freed_in_other_streams_return_to_their_page)
         vmm_double_post(vmm, A, small[i], 256, NULL, NULL);
     }
     ck_assert_uint_eq(stats().failures, 0);
-    stop();
 }
 
 TEST(alloc_waits_for_streams_before_it_fails)
@@ -301,7 +280,6 @@ TEST(alloc_waits_for_streams_before_it_fails)
     put(second, B);
     (void)get(32 * MIB, (void *)0x30);
     ck_assert_uint_eq(stats().failures, 0);
-    stop();
 }
 
 TEST(ended_stream_needs_no_waiting)
@@ -316,7 +294,6 @@ TEST(ended_stream_needs_no_waiting)
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(20 * MIB, B);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
-    stop();
 }
 
 /* Trim, with a fence for each stream that must be waited for. */
@@ -338,7 +315,6 @@ TEST_EACH(no_fence_is_set_in_a_stream_that_has_ended, 2)
     put(first, A);
     assert_ok(heap_stream_end(heap, A));
     trim_all(0);
-    stop();
 }
 
 TEST(memory_of_an_ended_stream_can_be_freed_in_another)
@@ -351,7 +327,6 @@ TEST(memory_of_an_ended_stream_can_be_freed_in_another)
     vmm_double_post(vmm, B, first, 100, NULL, NULL);
     put(first, B);
     trim_all(1);
-    stop();
 }
 
 /* Memory freed in a page that stays with the stream has no ticket. */
@@ -370,7 +345,6 @@ TEST(stream_end_waits_for_work_in_its_pages)
     put(second, B);
     /* The double aborts the process if A's work may still be running. */
     trim_all(1);
-    stop();
 }
 
 /* Stream end releases them, since an allocation that borrows a range does not
@@ -382,7 +356,6 @@ TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
     assert_ok(heap_stream_end(heap, A));
     (void)get(2 * MIB, B);
     ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
-    stop();
 }
 
 TEST_EACH(new_stream_with_an_old_handle_is_waited_for, 2)
@@ -401,7 +374,6 @@ TEST_EACH(new_stream_with_an_old_handle_is_waited_for, 2)
     /* The double aborts the process if this is not ordered after A's work. */
     vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
     put(first, B);
-    stop();
 }
 
 TEST(ending_an_unknown_stream_makes_no_driver_call)
@@ -410,9 +382,7 @@ TEST(ending_an_unknown_stream_makes_no_driver_call)
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     assert_ok(heap_stream_end(heap, A));
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
-    ck_assert_int_eq(heap_stream_end(heap, (void *)0x2),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    stop();
+    assert_error(heap_stream_end(heap, (void *)0x2), INVALID_PARAM);
 }
 
 TEST_EACH(failed_stream_end_leaves_the_stream_in_use, 2)
@@ -425,12 +395,11 @@ TEST_EACH(failed_stream_end_leaves_the_stream_in_use, 2)
     put(first, A);
     vmm_double_fail(vmm, (_i == 0) ? VMM_FENCE_SET : VMM_FENCE_SYNC, 1,
                     UCXPOOL_ERR_IO);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_ERR_IO);
+    assert_error(heap_stream_end(heap, A), IO);
     first = get(20 * MIB, B);
     vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
     put(first, B);
     assert_ok(heap_stream_end(heap, A));
-    stop();
 }
 
 TEST(per_thread_default_stream_is_rejected)
@@ -438,10 +407,8 @@ TEST(per_thread_default_stream_is_rejected)
     void *address;
 
     start(true, 20 * MIB);
-    ck_assert_int_eq(heap_alloc(heap, 1, (void *)0x2, &address),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "PER_THREAD"));
-    stop();
+    assert_error_detail(heap_alloc(heap, 1, (void *)0x2, &address),
+                        INVALID_PARAM, "PER_THREAD");
 }
 
 TEST(default_stream_has_two_handles)
@@ -452,7 +419,6 @@ TEST(default_stream_has_two_handles)
     first = get(20 * MIB, NULL);
     put(first, (void *)0x1);
     ck_assert_ptr_eq(get(20 * MIB, NULL), first);
-    stop();
 }
 
 TEST(trim_returns_free_memory)
@@ -479,7 +445,6 @@ TEST(trim_returns_free_memory)
     ck_assert_uint_le(stats().reserved, 4 * MIB);
     ck_assert_uint_eq(stats().trimmed, first + released);
     (void)get(64 * MIB, A);
-    stop();
 }
 
 TEST(reserve_allocates_at_once)
@@ -496,34 +461,30 @@ TEST(reserve_allocates_at_once)
     assert_ok(heap_reserve(heap, 64 * MIB));
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
     ck_assert_uint_eq(stats().grows, 2);
-    ck_assert_int_eq(heap_reserve(heap, 64 * MIB + 1),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    stop();
+    assert_error(heap_reserve(heap, 64 * MIB + 1), INVALID_PARAM);
 }
 
 TEST(reserve_takes_all_memory_if_less_is_available)
 {
     start(true, 64 * MIB);
     vmm_double_limit(vmm, 26 * MIB);
-    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "holds 27262976"));
+    assert_error_detail(heap_reserve(heap, 40 * MIB), NO_MEMORY,
+                        "holds 27262976");
     ck_assert_uint_eq(stats().reserved, 26 * MIB);
     ck_assert_uint_eq(stats().chunks, 3);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(26 * MIB, A);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
-    stop();
 }
 
 TEST(driver_error_is_not_retried)
 {
     start(true, 64 * MIB);
     vmm_double_fail(vmm, VMM_CHUNK_CREATE, 2, UCXPOOL_ERR_IO);
-    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_ERR_IO);
+    assert_error(heap_reserve(heap, 40 * MIB), IO);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_CHUNK_CREATE), 2);
     assert_ok(heap_reserve(heap, 40 * MIB));
     ck_assert_uint_eq(stats().reserved, 40 * MIB);
-    stop();
 }
 
 static int make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
@@ -549,9 +510,7 @@ TEST(failure_callback_can_free_memory)
     heap_set_failure_handler(heap, NULL, make_room, &victim);
     (void)get(30 * MIB, NULL);
     ck_assert_ptr_null(victim);
-    ck_assert_int_eq(heap_alloc(heap, 20 * MIB, NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
-    stop();
+    assert_error(heap_alloc(heap, 20 * MIB, NULL, &address), NO_MEMORY);
 }
 
 TEST(new_and_old_memory_are_stitched_together)
@@ -562,7 +521,6 @@ TEST(new_and_old_memory_are_stitched_together)
     fill_every_second(8 * MIB, 4, pieces);
     (void)get(48 * MIB, NULL);
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
-    stop();
 }
 
 /* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; after each
@@ -610,7 +568,6 @@ TEST(frequent_stitching_allocates_more_memory)
     churn(8000, 0, &random);
     ck_assert_uint_lt(stats().stitches - before, 80);
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 2 * 3);
-    stop();
 }
 
 /* The pattern of training: nearly all allocations fit without stitching. Under
@@ -627,7 +584,6 @@ TEST(rare_stitching_allocates_no_more_memory)
     churn(6000, 4, &random);
     ck_assert_uint_gt(stats().stitches, 150);
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 4 * 5);
-    stop();
 }
 
 /* A period without stitching must not allow more stitching later: with that,
@@ -645,7 +601,6 @@ TEST(quiet_period_allows_few_additional_stitches)
     }
     churn(16000, 0, &random);
     ck_assert_uint_lt(stats().stitches, 200);
-    stop();
 }
 
 /* The heap's limit, and the memory available below it. */
@@ -656,15 +611,13 @@ TEST_EACH(chunk_is_split_into_pages_at_the_limit, 2)
     start(false, (_i == 0) ? 32 * MIB : 64 * MIB);
     vmm_double_limit(vmm, 32 * MIB);
     first = get(32 * MIB, NULL);
-    ck_assert_int_eq(heap_alloc(heap, 2 * MIB, NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(heap_alloc(heap, 2 * MIB, NULL, &address), NO_MEMORY);
     put(first, NULL);
     (void)stats();
     (void)get(3 * MIB, NULL);
     ck_assert_uint_eq(stats().splits, 1);
     ck_assert_uint_eq(stats().chunks, 3);
     ck_assert_uint_eq(stats().pages, 4);
-    stop();
 }
 
 /* Otherwise each small allocation would prevent stitching of a whole chunk. */
@@ -685,7 +638,6 @@ TEST_EACH(chunk_is_split_at_a_page, 2)
     put(last, stream);
     (void)get(14 * MIB, stream);
     ck_assert_uint_eq(stats().stitches, 1);
-    stop();
 }
 
 TEST(old_mappings_are_removed_when_address_space_runs_out)
@@ -700,7 +652,6 @@ TEST(old_mappings_are_removed_when_address_space_runs_out)
         ck_assert_uint_le(stats().mapped, 64 * MIB + 128 * MIB);
     }
     ck_assert_uint_eq(stats().failures, 0);
-    stop();
 }
 
 /* More ranges that are slightly too short than the search inspects first; the
@@ -729,7 +680,6 @@ TEST(the_only_range_that_fits_is_found)
     }
     (void)stats();
     ck_assert_ptr_eq(get(size, NULL), fit);
-    stop();
 }
 
 /* Two free ranges of a page's length. The first one found lies across two
@@ -748,7 +698,6 @@ TEST(free_page_is_found_after_an_unsuitable_range)
     put(across, NULL);
     (void)stats();
     ck_assert_ptr_eq(get(100, NULL), page);
-    stop();
 }
 
 #define NUM_THREADS 4
@@ -793,5 +742,4 @@ TEST(threads_with_separate_streams_work_concurrently)
     }
     ck_assert_uint_eq(stats().num_live, 0);
     ck_assert_uint_eq(stats().live, 0);
-    stop();
 }

@@ -23,35 +23,33 @@
 
 static ucxpool_t *pool;
 
-static void create(int memory, const char *settings)
-{
-    cuda_start("");
-    pool = (memory == 0) ? pair_pool(settings) : pair_pool_on(0, settings);
-}
-
 static void destroy(void)
 {
-    ck_assert_msg(ucxpool_check(pool) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(ucxpool_check(pool));
     ucxpool_destroy(pool);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.live(), 0);
     }
 }
 
+static void create(int memory, const char *settings)
+{
+    cuda_start("");
+    pool = (memory == 0) ? pair_pool(settings) : pair_pool_on(0, settings);
+    test_at_end(destroy);
+}
+
 static void *get(size_t size)
 {
     void *address = NULL;
 
-    ck_assert_msg(ucxpool_heap_alloc(pool, size, NULL, &address) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_heap_alloc(pool, size, NULL, &address));
     return address;
 }
 
 static void put(void *address)
 {
-    ck_assert_msg(ucxpool_heap_free(pool, address, NULL) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(ucxpool_heap_free(pool, address, NULL));
 }
 
 TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_present);
@@ -75,21 +73,17 @@ TEST_EACH(pool_with_only_a_heap_has_no_blocks, NUM_MEMORIES)
         ck_assert_uint_eq(stats.blocks[i].total, 0);
     }
     ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), 0);
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_ERR_NO_BLOCKS);
-    ck_assert_int_eq(ucxpool_block_get_n(pool, 2, &block),
-                     UCXPOOL_ERR_NO_BLOCKS);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 1, &address),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    assert_error(ucxpool_block_get(pool, &block), NO_BLOCKS);
+    assert_error(ucxpool_block_get_n(pool, 2, &block), NO_BLOCKS);
+    assert_error(ucxpool_comm_alloc(pool, 1, &address), NO_BLOCKS);
     ucxpool_progress(pool);
-    destroy();
 }
 
 /* In a pool without blocks, the error says what to change. */
 static void assert_no_channels(ucxpool_status_t status)
 {
     ck_assert_int_eq(status, UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "set UCXPOOL_COMM_SIZE"));
+    assert_detail("set UCXPOOL_COMM_SIZE");
 }
 
 TEST_EACH(pool_with_only_a_heap_has_no_channels, NUM_MEMORIES)
@@ -108,8 +102,6 @@ TEST_EACH(pool_with_only_a_heap_has_no_channels, NUM_MEMORIES)
     assert_no_channels(
         ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel));
     assert_no_channels(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
-    assert_no_channels(ucxpool_self_test(pool));
-    destroy();
 }
 
 TEST_EACH(a_pool_without_a_heap_has_an_empty_one, NUM_MEMORIES)
@@ -123,12 +115,9 @@ TEST_EACH(a_pool_without_a_heap_has_an_empty_one, NUM_MEMORIES)
     assert_ok(ucxpool_heap_trim(pool, 0, &size));
     ck_assert_uint_eq(size, 0);
     assert_ok(ucxpool_heap_free(pool, NULL, NULL));
-    ck_assert_int_eq(ucxpool_heap_free(pool, &size, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_heap_usable_size(pool, &size, &size),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_heap_free(pool, &size, NULL), INVALID_PARAM);
+    assert_error(ucxpool_heap_usable_size(pool, &size, &size), INVALID_PARAM);
     assert_ok(ucxpool_heap_stream_end(pool, NULL));
-    destroy();
 }
 
 TEST_EACH(blocks_and_heap_share_one_limit, NUM_MEMORIES)
@@ -140,9 +129,7 @@ TEST_EACH(blocks_and_heap_share_one_limit, NUM_MEMORIES)
     (void)get(48 * MIB);
     core_heap_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.limit, 48 * MIB);
-    ck_assert_int_eq(ucxpool_heap_alloc(pool, 300000, NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
-    destroy();
+    assert_error(ucxpool_heap_alloc(pool, 300000, NULL, &address), NO_MEMORY);
 }
 
 TEST(host_blocks_use_no_gpu_memory)
@@ -154,7 +141,6 @@ TEST(host_blocks_use_no_gpu_memory)
     (void)get(64 * MIB);
     core_heap_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.limit, 64 * MIB);
-    destroy();
 }
 
 TEST_EACH(a_limit_that_the_blocks_fill_leaves_no_heap, NUM_MEMORIES)
@@ -162,10 +148,8 @@ TEST_EACH(a_limit_that_the_blocks_fill_leaves_no_heap, NUM_MEMORIES)
     void *address;
 
     create(_i, "COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m MEMORY_LIMIT=17m");
-    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "MEMORY_LIMIT=17m"));
-    destroy();
+    assert_error_detail(ucxpool_heap_alloc(pool, 1, NULL, &address), NO_MEMORY,
+                        "MEMORY_LIMIT=17m");
 }
 
 /* Valgrind has less address space than a heap for all host memory needs. */
@@ -179,7 +163,6 @@ TEST_WITH(settings_beyond_the_memory_are_reduced, .first = 1,
     core_heap_stats_get(pool, &stats);
     ck_assert_uint_gt(stats.limit, 64 * MIB);
     ck_assert_uint_lt(stats.limit, UINT64_C(1) << 50);
-    destroy();
 }
 
 TEST(stitched_heap_buffer_can_be_sent)
@@ -203,10 +186,8 @@ TEST(stitched_heap_buffer_can_be_sent)
     to   = gpu_alloc(sizeof(message));
     pair_fill(message, sizeof(message));
     gpu_write(from, message, sizeof(message));
-    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, sizeof(message), TAG,
-                                  UINT64_MAX, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG, NULL,
-                                  &send));
+    recv = pair_recv(pair.b, pair.to_a, to, sizeof(message), TAG);
+    send = pair_send(pair.to_b, from, sizeof(message), TAG);
     assert_ok(gpu_finish(&pair, send));
     assert_ok(gpu_finish(&pair, recv));
     gpu_read(arrived, to, sizeof(arrived));
@@ -244,7 +225,6 @@ TEST_EACH(counters_are_printed_in_three_formats, NUM_MEMORIES)
     ck_assert_ptr_nonnull(strstr(text, "\nucxpool_heap_live{pool=\""));
     ck_assert_ptr_nonnull(strstr(text, "\nucxpool_heap_allocations_total{"));
     ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
-    destroy();
 }
 
 TEST_EACH(a_log_has_every_call, NUM_MEMORIES)
@@ -259,7 +239,7 @@ TEST_EACH(a_log_has_every_call, NUM_MEMORIES)
     snprintf(settings, sizeof(settings), "HEAP_LOG=%s COMM_SIZE=16m", path);
     create(_i, settings);
     put(get(1000));
-    destroy();
+    test_end();
     log = fopen(path, "r");
     ck_assert_ptr_nonnull(log);
     ck_assert_ptr_nonnull(fgets(line, sizeof(line), log));
@@ -279,10 +259,8 @@ TEST_EACH(failed_log_creation_is_an_error, NUM_MEMORIES)
     void *address;
 
     create(_i, "HEAP_LOG=/nowhere/log COMM_SIZE=16m");
-    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "/nowhere/log"));
-    destroy();
+    assert_error_detail(ucxpool_heap_alloc(pool, 1, NULL, &address),
+                        INVALID_PARAM, "/nowhere/log");
 }
 
 TEST(gpu_without_virtual_memory_has_no_heap)
@@ -294,7 +272,6 @@ TEST(gpu_without_virtual_memory_has_no_heap)
         return;
     }
     pool = pair_pool_on(0, "COMM_SIZE=16m");
-    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(ucxpool_heap_alloc(pool, 1, NULL, &address), UNSUPPORTED);
     destroy();
 }

@@ -13,7 +13,6 @@
 
 #include "core/stats.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MIB         ((uint64_t)1 << 20)
@@ -197,7 +196,7 @@ TEST_SETTINGS(.timeout = 120);
 
 TEST_EACH(live_allocations_keep_their_bytes, 4)
 {
-    world_t *world = calloc(1, sizeof(*world));
+    world_t *world = test_alloc(sizeof(*world));
 
     start(world, false, 192 * MIB, (uint64_t)_i + 1);
     for (unsigned i = 0; i < rounds(3000); i++) {
@@ -207,12 +206,11 @@ TEST_EACH(live_allocations_keep_their_bytes, 4)
         }
     }
     finish(world);
-    free(world);
 }
 
 TEST_EACH(streams_never_use_the_same_bytes_at_the_same_time, 4)
 {
-    world_t *world = calloc(1, sizeof(*world));
+    world_t *world = test_alloc(sizeof(*world));
 
     start(world, true, 192 * MIB, (uint64_t)_i + 100);
     for (unsigned i = 0; i < rounds(3000); i++) {
@@ -222,12 +220,11 @@ TEST_EACH(streams_never_use_the_same_bytes_at_the_same_time, 4)
         }
     }
     finish(world);
-    free(world);
 }
 
 TEST_EACH(failed_call_loses_no_memory, 4)
 {
-    world_t *world = calloc(1, sizeof(*world));
+    world_t *world = test_alloc(sizeof(*world));
 
     start(world, true, 128 * MIB, (uint64_t)_i + 200);
     for (unsigned i = 0; i < rounds(3000); i++) {
@@ -253,5 +250,4 @@ TEST_EACH(failed_call_loses_no_memory, 4)
     }
     vmm_double_fail(world->vmm, VMM_LAST, 0, UCXPOOL_OK);
     finish(world);
-    free(world);
 }

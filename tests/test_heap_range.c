@@ -8,8 +8,6 @@
 #include "rounds.h"
 #include "test.h"
 
-#include <stdlib.h>
-
 #define NUM_RANGES 64
 
 /* The first size of a bin for several sizes. */

@@ -11,7 +11,6 @@
 #include "core/stats.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* In a heap of PLENTY bytes, a stream may have this many in its pages. */
@@ -21,6 +20,7 @@
 static void start(bool has_streams, size_t limit)
 {
     start_with(has_streams, limit, limit);
+    test_at_end(stop);
 }
 
 TEST_SETTINGS(.timeout = 120);
@@ -36,7 +36,6 @@ TEST(medium_allocations_share_a_page)
     ck_assert_ptr_eq(second, first + 600 * KIB);
     ck_assert_ptr_eq(third, second + 700 * KIB);
     ck_assert_uint_eq(stats().reserved, 2 * MIB);
-    stop();
 }
 
 TEST(allocations_beyond_the_medium_limit_waste_no_pages)
@@ -49,7 +48,6 @@ TEST(allocations_beyond_the_medium_limit_waste_no_pages)
     ck_assert_uint_le(stats().reserved, MAX_MEDIUMS * MIB +
                                             3 * MAX_MEDIUMS * 700 * KIB +
                                             2 * MIB);
-    stop();
 }
 
 TEST_EACH(freed_medium_allocation_makes_room_for_another, 2)
@@ -59,7 +57,6 @@ TEST_EACH(freed_medium_allocation_makes_room_for_another, 2)
         put(get(600 * KIB, A), (_i == 0) ? A : B);
     }
     ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
-    stop();
 }
 
 TEST(medium_allocations_fill_a_heap_to_its_limit)
@@ -72,7 +69,6 @@ TEST(medium_allocations_fill_a_heap_to_its_limit)
         size += 700 * KIB;
     }
     ck_assert_uint_ge(size, 510 * MIB);
-    stop();
 }
 
 TEST(medium_allocations_work_without_new_driver_memory)
@@ -82,11 +78,9 @@ TEST(medium_allocations_work_without_new_driver_memory)
     start(true, PLENTY);
     vmm_double_limit(vmm, 4 * MIB);
     (void)get(700 * KIB, A);
-    ck_assert_int_eq(heap_alloc(heap, 5 * MIB, A, &address),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(heap_alloc(heap, 5 * MIB, A, &address), NO_MEMORY);
     (void)get(600 * KIB, A);
     ck_assert_uint_eq(vmm_double_held(vmm), 4 * MIB);
-    stop();
 }
 
 TEST(memory_kept_for_quick_reuse_is_bounded)
@@ -106,7 +100,6 @@ TEST(memory_kept_for_quick_reuse_is_bounded)
     }
     /* All that are live at a time, two per page, plus a quarter. */
     ck_assert_uint_le(vmm_double_held(vmm), 40 * MIB);
-    stop();
 }
 
 TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
@@ -126,7 +119,6 @@ TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
         }
     }
     ck_assert_uint_le(vmm_double_held(vmm), 2 * MAX_MEDIUMS * MIB);
-    stop();
 }
 
 TEST_EACH(medium_allocation_is_freed_once_by_its_start, 3)
@@ -135,15 +127,12 @@ TEST_EACH(medium_allocation_is_freed_once_by_its_start, 3)
 
     start(_i != 0, PLENTY);
     address = get(600 * KIB, A);
-    ck_assert_int_eq(heap_free(heap, address + 256, A),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_free(heap, address + 600 * KIB, A),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_free(heap, address + 256, A), INVALID_PARAM);
+    assert_error(heap_free(heap, address + 600 * KIB, A), INVALID_PARAM);
     put(address, (_i == 2) ? B : A);
-    ck_assert_int_eq(heap_free(heap, address, A), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_free(heap, address, B), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(heap_free(heap, address, A), INVALID_PARAM);
+    assert_error(heap_free(heap, address, B), INVALID_PARAM);
     ck_assert_uint_eq(stats().num_live, 0);
-    stop();
 }
 
 /* Each driver call fails in turn; the heap finds other memory. */
@@ -165,7 +154,7 @@ TEST_EACH(without_a_page_the_allocation_uses_other_memory, 2)
         ck_assert_uint_eq(stats().reserved, vmm_double_held(vmm));
         put(address, A);
         (void)get(600 * KIB, A);
-        stop();
+        test_end();
     }
     ck_assert_uint_gt(n, 2);
 }
@@ -346,7 +335,6 @@ TEST_EACH(threads_keep_their_bytes, 16)
     ck_assert_uint_eq(now.reserved, vmm_double_held(vmm));
     assert_ok(heap_trim(heap, 0, NULL));
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
-    stop();
 }
 
 /* Large ones of one rounded size, which a stream keeps for quick reuse and
@@ -398,5 +386,4 @@ TEST(statistics_work_while_threads_allocate)
     for (unsigned i = 0; i < 2; i++) {
         pthread_join(workers[i].thread, NULL);
     }
-    stop();
 }

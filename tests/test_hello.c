@@ -7,7 +7,7 @@
 #include "core/remote.h"
 #include "pair.h"
 #include "test.h"
-#include "wireup/connect.h"
+#include "wireup/wireup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -166,21 +166,12 @@ static void flood(stranger_t *stranger, ucxpool_t *victim)
 
 /* --- the honest pools ---------------------------------------------------- */
 
-static bool is_open(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state == UCXPOOL_CHANNEL_OPEN;
-}
-
 static void check_exchange(pair_t *pair)
 {
     char               target = 0;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, TAG,
-                                  ALL_BITS, NULL, &recv));
+    recv = pair_recv(pair->b, pair->to_a, &target, 1, TAG);
     assert_ok(ucxpool_send_buffer(pair->to_b, "c", 1, TAG, NULL, NULL));
     assert_ok(pair_finish(pair, recv));
     ck_assert_int_eq(target, 'c');
@@ -189,42 +180,42 @@ static void check_exchange(pair_t *pair)
 
 static void finish(pair_t *pair)
 {
-    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
     check_exchange(pair);
 }
 
-static pair_t two_pools(void)
+static pair_t pair;
+
+static void two_pools(void)
 {
-    return (pair_t){pair_pool("LOG_LEVEL=none"), pair_pool("LOG_LEVEL=none"),
-                    NULL, NULL};
+    pair_pools(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
 }
 
 TEST_SETTINGS(.timeout = 60);
 
 TEST(flood_of_early_hellos_blocks_no_channel)
 {
-    pair_t     pair = two_pools();
     stranger_t stranger;
 
+    two_pools();
     stranger_init(&stranger, pair.a);
     pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, pair.a->wireup.num_early == 1);
     flood(&stranger, pair.a);
     ck_assert_uint_eq(pair.a->wireup.num_early, EARLY_MAX);
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert(!is_open(pair.to_b));
+    ck_assert(!pair_is_open(pair.to_b));
     /* The evicted HELLO is sent again. */
     ahead += SECOND;
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(early_hellos_expire_unless_they_are_repeated)
 {
-    pair_t     pair = two_pools();
     stranger_t stranger;
 
+    two_pools();
     stranger_init(&stranger, pair.a);
     flood(&stranger, pair.a);
     pair.to_a = pair_meet(pair.b, pair.a);
@@ -240,15 +231,14 @@ TEST(early_hellos_expire_unless_they_are_repeated)
     ck_assert_uint_eq(pair.a->wireup.num_early, 0);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(stranger_without_a_pools_key_cannot_impersonate_it)
 {
-    pair_t        pair = two_pools();
     stranger_t    stranger;
     proto_hello_t hello;
 
+    two_pools();
     stranger_init(&stranger, pair.a);
     hello = hello_to(pair.a);
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
@@ -262,7 +252,6 @@ TEST(stranger_without_a_pools_key_cannot_impersonate_it)
     pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(channel_ignores_a_hello_from_another_endpoint)
@@ -270,11 +259,11 @@ TEST(channel_ignores_a_hello_from_another_endpoint)
     ucxpool_channel_params_t over = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
     };
-    pair_t             pair = two_pools();
     stranger_t         stranger;
     ucxpool_channel_t *by_ep;
     proto_hello_t      hello;
 
+    two_pools();
     stranger_init(&stranger, pair.a);
     /* One of a's channels uses an endpoint, the other an address. */
     over.ep   = endpoint_to(pair.a->ucx.worker, pair.b);
@@ -293,16 +282,14 @@ TEST(channel_ignores_a_hello_from_another_endpoint)
     pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(second_hello_for_a_channel_is_ignored)
 {
-    pair_t        pair;
     stranger_t    stranger;
     proto_hello_t hello;
 
-    pair_init(&pair, NULL, NULL);
+    pair_begin(&pair, NULL, NULL);
     stranger_init(&stranger, pair.a);
     hello = hello_to(pair.a);
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
@@ -313,7 +300,6 @@ TEST(second_hello_for_a_channel_is_ignored)
     ck_assert_uint_eq(pair.a->wireup.num_early, 0);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(messages_without_the_channel_key_are_ignored)
@@ -322,11 +308,10 @@ TEST(messages_without_the_channel_key_are_ignored)
         PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
         PROTO_CREDIT, PROTO_BYE, PROTO_DOORBELL,
     };
-    pair_t        pair;
     stranger_t    stranger;
     proto_fixed_t fixed;
 
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
     stranger_init(&stranger, pair.a);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         memset(&fixed, 0, sizeof(fixed));
@@ -341,18 +326,18 @@ TEST(messages_without_the_channel_key_are_ignored)
             fixed.cancel.status = UCXPOOL_ERR_CANCELED;
         }
         say(&stranger, pair.a, &fixed, proto_fixed_size(types[i]));
-        ck_assert(is_open(pair.to_b));
+        ck_assert(pair_is_open(pair.to_b));
     }
     check_exchange(&pair);
     stranger_cleanup(&stranger, pair.a);
-    pair_cleanup(&pair);
 }
 
 TEST(open_channel_sends_no_more_hellos)
 {
-    pair_t     pair = two_pools();
-    ucxpool_t *a    = pair.a;
+    ucxpool_t *a;
 
+    two_pools();
+    a = pair.a;
     /* The pool with the smaller id begins. */
     if (memcmp(pair.a->id, pair.b->id, CORE_ID_SIZE) < 0) {
         pair.a = pair.b;
@@ -372,7 +357,6 @@ TEST(open_channel_sends_no_more_hellos)
     /* No HELLO is due any more. */
     ck_assert_uint_eq(pair.a->wireup.next_hello, BASE_CLOCK_FOREVER);
     ck_assert_uint_eq(pair.b->wireup.next_hello, BASE_CLOCK_FOREVER);
-    pair_cleanup(&pair);
 }
 
 /*

@@ -5,13 +5,11 @@
  */
 #include "hostile.h"
 #include "test.h"
-#include "wire/recv.h"
-#include "wire/state.h"
-#include "xfer/message.h"
-#include "xfer/request.h"
+#include "wire/wire.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
 #include "xfer/state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MESSAGE \
@@ -122,24 +120,91 @@ static proto_desc_t desc_with_runs(uint64_t sequence, uint32_t num_runs)
     return desc;
 }
 
+/* Open a channel to an honest peer next to the one of the hostile peer, and
+ * attack. */
+static void begin_attack(hostile_t *hostile, pair_t *honest,
+                         void (*attack)(hostile_t *hostile))
+{
+    hostile_init(hostile, SETTINGS);
+    honest->a = hostile->pair.a;
+    pair_join(honest, SETTINGS);
+    hostile_let_peer_read(hostile);
+    attack(hostile);
+    hostile_let_peer_read(hostile);
+}
+
+/* The channel of the honest peer still works. */
+static void end_attack(hostile_t *hostile, pair_t *honest)
+{
+    hostile_check(hostile);
+    pair_exchange(honest, 200000);
+    ucxpool_destroy(honest->b);
+    hostile_cleanup(hostile);
+}
+
+/* The channel fails, and no other one. */
+static void check_rejected(void (*attack)(hostile_t *hostile))
+{
+    static hostile_t       hostile;
+    ucxpool_channel_attr_t attr;
+    pair_t                 honest;
+
+    begin_attack(&hostile, &honest, attack);
+    ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
+    ck_assert(attr.state == UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
+    ck_assert_int_lt(ucxpool_request_test(hostile.send), 0);
+    end_attack(&hostile, &honest);
+}
+
+/* The channel stays open. */
+static void check_ignored(void (*attack)(hostile_t *hostile))
+{
+    static hostile_t hostile;
+    pair_t           honest;
+
+    begin_attack(&hostile, &honest, attack);
+    ck_assert(!hostile_is_over(&hostile));
+    pair_exchange(&honest, 200000);
+    /* A BYE in the middle of everything. */
+    send_head(&hostile, PROTO_BYE);
+    hostile_let_peer_read(&hostile);
+    ck_assert(hostile_is_over(&hostile));
+    end_attack(&hostile, &honest);
+}
+
+TEST_SETTINGS(.timeout = 60);
+
+/* A test of messages that are rejected, or ignored. */
+#define ATTACK(_check, _name) \
+    static void _name(hostile_t *hostile); \
+    TEST(_name) \
+    { \
+        _check(_name); \
+    } \
+    static void _name(hostile_t *hostile)
+#define REJECTED(_name) ATTACK(check_rejected, _name)
+#define IGNORED(_name)  ATTACK(check_ignored, _name)
+
 /* --- messages that fail the channel -------------------------------------- */
 
-static void accept_of_no_bytes(hostile_t *hostile)
+REJECTED(accept_of_no_bytes)
 {
     send_accept(hostile, hostile_send(hostile), 0, 4);
 }
 
-static void accept_of_few_bytes(hostile_t *hostile)
+REJECTED(accept_of_few_bytes)
 {
     send_accept(hostile, hostile_send(hostile), 16, 4);
 }
 
-static void accept_without_window(hostile_t *hostile)
+REJECTED(accept_without_window)
 {
     send_accept(hostile, hostile_send(hostile), 65536, 0);
 }
 
-static void nonsense_after_accept(hostile_t *hostile)
+REJECTED(nonsense_after_accept)
 {
     /* Blocks are in flight when the channel fails. */
     send_accept(hostile, hostile_send(hostile), UINT64_MAX, UINT32_MAX);
@@ -150,25 +215,25 @@ static void nonsense_after_accept(hostile_t *hostile)
     send_fragment(hostile, 0, 0, 0);
 }
 
-static void fragment_of_no_bytes(hostile_t *hostile)
+REJECTED(fragment_of_no_bytes)
 {
     begin(hostile);
     send_fragment(hostile, 0, 0, 0);
 }
 
-static void fragment_longer_than_a_block(hostile_t *hostile)
+REJECTED(fragment_longer_than_a_block)
 {
     begin(hostile);
     send_fragment(hostile, 0, 0, 65537);
 }
 
-static void fragment_after_the_message(hostile_t *hostile)
+REJECTED(fragment_after_the_message)
 {
     begin(hostile);
     send_fragment(hostile, 0, HOSTILE_SIZE, 16);
 }
 
-static void fragment_over_the_end(hostile_t *hostile)
+REJECTED(fragment_over_the_end)
 {
     begin(hostile);
     for (uint32_t i = 0; i < 4; i++) {
@@ -177,13 +242,13 @@ static void fragment_over_the_end(hostile_t *hostile)
     send_fragment(hostile, 4, 4 * 65536, HOSTILE_SIZE - 4 * 65536 + 1);
 }
 
-static void offset_that_overflows(hostile_t *hostile)
+REJECTED(offset_that_overflows)
 {
     begin(hostile);
     send_fragment(hostile, 0, UINT64_MAX - 15, 32);
 }
 
-static void unknown_region(hostile_t *hostile)
+REJECTED(unknown_region)
 {
     begin(hostile);
 
@@ -193,17 +258,17 @@ static void unknown_region(hostile_t *hostile)
     post_data(hostile, data);
 }
 
-static void region_offset_over_its_end(hostile_t *hostile)
+REJECTED(region_offset_over_its_end)
 {
     begin(hostile);
 
     proto_data_t data = fragment(hostile, 0, 0, 4096);
 
-    data.region_offset = hostile->victim->peer.region_sizes[0] - 4095;
+    data.region_offset = hostile->victim->peer.mapping->region_sizes[0] - 4095;
     post_data(hostile, data);
 }
 
-static void region_offset_that_overflows(hostile_t *hostile)
+REJECTED(region_offset_that_overflows)
 {
     begin(hostile);
 
@@ -213,34 +278,34 @@ static void region_offset_that_overflows(hostile_t *hostile)
     post_data(hostile, data);
 }
 
-static void index_twice(hostile_t *hostile)
+REJECTED(index_twice)
 {
     begin(hostile);
     send_fragment(hostile, 0, 0, 4096);
     send_fragment(hostile, 0, 4096, 4096);
 }
 
-static void index_left_out(hostile_t *hostile)
+REJECTED(index_left_out)
 {
     begin(hostile);
     send_fragment(hostile, 1, 0, 4096);
 }
 
-static void overlapping_fragments(hostile_t *hostile)
+REJECTED(overlapping_fragments)
 {
     begin(hostile);
     send_fragment(hostile, 0, 0, 4096);
     send_fragment(hostile, 1, 4080, 4096);
 }
 
-static void gap_between_fragments(hostile_t *hostile)
+REJECTED(gap_between_fragments)
 {
     begin(hostile);
     send_fragment(hostile, 0, 0, 4096);
     send_fragment(hostile, 1, 4112, 4096);
 }
 
-static void single_bytes_backwards(hostile_t *hostile)
+REJECTED(single_bytes_backwards)
 {
     begin(hostile);
     for (uint32_t i = 0; i < 5000; i++) {
@@ -248,7 +313,7 @@ static void single_bytes_backwards(hostile_t *hostile)
     }
 }
 
-static void last_too_early(hostile_t *hostile)
+REJECTED(last_too_early)
 {
     begin(hostile);
 
@@ -258,7 +323,7 @@ static void last_too_early(hostile_t *hostile)
     post_data(hostile, data);
 }
 
-static void descriptor_twice(hostile_t *hostile)
+REJECTED(descriptor_twice)
 {
     send_desc(hostile, hostile_desc(MESSAGE, 0), whole, sizeof(whole));
     send_desc(hostile, hostile_desc(MESSAGE + 1, 0), whole, sizeof(whole));
@@ -296,14 +361,14 @@ static void send_cancel(hostile_t *hostile, uint64_t message)
     hostile_let_peer_read(hostile);
 }
 
-static void descriptors_beyond_max_unexpected(hostile_t *hostile)
+REJECTED(descriptors_beyond_max_unexpected)
 {
     for (uint64_t i = 0; i < 9; i++) {
         report_unsent(hostile, i, 0, 0);
     }
 }
 
-static void eager_descriptors_beyond_the_credits(hostile_t *hostile)
+REJECTED(eager_descriptors_beyond_the_credits)
 {
     for (uint64_t i = 0; i < 9; i++) {
         report_unsent(hostile, i, PROTO_DESC_EAGER, 0);
@@ -311,14 +376,14 @@ static void eager_descriptors_beyond_the_credits(hostile_t *hostile)
 }
 
 /* They count as five and four units. */
-static void descriptors_of_more_bytes_than_max_unexpected(hostile_t *hostile)
+REJECTED(descriptors_of_more_bytes_than_max_unexpected)
 {
     report_unsent(hostile, 0, 0, 4 * PROTO_DESC_UNIT);
     report_unsent(hostile, 1, 0, 3 * PROTO_DESC_UNIT);
 }
 
 /* Descriptors out of order are kept even if they are canceled. */
-static void canceled_descriptors_out_of_turn(hostile_t *hostile)
+REJECTED(canceled_descriptors_out_of_turn)
 {
     for (uint64_t i = 1; i < 10; i++) {
         report_unsent(hostile, i, 0, 0);
@@ -326,19 +391,19 @@ static void canceled_descriptors_out_of_turn(hostile_t *hostile)
     }
 }
 
-static void message_number_0(hostile_t *hostile)
+REJECTED(message_number_0)
 {
     send_desc(hostile, hostile_desc(0, 0), whole, sizeof(whole));
 }
 
-static void payload_that_differs_from_runs(hostile_t *hostile)
+REJECTED(payload_that_differs_from_runs)
 {
     copy_run_t runs[] = {{HOSTILE_SIZE - 1, 1}};
 
     send_desc(hostile, hostile_desc(MESSAGE, 0), runs, sizeof(runs));
 }
 
-static void runs_that_overflow(hostile_t *hostile)
+REJECTED(runs_that_overflow)
 {
     copy_run_t   runs[] = {{UINT64_C(1) << 40, UINT64_C(1) << 40}};
     proto_desc_t desc   = hostile_desc(MESSAGE, 0);
@@ -347,7 +412,7 @@ static void runs_that_overflow(hostile_t *hostile)
     send_desc(hostile, desc, runs, sizeof(runs));
 }
 
-static void more_metadata_than_is_taken(hostile_t *hostile)
+REJECTED(more_metadata_than_is_taken)
 {
     static uint8_t data[sizeof(whole) + 4096];
     proto_desc_t   desc = hostile_desc(MESSAGE, 0);
@@ -357,38 +422,38 @@ static void more_metadata_than_is_taken(hostile_t *hostile)
     send_desc(hostile, desc, data, sizeof(data));
 }
 
-static void more_runs_than_are_taken(hostile_t *hostile)
+REJECTED(more_runs_than_are_taken)
 {
     send_desc(hostile, desc_with_runs(0, UINT32_MAX), NULL, 0);
 }
 
-static void runs_twice(hostile_t *hostile)
+REJECTED(runs_twice)
 {
     send_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
     send_runs(hostile, 0, 0, 500);
     send_runs(hostile, 0, 0, 500);
 }
 
-static void runs_out_of_range(hostile_t *hostile)
+REJECTED(runs_out_of_range)
 {
     send_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
     send_runs(hostile, 0, 900, 101);
 }
 
-static void runs_that_were_not_missing(hostile_t *hostile)
+REJECTED(runs_that_were_not_missing)
 {
     /* It waits for number 0, which has runs. */
     send_desc(hostile, hostile_desc(MESSAGE, 1), whole, sizeof(whole));
     send_runs(hostile, 1, 0, 1);
 }
 
-static void empty_list_of_runs(hostile_t *hostile)
+REJECTED(empty_list_of_runs)
 {
     send_desc(hostile, hostile_desc(MESSAGE, 1), whole, sizeof(whole));
     send_runs(hostile, 1, 0, 0);
 }
 
-static void runs_of_no_message(hostile_t *hostile)
+REJECTED(runs_of_no_message)
 {
     send_runs(hostile, 5, 0, 1);
 }
@@ -401,17 +466,17 @@ static void send_short(hostile_t *hostile, size_t size)
     hostile_post_message(hostile, PROTO_SHORT, &fixed, bytes, size);
 }
 
-static void short_without_bytes(hostile_t *hostile)
+REJECTED(short_without_bytes)
 {
     send_short(hostile, 0);
 }
 
-static void short_of_more_than_fits(hostile_t *hostile)
+REJECTED(short_of_more_than_fits)
 {
     send_short(hostile, PROTO_SHORT_MAX + 1);
 }
 
-static void more_shorts_than_credits(hostile_t *hostile)
+REJECTED(more_shorts_than_credits)
 {
     for (unsigned i = 0; i < 8; i++) {
         send_short(hostile, i + 1);
@@ -422,7 +487,7 @@ static void more_shorts_than_credits(hostile_t *hostile)
 }
 
 /* After a descriptor with the highest possible number. */
-static void short_with_a_number_of_before(hostile_t *hostile)
+REJECTED(short_with_a_number_of_before)
 {
     proto_fixed_t fixed = {.desc = hostile_desc(1, UINT64_MAX)};
     copy_run_t    run   = {HOSTILE_SIZE, 1};
@@ -432,14 +497,14 @@ static void short_with_a_number_of_before(hostile_t *hostile)
     send_short(hostile, 1);
 }
 
-static void hello_again(hostile_t *hostile)
+REJECTED(hello_again)
 {
     send_head(hostile, PROTO_HELLO);
 }
 
 /* A word that was read in the previous lap appears in the ring as if it were
  * new. */
-static void word_of_the_lap_before(hostile_t *hostile)
+REJECTED(word_of_the_lap_before)
 {
     while (hostile->channel->ring.head < CORE_RING_SIZE) {
         send_head(hostile, PROTO_CREDIT);
@@ -449,13 +514,13 @@ static void word_of_the_lap_before(hostile_t *hostile)
                        sizeof(proto_head_t) | UINT64_C(1) << 32);
 }
 
-static void skip_to_nothing(hostile_t *hostile)
+REJECTED(skip_to_nothing)
 {
     hostile_write_word(hostile, hostile->channel->ring.head,
                        UINT16_MAX | UINT64_C(1) << 32);
 }
 
-static void entry_over_the_end(hostile_t *hostile)
+REJECTED(entry_over_the_end)
 {
     while (hostile->channel->ring.head < CORE_RING_SIZE - 64) {
         send_head(hostile, PROTO_CREDIT);
@@ -468,7 +533,7 @@ static void entry_over_the_end(hostile_t *hostile)
 
 /* The victim answers each refused message, and the peer never reads the
  * answers. */
-static void unexpected_answers(hostile_t *hostile)
+REJECTED(unexpected_answers)
 {
     for (uint64_t i = 0; (i < 20000) && !hostile_is_over(hostile); i++) {
         copy_run_t   runs[] = {{UINT64_C(1) << 30, 1}};
@@ -490,14 +555,14 @@ static void unexpected_answers(hostile_t *hostile)
 /* --- messages that are ignored ------------------------------------------- */
 
 /* UCX may deliver a short CANCEL before a long RUNS. */
-static void runs_of_a_canceled_descriptor(hostile_t *hostile)
+IGNORED(runs_of_a_canceled_descriptor)
 {
     send_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
     send_cancel(hostile, 1);
     send_runs(hostile, 0, 0, 500);
 }
 
-static void controls_for_unknown_messages(hostile_t *hostile)
+IGNORED(controls_for_unknown_messages)
 {
     proto_fixed_t cancel = {
         .cancel = {.message = 12345, .status = UCXPOOL_ERR_CANCELED}};
@@ -513,7 +578,7 @@ static void controls_for_unknown_messages(hostile_t *hostile)
     send_accept(hostile, 0, 65536, 4);
 }
 
-static void descriptors_canceled_over_and_over(hostile_t *hostile)
+IGNORED(descriptors_canceled_over_and_over)
 {
     for (uint64_t i = 0; i < 100; i++) {
         report_unsent(hostile, i, 0, 0);
@@ -525,14 +590,13 @@ static void descriptors_canceled_over_and_over(hostile_t *hostile)
 
 /* It stops counting, once, and belongs to the caller until the caller rejects
  * it. */
-static void canceled_descriptor_that_was_probed(hostile_t *hostile)
+IGNORED(canceled_descriptor_that_was_probed)
 {
     ucxpool_message_t *message;
 
     report_unsent(hostile, 0, 0, 0);
-    ck_assert_int_eq(ucxpool_probe(hostile->pair.a, hostile->victim, 99,
-                                   UINT64_MAX, &message),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_probe(hostile->pair.a, hostile->victim, 99, UINT64_MAX,
+                            &message));
     ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 1);
     send_cancel(hostile, 1);
     send_cancel(hostile, 1);
@@ -541,7 +605,7 @@ static void canceled_descriptor_that_was_probed(hostile_t *hostile)
     ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 0);
 }
 
-static void pieces_that_are_not_in_flight(hostile_t *hostile)
+IGNORED(pieces_that_are_not_in_flight)
 {
     send_accept(hostile, hostile_send(hostile), 65536, 1);
     hostile_let_peer_read(hostile);
@@ -551,7 +615,7 @@ static void pieces_that_are_not_in_flight(hostile_t *hostile)
     ck_assert_uint_eq(hostile->send->send->busy, 1);
 }
 
-static void pieces_taken_twice(hostile_t *hostile)
+IGNORED(pieces_taken_twice)
 {
     send_accept(hostile, hostile_send(hostile), 65536, 2);
     for (int i = 0; i < 100; i++) {
@@ -559,7 +623,7 @@ static void pieces_taken_twice(hostile_t *hostile)
     }
 }
 
-static void accept_twice(hostile_t *hostile)
+IGNORED(accept_twice)
 {
     send_accept(hostile, hostile_send(hostile), 65536, 1);
     hostile_let_peer_read(hostile);
@@ -569,7 +633,7 @@ static void accept_twice(hostile_t *hostile)
     ck_assert_uint_eq(hostile->send->send->window, 1);
 }
 
-static void ready_and_go_again(hostile_t *hostile)
+IGNORED(ready_and_go_again)
 {
     proto_fixed_t ready = {.ready = {.can_map = 0}};
 
@@ -578,7 +642,7 @@ static void ready_and_go_again(hostile_t *hostile)
     send_head(hostile, PROTO_GO);
 }
 
-static void credits_that_overflow(hostile_t *hostile)
+IGNORED(credits_that_overflow)
 {
     for (int i = 0; i < 200000; i++) {
         proto_fixed_t fixed = {.head = {.credits = UINT16_MAX}};
@@ -593,7 +657,7 @@ static void credits_that_overflow(hostile_t *hostile)
 }
 
 /* Each new odd value requests a doorbell. */
-static void sleeping_that_never_rests(hostile_t *hostile)
+IGNORED(sleeping_that_never_rests)
 {
     core_ring_page_t *page = hostile->channel->ring.mine;
 
@@ -605,7 +669,7 @@ static void sleeping_that_never_rests(hostile_t *hostile)
     }
 }
 
-static void numbers_of_others_revoked(hostile_t *hostile)
+IGNORED(numbers_of_others_revoked)
 {
     core_ring_page_t *page = hostile->channel->ring.mine;
 
@@ -614,7 +678,7 @@ static void numbers_of_others_revoked(hostile_t *hostile)
     }
 }
 
-static void tail_that_lies(hostile_t *hostile)
+IGNORED(tail_that_lies)
 {
     core_ring_page_t *page = hostile->channel->ring.mine;
 
@@ -637,7 +701,7 @@ static void check_said(const ucxpool_request_t *request, ucxpool_status_t end)
     ck_assert_str_eq(ucxpool_error_detail(), attr.detail);
 }
 
-static void done_without_a_reason(hostile_t *hostile)
+IGNORED(done_without_a_reason)
 {
     proto_fixed_t fixed = {.done = {.message = hostile_send(hostile),
                                     .status  = UCXPOOL_ERR_REFUSED}};
@@ -647,7 +711,7 @@ static void done_without_a_reason(hostile_t *hostile)
     check_said(hostile->send, UCXPOOL_ERR_REFUSED);
 }
 
-static void canceled_without_a_reason(hostile_t *hostile)
+IGNORED(canceled_without_a_reason)
 {
     proto_fixed_t fixed = {.cancel = {.message = 1, .status = UCXPOOL_ERR_IO}};
     copy_run_t    run   = {HOSTILE_SIZE, 1};
@@ -659,7 +723,7 @@ static void canceled_without_a_reason(hostile_t *hostile)
     check_said(hostile->recv, UCXPOOL_ERR_CANCELED);
 }
 
-static void done_with_control_characters(hostile_t *hostile)
+IGNORED(done_with_control_characters)
 {
     proto_fixed_t fixed = {.done = {.message = hostile_send(hostile),
                                     .status  = UCXPOOL_ERR_REFUSED}};
@@ -669,14 +733,14 @@ static void done_with_control_characters(hostile_t *hostile)
     check_said(hostile->send, UCXPOOL_ERR_REFUSED);
 }
 
-static void done_with_a_positive_status(hostile_t *hostile)
+IGNORED(done_with_a_positive_status)
 {
     send_done(hostile, hostile_send(hostile), UCXPOOL_INPROGRESS);
     hostile_let_peer_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->send), UCXPOOL_ERR_REFUSED);
+    assert_error(ucxpool_request_test(hostile->send), REFUSED);
 }
 
-static void done_in_the_middle(hostile_t *hostile)
+IGNORED(done_in_the_middle)
 {
     uint64_t send = hostile_send(hostile);
 
@@ -686,12 +750,12 @@ static void done_in_the_middle(hostile_t *hostile)
     send_done(hostile, send, UCXPOOL_OK);
     send_taken(hostile, send, 0);
     hostile_let_peer_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->send), UCXPOOL_ERR_REFUSED);
+    assert_error(ucxpool_request_test(hostile->send), REFUSED);
 }
 
 /* CANCEL, a late ACCEPT and DONE for the request are read together; then its
  * memory is reused for a receive. */
-static void accept_of_a_canceled_send(hostile_t *hostile)
+IGNORED(accept_of_a_canceled_send)
 {
     uint64_t send = hostile_send(hostile);
 
@@ -701,15 +765,13 @@ static void accept_of_a_canceled_send(hostile_t *hostile)
     send_accept(hostile, send, 65536, 4);
     send_done(hostile, send, UCXPOOL_ERR_CANCELED);
     hostile_let_peer_read(hostile);
-    ck_assert_int_eq(ucxpool_recv_buffer(hostile->pair.a, hostile->victim,
-                                         hostile->source, 1, 77, UINT64_MAX,
-                                         NULL, &hostile->send),
-                     UCXPOOL_OK);
+    hostile->send =
+        pair_recv(hostile->pair.a, hostile->victim, hostile->source, 1, 77);
     hostile_let_peer_read(hostile);
     ucxpool_request_cancel(hostile->send);
 }
 
-static void cancel_again_and_again(hostile_t *hostile)
+IGNORED(cancel_again_and_again)
 {
     proto_fixed_t cancel = {
         .cancel = {.message = MESSAGE, .status = UCXPOOL_ERR_IO}};
@@ -725,7 +787,7 @@ static void cancel_again_and_again(hostile_t *hostile)
     ck_assert_str_eq(attr.detail, "the sender ended the message: a?b?");
 }
 
-static void cancel_without_an_error(hostile_t *hostile)
+REJECTED(cancel_without_an_error)
 {
     proto_fixed_t cancel = {.cancel = {.message = MESSAGE}};
 
@@ -759,41 +821,41 @@ static void lend_pushed(hostile_t *hostile, proto_lent_t lent)
     push(hostile, false);
 }
 
-static void grant_to_a_peer_that_does_not_push(hostile_t *hostile)
+REJECTED(grant_to_a_peer_that_does_not_push)
 {
     lend(hostile, (proto_lent_t){.length = 65536});
 }
 
-static void grant_in_an_unknown_region(hostile_t *hostile)
+REJECTED(grant_in_an_unknown_region)
 {
     lend_pushed(hostile, (proto_lent_t){.region = 1000, .length = 65536});
 }
 
-static void grant_beyond_the_region(hostile_t *hostile)
+REJECTED(grant_beyond_the_region)
 {
-    uint64_t size = hostile->victim->peer.region_sizes[0];
+    uint64_t size = hostile->victim->peer.mapping->region_sizes[0];
 
     lend_pushed(hostile,
                 (proto_lent_t){.offset = size - 4096, .length = 65536});
 }
 
-static void grant_at_an_offset_that_overflows(hostile_t *hostile)
+REJECTED(grant_at_an_offset_that_overflows)
 {
     lend_pushed(hostile,
                 (proto_lent_t){.offset = UINT64_MAX - 15, .length = 65536});
 }
 
-static void grant_without_a_length(hostile_t *hostile)
+REJECTED(grant_without_a_length)
 {
     lend_pushed(hostile, (proto_lent_t){.length = UINT64_MAX});
 }
 
-static void grant_that_is_too_short(hostile_t *hostile)
+REJECTED(grant_that_is_too_short)
 {
     lend_pushed(hostile, (proto_lent_t){.length = 16});
 }
 
-static void grant_at_an_unaligned_offset(hostile_t *hostile)
+REJECTED(grant_at_an_unaligned_offset)
 {
     lend_pushed(hostile, (proto_lent_t){.offset = 8, .length = 65536});
 }
@@ -813,7 +875,7 @@ static void lend_mailbox_pushed(hostile_t *hostile, proto_mailbox_t mailbox)
     push(hostile, false);
 }
 
-static void mailbox_for_a_peer_that_does_not_push(hostile_t *hostile)
+REJECTED(mailbox_for_a_peer_that_does_not_push)
 {
     lend_mailbox(hostile, (proto_mailbox_t){.num_slots = 8, .slot_size = 4096});
 }
@@ -847,7 +909,7 @@ static void wrong_mailbox(hostile_t *hostile, unsigned i)
                                    .slot_size = wrong_mailboxes[i].slot_size});
 }
 
-static void two_mailboxes(hostile_t *hostile)
+REJECTED(two_mailboxes)
 {
     const proto_mailbox_t mailbox = {.num_slots = 2, .slot_size = 4096};
 
@@ -869,7 +931,7 @@ static void mail(hostile_t *hostile, uint64_t size, uint32_t slot,
     hostile_let_peer_read(hostile);
 }
 
-static void mailed_without_a_mailbox(hostile_t *hostile)
+REJECTED(mailed_without_a_mailbox)
 {
     mail(hostile, 100, 0, 0);
 }
@@ -880,41 +942,40 @@ static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
 {
     ucxpool_t *pool = hostile->pair.a;
 
-    ck_assert_int_eq(block_pool_get(pool->memory.blocks, BLOCK_SHARE_RECV,
-                                    &pool->wire->mail.block),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool->memory.blocks, BLOCK_SHARE_RECV,
+                             &pool->wire->mail.block));
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile->victim;
     hostile->victim->num_lent++;
     mail(hostile, size, slot, flags);
 }
 
-static void mailed_to_an_unknown_slot(hostile_t *hostile)
+REJECTED(mailed_to_an_unknown_slot)
 {
     mail_lent(hostile, 100, 8, 0);
 }
 
-static void mailed_message_longer_than_a_slot(hostile_t *hostile)
+REJECTED(mailed_message_longer_than_a_slot)
 {
     mail_lent(hostile, 65536 - PROTO_FLAG_SIZE + 1, 0, 0);
 }
 
-static void mailed_message_without_bytes(hostile_t *hostile)
+REJECTED(mailed_message_without_bytes)
 {
     mail_lent(hostile, 0, 0, 0);
 }
 
-static void mailed_message_with_runs(hostile_t *hostile)
+REJECTED(mailed_message_with_runs)
 {
     mail_lent(hostile, 100, 0, PROTO_DESC_RUNS);
 }
 
-static void mailed_message_for_a_window(hostile_t *hostile)
+REJECTED(mailed_message_for_a_window)
 {
     mail_lent(hostile, 100, 0, PROTO_DESC_WRITE);
 }
 
-static void accept_of_a_mailed_message(hostile_t *hostile)
+REJECTED(accept_of_a_mailed_message)
 {
     uint64_t message = hostile_send(hostile);
 
@@ -935,14 +996,14 @@ static void send_pushed(hostile_t *hostile, uint32_t region, uint64_t offset)
     hostile_let_peer_read(hostile);
 }
 
-static void push_without_a_grant(hostile_t *hostile)
+REJECTED(push_without_a_grant)
 {
     begin(hostile);
     send_pushed(hostile, 0, 0);
 }
 
 /* The last block of all is lent last. */
-static void push_to_another_block(hostile_t *hostile)
+REJECTED(push_to_another_block)
 {
     const mem_regions_t *regions = &hostile->pair.a->memory.regions;
 
@@ -953,7 +1014,7 @@ static void push_to_another_block(hostile_t *hostile)
     push(hostile, false);
 }
 
-static void push_at_an_offset_that_overflows(hostile_t *hostile)
+REJECTED(push_at_an_offset_that_overflows)
 {
     push(hostile, true);
     begin(hostile);
@@ -969,7 +1030,7 @@ static void send_returned(hostile_t *hostile, uint64_t message)
     hostile_let_peer_read(hostile);
 }
 
-static void return_of_an_unknown_grant(hostile_t *hostile)
+IGNORED(return_of_an_unknown_grant)
 {
     begin(hostile);
     send_returned(hostile, MESSAGE);
@@ -977,7 +1038,7 @@ static void return_of_an_unknown_grant(hostile_t *hostile)
 }
 
 /* The block stays in use, and is free once the receive has ended. */
-static void return_too_early_and_twice(hostile_t *hostile)
+IGNORED(return_too_early_and_twice)
 {
     push(hostile, true);
     begin(hostile);
@@ -989,7 +1050,7 @@ static void return_too_early_and_twice(hostile_t *hostile)
 }
 
 /* Blocks that are not returned wait for BYE. */
-static void never_returned(hostile_t *hostile)
+IGNORED(never_returned)
 {
     block_stats_t share;
 
@@ -1001,137 +1062,7 @@ static void never_returned(hostile_t *hostile)
     ck_assert_uint_ne(share.quarantined, 0);
 }
 
-/* --- runs ---------------------------------------------------------------- */
-
-typedef struct attack {
-    const char *name;
-    void (*act)(hostile_t *hostile);
-} attack_t;
-
-#define ATTACK(_name) \
-    { \
-#_name, _name \
-    }
-
-static const attack_t rejected_attacks[] = {
-    ATTACK(accept_of_no_bytes),
-    ATTACK(accept_of_few_bytes),
-    ATTACK(accept_without_window),
-    ATTACK(nonsense_after_accept),
-    ATTACK(fragment_of_no_bytes),
-    ATTACK(fragment_longer_than_a_block),
-    ATTACK(fragment_after_the_message),
-    ATTACK(fragment_over_the_end),
-    ATTACK(offset_that_overflows),
-    ATTACK(unknown_region),
-    ATTACK(region_offset_over_its_end),
-    ATTACK(region_offset_that_overflows),
-    ATTACK(index_twice),
-    ATTACK(index_left_out),
-    ATTACK(overlapping_fragments),
-    ATTACK(gap_between_fragments),
-    ATTACK(single_bytes_backwards),
-    ATTACK(last_too_early),
-    ATTACK(descriptor_twice),
-    ATTACK(descriptors_beyond_max_unexpected),
-    ATTACK(eager_descriptors_beyond_the_credits),
-    ATTACK(descriptors_of_more_bytes_than_max_unexpected),
-    ATTACK(canceled_descriptors_out_of_turn),
-    ATTACK(message_number_0),
-    ATTACK(payload_that_differs_from_runs),
-    ATTACK(runs_that_overflow),
-    ATTACK(more_metadata_than_is_taken),
-    ATTACK(more_runs_than_are_taken),
-    ATTACK(runs_twice),
-    ATTACK(runs_out_of_range),
-    ATTACK(runs_that_were_not_missing),
-    ATTACK(empty_list_of_runs),
-    ATTACK(runs_of_no_message),
-    ATTACK(short_without_bytes),
-    ATTACK(short_of_more_than_fits),
-    ATTACK(more_shorts_than_credits),
-    ATTACK(short_with_a_number_of_before),
-    ATTACK(hello_again),
-    ATTACK(word_of_the_lap_before),
-    ATTACK(skip_to_nothing),
-    ATTACK(entry_over_the_end),
-    ATTACK(unexpected_answers),
-    ATTACK(cancel_without_an_error),
-    ATTACK(grant_to_a_peer_that_does_not_push),
-    ATTACK(grant_in_an_unknown_region),
-    ATTACK(grant_beyond_the_region),
-    ATTACK(grant_at_an_offset_that_overflows),
-    ATTACK(grant_without_a_length),
-    ATTACK(grant_that_is_too_short),
-    ATTACK(grant_at_an_unaligned_offset),
-    ATTACK(mailbox_for_a_peer_that_does_not_push),
-    ATTACK(two_mailboxes),
-    ATTACK(mailed_without_a_mailbox),
-    ATTACK(mailed_to_an_unknown_slot),
-    ATTACK(mailed_message_longer_than_a_slot),
-    ATTACK(mailed_message_without_bytes),
-    ATTACK(mailed_message_with_runs),
-    ATTACK(mailed_message_for_a_window),
-    ATTACK(accept_of_a_mailed_message),
-    ATTACK(push_without_a_grant),
-    ATTACK(push_to_another_block),
-    ATTACK(push_at_an_offset_that_overflows),
-};
-#define NUM_CRIMES \
-    ((int)(sizeof(rejected_attacks) / sizeof(rejected_attacks[0])))
-
-static const attack_t tolerated_attacks[] = {
-    ATTACK(controls_for_unknown_messages),
-    ATTACK(pieces_that_are_not_in_flight),
-    ATTACK(pieces_taken_twice),
-    ATTACK(accept_twice),
-    ATTACK(ready_and_go_again),
-    ATTACK(credits_that_overflow),
-    ATTACK(descriptors_canceled_over_and_over),
-    ATTACK(canceled_descriptor_that_was_probed),
-    ATTACK(sleeping_that_never_rests),
-    ATTACK(numbers_of_others_revoked),
-    ATTACK(tail_that_lies),
-    ATTACK(done_with_a_positive_status),
-    ATTACK(done_without_a_reason),
-    ATTACK(canceled_without_a_reason),
-    ATTACK(done_with_control_characters),
-    ATTACK(done_in_the_middle),
-    ATTACK(accept_of_a_canceled_send),
-    ATTACK(cancel_again_and_again),
-    ATTACK(runs_of_a_canceled_descriptor),
-    ATTACK(return_of_an_unknown_grant),
-    ATTACK(return_too_early_and_twice),
-    ATTACK(never_returned),
-};
-#define NUM_NOISES \
-    ((int)(sizeof(tolerated_attacks) / sizeof(tolerated_attacks[0])))
-
-/* The victim and an honest peer. */
-static void check_exchange(pair_t *pair)
-{
-    enum { LENGTH = 200000 };
-    static uint8_t     source[LENGTH];
-    static uint8_t     target[LENGTH];
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, LENGTH);
-    pair_poison(target, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH, 5,
-                                         UINT64_MAX, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, LENGTH, 5, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
-    ck_assert_mem_eq(source, target, LENGTH);
-}
-
 static hostile_t hostile;
-
-TEST_SETTINGS(.timeout = 60);
 
 /* The last descriptor is sent first. The peer stays within its limits. */
 TEST(descriptors_are_matched_in_order_of_their_numbers)
@@ -1171,7 +1102,7 @@ TEST(early_messages_are_delivered_in_batches)
     send_desc(&hostile, hostile_desc(1, 0), whole, sizeof(whole));
     send_head(&hostile, PROTO_BYE);
     while (*expected < NUM) {
-        ck_assert_int_eq(ucxpool_arm(hostile.pair.a), UCXPOOL_ERR_BUSY);
+        assert_error(ucxpool_arm(hostile.pair.a), BUSY);
         ucxpool_progress(hostile.pair.a);
         ck_assert_uint_gt(*expected, before);
         /* As the messages arrive, and again. */
@@ -1197,29 +1128,6 @@ TEST(descriptor_too_far_ahead_fails_the_channel)
     hostile_cleanup(&hostile);
 }
 
-TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES)
-{
-    ucxpool_channel_attr_t attr;
-    pair_t                 honest;
-
-    hostile_init(&hostile, SETTINGS);
-    honest.a = hostile.pair.a;
-    pair_join(&honest, SETTINGS);
-    hostile_let_peer_read(&hostile);
-    rejected_attacks[_i].act(&hostile);
-    hostile_let_peer_read(&hostile);
-    ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
-    ck_assert_msg(attr.state == UCXPOOL_CHANNEL_FAILED, "%s",
-                  rejected_attacks[_i].name);
-    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
-    ck_assert_int_lt(ucxpool_request_test(hostile.send), 0);
-    hostile_check(&hostile);
-    check_exchange(&honest);
-    ucxpool_destroy(honest.b);
-    hostile_cleanup(&hostile);
-}
-
 TEST_EACH(invalid_mailbox_is_not_used, NUM_WRONG)
 {
     hostile_init(&hostile, SETTINGS);
@@ -1228,28 +1136,6 @@ TEST_EACH(invalid_mailbox_is_not_used, NUM_WRONG)
     ck_assert_msg(hostile_is_over(&hostile), "%s", wrong_mailboxes[_i].what);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     hostile_check(&hostile);
-    hostile_cleanup(&hostile);
-}
-
-TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES)
-{
-    pair_t honest;
-
-    hostile_init(&hostile, SETTINGS);
-    honest.a = hostile.pair.a;
-    pair_join(&honest, SETTINGS);
-    hostile_let_peer_read(&hostile);
-    tolerated_attacks[_i].act(&hostile);
-    hostile_let_peer_read(&hostile);
-    ck_assert_msg(!hostile_is_over(&hostile), "%s", tolerated_attacks[_i].name);
-    check_exchange(&honest);
-    /* A BYE in the middle of everything. */
-    send_head(&hostile, PROTO_BYE);
-    hostile_let_peer_read(&hostile);
-    ck_assert(hostile_is_over(&hostile));
-    hostile_check(&hostile);
-    check_exchange(&honest);
-    ucxpool_destroy(honest.b);
     hostile_cleanup(&hostile);
 }
 
@@ -1282,6 +1168,6 @@ TEST(a_message_in_order_is_received)
         post_data(&hostile, data);
     }
     hostile_let_peer_read(&hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile.recv), UCXPOOL_OK);
+    assert_ok(ucxpool_request_test(hostile.recv));
     hostile_cleanup(&hostile);
 }

@@ -7,9 +7,8 @@
 #include "core/request.h"
 #include "pair.h"
 #include "test.h"
-#include "wire/recv.h"
+#include "wire/wire.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MESSAGE  7u
@@ -135,14 +134,6 @@ static void send_last(uint32_t index, uint64_t offset, uint64_t length)
 
 /* --- progress ------------------------------------------------------------ */
 
-static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
-}
-
 static bool is_all_sent(void)
 {
     for (unsigned i = 0; i < scene.num_sent; i++) {
@@ -176,25 +167,6 @@ static void begin(void)
     pair_until(&scene.pair, scene.recv->recv->receive != 0);
 }
 
-static void scene_init(way_t way)
-{
-    memset(&scene, 0, sizeof(scene));
-    scene.way = way;
-    pair_init(&scene.pair, SETTINGS, SETTINGS);
-    scene.victim   = scene.pair.to_b;
-    scene.channel  = scene.pair.to_a;
-    scene.honest.a = scene.pair.a;
-    pair_join(&scene.honest, SETTINGS);
-    /* The tests must not depend on RDMA devices of the machine. */
-    scene.pair.a->needs_registration = false;
-    memset(scene.memory, POISON, sizeof(scene.memory));
-    memset(scene.bytes, BYTE, sizeof(scene.bytes));
-    ck_assert_int_eq(ucxpool_recv_buffer(scene.pair.a, scene.victim,
-                                         scene.memory + GUARD, SIZE, 1,
-                                         ALL_BITS, NULL, &scene.recv),
-                     UCXPOOL_OK);
-}
-
 /* Is every byte one of two? */
 static bool holds(const uint8_t *bytes, size_t length, int one, int other)
 {
@@ -225,13 +197,10 @@ static void exchange(ucxpool_channel_t *from, ucxpool_channel_t *to,
 
     pair_fill(source, SIZE);
     pair_poison(target, SIZE);
-    ck_assert_int_eq(ucxpool_recv_buffer(receiver, to, target, SIZE, 5,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(from, source, SIZE, 5, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&scene.honest, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&scene.honest, recv), UCXPOOL_OK);
+    recv = pair_recv(receiver, to, target, SIZE, 5);
+    send = pair_send(from, source, SIZE, 5);
+    assert_ok(pair_finish(&scene.honest, send));
+    assert_ok(pair_finish(&scene.honest, recv));
     ck_assert_mem_eq(source, target, SIZE);
 }
 
@@ -240,7 +209,7 @@ static void check_unharmed(void)
 {
     check_memory();
     pair_until(&scene.pair, pair_is_whole(scene.pair.a));
-    ck_assert_int_eq(ucxpool_check(scene.pair.a), UCXPOOL_OK);
+    assert_ok(ucxpool_check(scene.pair.a));
     exchange(scene.honest.to_a, scene.honest.to_b, scene.honest.a);
     exchange(scene.honest.to_b, scene.honest.to_a, scene.honest.b);
     check_memory();
@@ -254,99 +223,98 @@ static void scene_cleanup(void)
     pair_cleanup(&scene.pair);
 }
 
+static void scene_init(way_t way)
+{
+    memset(&scene, 0, sizeof(scene));
+    scene.way = way;
+    pair_init(&scene.pair, SETTINGS, SETTINGS);
+    scene.victim   = scene.pair.to_b;
+    scene.channel  = scene.pair.to_a;
+    scene.honest.a = scene.pair.a;
+    pair_join(&scene.honest, SETTINGS);
+    /* The tests must not depend on RDMA devices of the machine. */
+    scene.pair.a->needs_registration = false;
+    memset(scene.memory, POISON, sizeof(scene.memory));
+    memset(scene.bytes, BYTE, sizeof(scene.bytes));
+    scene.recv =
+        pair_recv(scene.pair.a, scene.victim, scene.memory + GUARD, SIZE, 1);
+    test_at_end(scene_cleanup);
+}
+
 /* --- messages that fail the channel -------------------------------------- */
 
-static void no_bytes(void)
-{
-    send_fragment(0, 0, 0);
-}
+/* A fragment, the bytes that are sent with it, and whether it is the last. */
+typedef struct sent {
+    uint32_t index;
+    uint64_t offset;
+    uint64_t length;
+    size_t   size;
+    bool     is_last;
+} sent_t;
 
-static void fewer_bytes_than_announced(void)
-{
-    send_data_of(fragment(0, 0, 5000), 4000);
-}
-
-static void more_bytes_than_announced(void)
-{
-    send_data_of(fragment(0, 0, 4000), 5000);
-}
-
-static void longer_than_a_block(void)
-{
-    send_fragment(0, 0, 65537);
-}
-
-static void behind_the_message(void)
-{
-    send_fragment(0, SIZE, 16);
-}
-
-static void over_the_end(void)
-{
-    send_fragment(0, SIZE - 15, 16);
-}
-
-static void offset_that_overflows(void)
-{
-    send_fragment(0, UINT64_MAX - 15, 32);
-}
-
-static void length_that_overflows(void)
-{
-    send_data_of(fragment(0, 16, UINT64_MAX - 15), 32);
-}
-
-static void highest_index(void)
-{
-    send_fragment(UINT32_MAX, 0, 16);
-}
-
-static void index_behind_the_last(void)
-{
-    send_last(4, 4 * PART, PART);
-    send_fragment(5, 0, PART);
-}
-
-static void two_last_ones(void)
-{
-    send_last(4, 4 * PART, PART);
-    send_last(3, 3 * PART, PART);
-}
-
-static void last_too_early(void)
-{
-    send_last(0, 0, 4096);
-}
-
-static void the_same_bytes_again_and_again(void)
-{
-    for (uint32_t i = 0; i < 6; i++) {
-        send_fragment(i, 0, PART);
+/* The fragments of a whole message. */
+#define PART_OF(_index) \
+    { \
+        _index, _index *PART, PART, PART, false \
     }
-}
-
-static void one_fragment_twice(void)
-{
-    for (uint32_t i = 0; i < 4; i++) {
-        send_fragment(i, i * PART, PART);
+#define LAST_PART \
+    { \
+        4, 4 * PART, PART, PART, true \
     }
-    send_fragment(2, 2 * PART, PART);
-    send_last(4, 4 * PART, PART);
-}
 
-static void index_twice_instead_of_another(void)
-{
+static const struct {
+    const char *name;
+    unsigned    num;
+    sent_t      sent[7];
+} rejected[] = {
+    {"no bytes", 1, {{0, 0, 0, 0, false}}},
+    {"fewer bytes than announced", 1, {{0, 0, 5000, 4000, false}}},
+    {"more bytes than announced", 1, {{0, 0, 4000, 5000, false}}},
+    {"longer than a block", 1, {{0, 0, 65537, 65537, false}}},
+    {"behind the message", 1, {{0, SIZE, 16, 16, false}}},
+    {"over the end", 1, {{0, SIZE - 15, 16, 16, false}}},
+    {"offset that overflows", 1, {{0, UINT64_MAX - 15, 32, 32, false}}},
+    {"length that overflows", 1, {{0, 16, UINT64_MAX - 15, 32, false}}},
+    {"highest index", 1, {{UINT32_MAX, 0, 16, 16, false}}},
+    {"index behind the last", 2, {LAST_PART, {5, 0, PART, PART, false}}},
+    {"two last ones", 2, {LAST_PART, {3, 3 * PART, PART, PART, true}}},
+    {"last too early", 1, {{0, 0, 4096, 4096, true}}},
+    {"the same bytes again and again",
+     6,
+     {{0, 0, PART, PART, false},
+      {1, 0, PART, PART, false},
+      {2, 0, PART, PART, false},
+      {3, 0, PART, PART, false},
+      {4, 0, PART, PART, false},
+      {5, 0, PART, PART, false}}},
+    {"one fragment twice",
+     6,
+     {PART_OF(0), PART_OF(1), PART_OF(2), PART_OF(3), PART_OF(2), LAST_PART}},
     /* The right number of bytes, and one more fragment. */
-    for (uint32_t i = 0; i < 4; i++) {
-        send_fragment(i, i * PART, PART);
+    {"index twice instead of another",
+     7,
+     {PART_OF(0),
+      PART_OF(1),
+      PART_OF(2),
+      PART_OF(3),
+      {2, 2 * PART, PART / 2, PART / 2, false},
+      {2, 2 * PART, PART / 4, PART / 4, false},
+      {4, 4 * PART, PART / 4, PART / 4, true}}},
+};
+#define NUM_REJECTED ((int)(sizeof(rejected) / sizeof(rejected[0])))
+
+static void send_one(const sent_t *sent)
+{
+    proto_data_t data = fragment(sent->index, sent->offset, sent->length);
+
+    if (sent->is_last) {
+        data.flags = PROTO_DATA_LAST;
     }
-    send_fragment(2, 2 * PART, PART / 2);
-    send_fragment(2, 2 * PART, PART / 4);
-    send_last(4, 4 * PART, PART / 4);
+    send_data_of(data, sent->size);
 }
 
 /* Only the victim progresses, so none of its operations completes. */
-static void more_at_once_than_any_window(void)
+static void send_more_than_any_window(void)
 {
     for (uint32_t i = 0; i < 300; i++) {
         send_fragment(i, i, 1);
@@ -408,73 +376,45 @@ static void nothing(void)
 {
 }
 
-/* --- runs ------------------------------------------------------------------
- */
-
-typedef struct attack {
-    const char *name;
-    void (*act)(void);
-    way_t from; /* the first form that triggers the case */
-} attack_t;
-
-#define ATTACK(_name) \
-    { \
-#_name, _name, WAY_EAGER \
-    }
-#define DEED_LATER(_name) \
-    { \
-#_name, _name, WAY_IN_PLACE \
-    }
-
-static const attack_t rejected_attacks[] = {
-    ATTACK(no_bytes),
-    ATTACK(fewer_bytes_than_announced),
-    ATTACK(more_bytes_than_announced),
-    ATTACK(longer_than_a_block),
-    ATTACK(behind_the_message),
-    ATTACK(over_the_end),
-    ATTACK(offset_that_overflows),
-    ATTACK(length_that_overflows),
-    ATTACK(highest_index),
-    ATTACK(index_behind_the_last),
-    ATTACK(two_last_ones),
-    ATTACK(last_too_early),
-    ATTACK(the_same_bytes_again_and_again),
-    ATTACK(one_fragment_twice),
-    ATTACK(index_twice_instead_of_another),
-    DEED_LATER(more_at_once_than_any_window),
+static void (*const tolerated_attacks[])(void) = {
+    fragments_of_no_message,
+    with_a_wrong_key,
+    with_the_other_id,
+    nothing,
 };
-#define NUM_CRIMES \
-    ((int)(sizeof(rejected_attacks) / sizeof(rejected_attacks[0])))
+#define NUM_NOISES 4
 
-static const attack_t tolerated_attacks[] = {
-    ATTACK(fragments_of_no_message),
-    ATTACK(with_a_wrong_key),
-    ATTACK(with_the_other_id),
-    ATTACK(nothing),
-};
-#define NUM_NOISES \
-    ((int)(sizeof(tolerated_attacks) / sizeof(tolerated_attacks[0])))
+/* --- runs ---------------------------------------------------------------- */
+
+static void check_rejected(const char *name)
+{
+    pair_until(&scene.pair, pair_state(scene.victim) != UCXPOOL_CHANNEL_OPEN);
+    ck_assert_msg(scene.victim->status == UCXPOOL_ERR_PROTOCOL, "%s: %s", name,
+                  scene.victim->reason);
+    pair_until(&scene.pair, pair_ended(scene.recv));
+    assert_error(ucxpool_request_test(scene.recv), PROTOCOL);
+    check_unharmed();
+}
 
 TEST_SETTINGS(.timeout = 60);
 
-TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES *NUM_WAYS)
+TEST_EACH(violation_fails_only_its_channel, NUM_REJECTED *NUM_WAYS)
 {
-    const attack_t *attack = &rejected_attacks[_i / NUM_WAYS];
-
-    if ((way_t)(_i % NUM_WAYS) < attack->from) {
-        return;
-    }
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
-    attack->act();
-    pair_until(&scene.pair, state_of(scene.victim) != UCXPOOL_CHANNEL_OPEN);
-    ck_assert_msg(scene.victim->status == UCXPOOL_ERR_PROTOCOL, "%s: %s",
-                  attack->name, scene.victim->reason);
-    pair_until(&scene.pair, pair_ended(scene.recv));
-    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_PROTOCOL);
-    check_unharmed();
-    scene_cleanup();
+    for (unsigned i = 0; i < rejected[_i / NUM_WAYS].num; i++) {
+        send_one(&rejected[_i / NUM_WAYS].sent[i]);
+    }
+    check_rejected(rejected[_i / NUM_WAYS].name);
+}
+
+TEST_WITH(more_fragments_than_any_window_fail_the_channel,
+          .first = WAY_IN_PLACE, .end = NUM_WAYS)
+{
+    scene_init((way_t)_i);
+    begin();
+    send_more_than_any_window();
+    check_rejected("more at once than any window");
 }
 
 static void check_whole_message(void)
@@ -484,7 +424,7 @@ static void check_whole_message(void)
     }
     send_last(4, 4 * PART, PART);
     pair_until(&scene.pair, pair_ended(scene.recv));
-    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_OK);
+    assert_ok(ucxpool_request_test(scene.recv));
     ck_assert(holds(scene.memory + GUARD, SIZE, BYTE, BYTE));
 }
 
@@ -492,13 +432,12 @@ TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES *NUM_WAYS)
 {
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
-    tolerated_attacks[_i / NUM_WAYS].act();
+    tolerated_attacks[_i / NUM_WAYS]();
     let_read();
-    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    ck_assert_int_eq(pair_state(scene.victim), UCXPOOL_CHANNEL_OPEN);
     ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
     check_whole_message();
     check_unharmed();
-    scene_cleanup();
 }
 
 TEST_EACH(fragment_before_accept_is_ignored, NUM_WAYS)
@@ -511,7 +450,6 @@ TEST_EACH(fragment_before_accept_is_ignored, NUM_WAYS)
     ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
     check_whole_message();
     check_unharmed();
-    scene_cleanup();
 }
 
 TEST_EACH(fragment_after_the_end_is_ignored, NUM_WAYS)
@@ -526,9 +464,8 @@ TEST_EACH(fragment_after_the_end_is_ignored, NUM_WAYS)
     send_unknown(MESSAGE, receive);
     let_read();
     ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
-    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    ck_assert_int_eq(pair_state(scene.victim), UCXPOOL_CHANNEL_OPEN);
     check_unharmed();
-    scene_cleanup();
 }
 
 TEST_EACH(fragment_after_a_cancel_is_ignored, NUM_WAYS)
@@ -539,11 +476,10 @@ TEST_EACH(fragment_after_a_cancel_is_ignored, NUM_WAYS)
     begin();
     receive = scene.recv->recv->receive;
     ucxpool_request_cancel(scene.recv);
-    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_CANCELED);
+    assert_error(ucxpool_request_test(scene.recv), CANCELED);
     send_unknown(MESSAGE, receive);
     let_read();
     ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
-    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    ck_assert_int_eq(pair_state(scene.victim), UCXPOOL_CHANNEL_OPEN);
     check_unharmed();
-    scene_cleanup();
 }

@@ -7,7 +7,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 #define KIB ((size_t)1 << 10)
@@ -89,9 +88,9 @@ TEST(value_of_every_type_can_be_set)
     set("BLOCK_SIZE", "64K");
     set("SPIN", "1ms");
     set("DEPTH", "8");
-    set("SEND_SHARE", "40%");
+    set("SEND_SHARE", "40");
     set("LISTEN_WITHOUT_SECRET", "yes");
-    set("HUGE_PAGES", "off");
+    set("HUGE_PAGES", "n");
     set("CHECKSUM", "CRC32C");
     set("SECRET_FILE", "/etc/secret");
 
@@ -105,7 +104,7 @@ TEST(value_of_every_type_can_be_set)
     ck_assert_str_eq(values_of(config)->secret_file, "/etc/secret");
 }
 
-TEST(switch_accepts_its_three_values)
+TEST(huge_pages_accepts_its_three_values)
 {
     set("HUGE_PAGES", "y");
     ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_YES);
@@ -150,8 +149,8 @@ TEST(limits_are_accepted_and_values_beyond_are_rejected)
 TEST(block_size_must_be_a_power_of_two)
 {
     assert_refused("BLOCK_SIZE", "3m");
-    assert_detail_has("BLOCK_SIZE=3m");
-    assert_detail_has("power of two from 4k to 1g");
+    assert_detail("BLOCK_SIZE=3m");
+    assert_detail("power of two from 4k to 1g");
 }
 
 TEST(auto_and_inf_are_accepted_only_by_some_keys)
@@ -171,10 +170,10 @@ TEST(auto_and_inf_are_accepted_only_by_some_keys)
 TEST(error_has_the_bad_value_and_the_accepted_ones)
 {
     assert_refused("WIRE", "tcp");
-    assert_detail_has("WIRE=tcp");
-    assert_detail_has("auto, map, ucx");
+    assert_detail("WIRE=tcp");
+    assert_detail("auto, map, ucx");
     assert_refused("DEPTH", "");
-    assert_detail_has("a number from 1 to 64");
+    assert_detail("a number from 1 to 64");
 }
 
 TEST(long_bad_value_is_truncated_in_the_error)
@@ -184,8 +183,8 @@ TEST(long_bad_value_is_truncated_in_the_error)
     memset(value, '9', sizeof(value) - 1);
     value[sizeof(value) - 1] = '\0';
     assert_refused("DEPTH", value);
-    assert_detail_has("999...");
-    assert_detail_has("a number from 1 to 64");
+    assert_detail("999...");
+    assert_detail("a number from 1 to 64");
 }
 
 TEST(path_that_is_too_long_is_rejected)
@@ -200,23 +199,11 @@ TEST(path_that_is_too_long_is_rejected)
     ck_assert_str_eq(values_of(config)->secret_file, path);
 }
 
-TEST(misspelled_key_gets_the_nearest_suggestion)
+TEST(an_unknown_key_is_named)
 {
     assert_refused("BLOKC_SIZE", "4m");
-    assert_detail_has("BLOKC_SIZE");
-    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
+    assert_detail("BLOKC_SIZE");
+    assert_detail("ucxpool_info -c");
     assert_refused("block_size", "4m");
-    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
-    assert_refused("CREDIT", "4");
-    assert_detail_has("did you mean UCXPOOL_CREDITS?");
-}
-
-TEST(unrelated_key_gets_no_suggestion)
-{
-    assert_refused("FLUX_CAPACITOR", "y");
-    assert_detail_has("FLUX_CAPACITOR");
-    assert_detail_has("ucxpool_info -c");
-    ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
     assert_refused("", "y");
-    ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
 }

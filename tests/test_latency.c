@@ -19,14 +19,14 @@ static const char *const names[] = {"map", "ucx"};
 static uint8_t source[200000];
 static uint8_t target[200000];
 
+static pair_t pair;
+
 static ucxpool_histogram_t get(ucxpool_t *pool, const char *name)
 {
     ucxpool_histogram_t histogram;
     uint64_t            sum = 0;
 
-    ck_assert_msg(ucxpool_histogram_get(pool, name, &histogram,
-                                        sizeof(histogram)) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_histogram_get(pool, name, &histogram, sizeof(histogram)));
     for (int i = 0; i < UCXPOOL_HISTOGRAM_BUCKETS; i++) {
         sum += histogram.buckets[i];
     }
@@ -73,30 +73,26 @@ static uint64_t num_received(ucxpool_t *pool)
     return num;
 }
 
-static void pass(pair_t *pair, const void *from, size_t length)
+static void pass(const void *from, size_t length)
 {
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL, NULL));
-    assert_ok(pair_finish(pair, recv));
+    recv = pair_recv(pair.b, pair.to_a, target, length, TAG);
+    assert_ok(ucxpool_send_buffer(pair.to_b, from, length, TAG, NULL, NULL));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(each_short_message_counts_once, NUM_WIRES)
 {
-    pair_t pair;
-
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 1000; i++) {
-        pass(&pair, source, 8);
+        pass(source, 8);
     }
     check(pair.a, "send", names[_i], "eager", 1000);
     check(pair.b, "recv", names[_i], "eager", 1000);
     ck_assert_uint_eq(get(pair.b, "send_map_eager").count, 0);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(each_send_of_a_batch_counts_once, NUM_WIRES)
@@ -104,16 +100,14 @@ TEST_EACH(each_send_of_a_batch_counts_once, NUM_WIRES)
     ucxpool_request_t *recvs[8];
     ucxpool_op_t       ops[8];
     size_t             num;
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 8; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 8, TAG, ALL_BITS,
-                                      NULL, &recvs[i]));
-        ops[i] = (ucxpool_op_t){.kind    = UCXPOOL_OP_SEND,
-                                .channel = pair.to_b,
-                                .data    = ucxpool_source_buffer(source, 8),
-                                .tag     = TAG};
+        recvs[i] = pair_recv(pair.b, NULL, target, 8, TAG);
+        ops[i]   = (ucxpool_op_t){.kind    = UCXPOOL_OP_SEND,
+                                  .channel = pair.to_b,
+                                  .data    = ucxpool_source_buffer(source, 8),
+                                  .tag     = TAG};
     }
     assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), 8, &num));
     for (int i = 0; i < 8; i++) {
@@ -121,49 +115,43 @@ TEST_EACH(each_send_of_a_batch_counts_once, NUM_WIRES)
     }
     check(pair.a, "send", names[_i], "eager", 8);
     check(pair.b, "recv", names[_i], "eager", 8);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(long_messages_count_by_their_way, NUM_WIRES)
 {
-    void  *from;
-    char   name[64];
-    pair_t pair;
+    void *from;
+    char  name[64];
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     snprintf(name, sizeof(name), "send_%s_packed", names[_i]);
     for (int i = 0; i < 3; i++) {
-        pass(&pair, source, sizeof(source));
+        pass(source, sizeof(source));
     }
     pair_until(&pair, get(pair.a, name).count == 3);
     check(pair.a, "send", names[_i], "packed", 3);
     ck_assert_uint_eq(num_received(pair.b), 3);
     assert_ok(ucxpool_comm_alloc(pair.a, 60000, &from));
     memset(from, 1, 60000);
-    pass(&pair, from, 60000);
+    pass(from, 60000);
     snprintf(name, sizeof(name), "send_%s_inplace", names[_i]);
     pair_until(&pair, get(pair.a, name).count == 1);
     ck_assert_uint_eq(get(pair.a, name).count, 1);
     ucxpool_comm_free(pair.a, from);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(failed_operations_are_not_counted, NUM_WIRES)
 {
     ucxpool_histogram_attr_t attr;
     ucxpool_request_t       *recv;
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS, NULL,
-                                  &recv));
+    pair_begin(&pair, wires[_i], wires[_i]);
+    recv = pair_recv(pair.b, NULL, target, 1, TAG);
     ucxpool_request_cancel(recv);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, recv), CANCELED);
     for (size_t i = 0; i < ucxpool_histogram_count(); i++) {
         assert_ok(ucxpool_histogram_query(i, &attr, sizeof(attr)));
         ck_assert_uint_eq(get(pair.b, attr.name).count, 0);
     }
-    pair_cleanup(&pair);
 }
 
 /* --- windows ------------------------------------------------------------ */
@@ -180,8 +168,8 @@ static const struct {
 };
 #define NUM_WAYS 3
 
-static void operate(pair_t *pair, ucxpool_remote_window_t *remote,
-                    bool is_write, size_t length)
+static void operate(ucxpool_remote_window_t *remote, bool is_write,
+                    size_t length)
 {
     ucxpool_place_t    place  = {10, length};
     ucxpool_places_t   places = ucxpool_places(&place, 1);
@@ -192,7 +180,7 @@ static void operate(pair_t *pair, ucxpool_remote_window_t *remote,
                                                      NULL, &request)
                        : ucxpool_remote_window_read(remote, &places, &data,
                                                     NULL, &request));
-    assert_ok(pair_finish(pair, request));
+    assert_ok(pair_finish(&pair, request));
 }
 
 static void check_channel(const ucxpool_channel_t *channel, const char *verb,
@@ -213,9 +201,8 @@ TEST_EACH(reads_and_writes_count_by_way, NUM_WAYS)
     ucxpool_window_t            *window;
     ucxpool_remote_window_t     *remote;
     ucxpool_remote_window_attr_t attr;
-    pair_t                       pair;
 
-    pair_init(&pair, ways[_i].settings, ways[_i].settings);
+    pair_begin(&pair, ways[_i].settings, ways[_i].settings);
     assert_ok(
         ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window));
     assert_ok(ucxpool_window_export(
@@ -223,9 +210,9 @@ TEST_EACH(reads_and_writes_count_by_way, NUM_WAYS)
     assert_ok(
         ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
     for (int i = 0; i < 3; i++) {
-        operate(&pair, remote, false, 1000);
+        operate(remote, false, 1000);
     }
-    operate(&pair, remote, true, 80000);
+    operate(remote, true, 80000);
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     if (attr.way == ways[_i].id) {
         check(pair.a, "read", ways[_i].wire, ways[_i].way, 3);
@@ -244,7 +231,6 @@ TEST_EACH(reads_and_writes_count_by_way, NUM_WAYS)
     check(pair.b, "recv", "", "", 0);
     ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
-    pair_cleanup(&pair);
 }
 
 /* --- names -------------------------------------------------------------- */
@@ -254,10 +240,9 @@ TEST(names_of_histograms_are_unique_and_complete)
     ucxpool_histogram_attr_t attr, other;
     ucxpool_histogram_t      histogram;
     char                     name[64];
-    pair_t                   pair;
     size_t                   num = ucxpool_histogram_count();
 
-    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
     ck_assert_uint_eq(num, 2 * 7 + 2 * 6);
     for (size_t i = 0; i < num; i++) {
         assert_ok(ucxpool_histogram_query(i, &attr, sizeof(attr)));
@@ -270,13 +255,11 @@ TEST(names_of_histograms_are_unique_and_complete)
             ck_assert_str_ne(attr.name, other.name);
         }
     }
-    ck_assert_int_eq(ucxpool_histogram_query(num, &attr, sizeof(attr)),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_histogram_get(pair.a, "send_map", &histogram,
-                                           sizeof(histogram)),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "\"send_map\""));
-    pair_cleanup(&pair);
+    assert_error(ucxpool_histogram_query(num, &attr, sizeof(attr)),
+                 INVALID_PARAM);
+    assert_error_detail(ucxpool_histogram_get(pair.a, "send_map", &histogram,
+                                              sizeof(histogram)),
+                        INVALID_PARAM, "\"send_map\"");
 }
 
 /* --- samples ------------------------------------------------------------ */
@@ -288,7 +271,7 @@ static ucxpool_histogram_t histogram;
 
 static void end(uint64_t started)
 {
-    core_latency_end(&latency, series.operation, series.wire, series.path,
+    core_latency_end(&latency, &latency.wires[0], series.operation, series.path,
                      started);
     core_latency_get(&latency, &series, &histogram);
 }
@@ -351,6 +334,27 @@ TEST(about_one_in_128_short_operations_is_sampled)
     ck_assert_uint_eq(histogram.count, 128000);
 }
 
+/* A loop of two kinds of operations takes samples of both. */
+TEST(operations_that_alternate_are_all_sampled)
+{
+    const core_series_t packed = {CORE_OPERATION_SEND, UCXPOOL_WIRE_MAP,
+                                  CORE_MODE_MAP_PACKED};
+    uint64_t            num[2] = {0};
+
+    for (unsigned i = 0; i < 128000; i++) {
+        const core_series_t *kind = (i % 2 == 0) ? &series : &packed;
+        uint64_t started = core_latency_begin(&latency, CORE_OPERATION_SEND, 8);
+
+        num[i % 2] += started != 0;
+        core_latency_end(&latency, &latency.wires[0], kind->operation,
+                         kind->path, started);
+    }
+    ck_assert_uint_ge(num[0], 400);
+    ck_assert_uint_ge(num[1], 400);
+    core_latency_get(&latency, &packed, &histogram);
+    ck_assert_uint_eq(histogram.count, 64000);
+}
+
 /* Samples of long operations would count short ones as long. */
 TEST(latencies_of_short_operations_do_not_depend_on_long_ones)
 {
@@ -376,9 +380,10 @@ TEST(a_new_histogram_gets_a_sample_soon)
     for (unsigned i = 0; i < 1000; i++) {
         end(core_latency_begin(&latency, series.operation, 8));
     }
-    latency.until[series.operation] = 100;
+    latency.skips[series.operation] = true;
     for (unsigned i = 0; i < 2; i++) {
-        core_latency_end(&latency, packed.operation, packed.wire, packed.path,
+        core_latency_end(&latency, &latency.wires[0], packed.operation,
+                         packed.path,
                          core_latency_begin(&latency, packed.operation, 8));
     }
     core_latency_get(&latency, &packed, &histogram);

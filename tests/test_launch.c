@@ -447,7 +447,7 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     } while (status == UCXPOOL_OK);
     ck_assert_int_eq(status, UCXPOOL_ERR_INVALID_PARAM);
     snprintf(name, sizeof(name), "piece %zu ", piece);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
+    assert_detail(name);
 }
 
 TEST(piece_without_an_address_is_reported)

@@ -4,7 +4,6 @@
 
 #include <ucxpool/status.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 #define LIMIT ((uint64_t)1 << 62)
@@ -37,8 +36,7 @@ TEST(equal_neighbours_become_one_run)
     for (size_t i = 0; i < 6; i++) {
         segments[i] = segment(lengths[i]);
     }
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 6, runs, 3,
-                                                    &num_runs, &totals));
+    assert_ok(copy_lengths_count(segments, 6, runs, 3, &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 6, 1124, 1124);
     ck_assert_uint_eq(256, runs[0].length);
@@ -54,11 +52,10 @@ TEST(no_segments_are_no_runs)
     copy_totals_t totals;
     size_t        num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK,
-                     copy_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
+    assert_ok(copy_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(NULL, 0, &totals));
+    assert_ok(copy_lengths_check(NULL, 0, &totals));
     check_totals(&totals, 0, 0, 0);
 }
 
@@ -68,13 +65,13 @@ TEST(padding_is_between_segments_and_not_at_the_end)
                                {16, 1}, {3, 1}, {0, 9}};
     copy_totals_t    totals;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 1, &totals));
+    assert_ok(copy_lengths_check(runs, 1, &totals));
     check_totals(&totals, 3, 3, 33);
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 2, &totals));
+    assert_ok(copy_lengths_check(runs, 2, &totals));
     check_totals(&totals, 7, 3, 33);
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
+    assert_ok(copy_lengths_check(runs, 3, &totals));
     check_totals(&totals, 9, 37, 48 + 32 + 17);
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 6, &totals));
+    assert_ok(copy_lengths_check(runs, 6, &totals));
     check_totals(&totals, 20, 56, 48 + 64 + 16 + 3);
 }
 
@@ -84,8 +81,7 @@ TEST(empty_segments_need_no_address)
     copy_totals_t     totals;
     size_t            num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 3, NULL, 0,
-                                                    &num_runs, &totals));
+    assert_ok(copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
 }
@@ -96,10 +92,9 @@ TEST(length_without_an_address_is_rejected_by_number)
     copy_totals_t     totals;
     size_t            num_runs;
 
-    ck_assert_int_eq(
-        UCXPOOL_ERR_INVALID_PARAM,
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
+    assert_error_detail(
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
+        INVALID_PARAM, "segment 2 ");
 }
 
 TEST(pieces_are_one_run)
@@ -108,19 +103,17 @@ TEST(pieces_are_one_run)
     copy_run_t    run;
     size_t        num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK,
-                     copy_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
+    assert_ok(copy_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
     ck_assert_uint_eq(1, num_runs);
     ck_assert_uint_eq(17, run.length);
     ck_assert_uint_eq(3, run.count);
     check_totals(&totals, 3, 51, 81);
-    ck_assert_int_eq(UCXPOOL_OK,
-                     copy_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
+    assert_ok(copy_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
-    ck_assert_int_eq(
-        UCXPOOL_ERR_INVALID_PARAM,
-        copy_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals));
+    assert_error(
+        copy_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals),
+        INVALID_PARAM);
 }
 
 TEST(lengths_that_overflow_are_rejected_by_number)
@@ -130,15 +123,13 @@ TEST(lengths_that_overflow_are_rejected_by_number)
     copy_totals_t totals;
     size_t        num_runs;
 
-    ck_assert_int_eq(
-        UCXPOOL_ERR_INVALID_PARAM,
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
+    assert_error_detail(
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
+        INVALID_PARAM, "segment 2 ");
     segments[0].length = SIZE_MAX;
-    ck_assert_int_eq(
-        UCXPOOL_ERR_INVALID_PARAM,
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
+    assert_error_detail(
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
+        INVALID_PARAM, "segment 0 ");
 }
 
 TEST(peers_count_of_zero_is_rejected)
@@ -146,9 +137,8 @@ TEST(peers_count_of_zero_is_rejected)
     const copy_run_t runs[] = {{16, 1}, {16, 0}};
     copy_totals_t    totals;
 
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     copy_lengths_check(runs, 2, &totals));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "run 1 "));
+    assert_error_detail(copy_lengths_check(runs, 2, &totals), PROTOCOL,
+                        "run 1 ");
 }
 
 TEST(peers_sums_may_reach_the_limit)
@@ -157,9 +147,9 @@ TEST(peers_sums_may_reach_the_limit)
     const copy_run_t many   = {16, LIMIT / 16};
     copy_totals_t    totals;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 2, &totals));
+    assert_ok(copy_lengths_check(runs, 2, &totals));
     check_totals(&totals, LIMIT, LIMIT, LIMIT);
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&many, 1, &totals));
+    assert_ok(copy_lengths_check(&many, 1, &totals));
     check_totals(&totals, LIMIT / 16, LIMIT, LIMIT);
 }
 
@@ -180,8 +170,7 @@ TEST(peers_sums_beyond_the_limit_are_rejected)
     copy_totals_t           totals;
 
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                         copy_lengths_check(runs[i], 2, &totals));
+        assert_error(copy_lengths_check(runs[i], 2, &totals), PROTOCOL);
     }
 }
 
@@ -192,7 +181,7 @@ TEST(peers_runs_may_be_unaligned)
     copy_totals_t    totals;
 
     memcpy(bytes + 1, runs, sizeof(runs));
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(bytes + 1, 2, &totals));
+    assert_ok(copy_lengths_check(bytes + 1, 2, &totals));
     check_totals(&totals, 3, 11, 33);
 }
 

@@ -15,69 +15,58 @@
 
 static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
 
-static void meet(pair_t *pair, const char *settings)
-{
-    ucxpool_listener_t *listener;
+static pair_t              pair;
+static ucxpool_listener_t *listener;
 
-    pair->a  = pair_pool(settings);
-    pair->b  = pair_pool(settings);
-    listener = pair_listen(pair->a, "127.0.0.1:0");
-    pair->to_a =
-        pair_call(pair->b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
-                         UCXPOOL_OK);
+static void begin(const char *settings)
+{
+    pair_pools(&pair, settings, settings);
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+}
+
+static void meet(const char *settings)
+{
+    begin(settings);
+    pair_call_a(&pair, listener, "127.0.0.1");
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                          UCXPOOL_OK);
     ucxpool_listener_destroy(listener);
 }
 
-static void meet_open(pair_t *pair, const char *settings)
+static void meet_open(const char *settings)
 {
-    meet(pair, settings);
-    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
-}
-
-static void end(pair_t *pair)
-{
-    ucxpool_destroy(pair->a);
-    ucxpool_destroy(pair->b);
+    meet(settings);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
 }
 
 TEST_SETTINGS(.timeout = 60);
 
 TEST(ucx_channel_keeps_its_lifeline)
 {
-    pair_t pair;
-
-    meet_open(&pair, "WIRE=ucx");
+    meet_open("WIRE=ucx");
     ck_assert(core_lifeline_is_up(pair.to_a));
     ck_assert(core_lifeline_is_up(pair.to_b));
-    end(&pair);
 }
 
 TEST(map_channel_closes_its_lifeline)
 {
-    pair_t pair;
-
-    meet_open(&pair, "WIRE=map");
+    meet_open("WIRE=map");
     pair_until(&pair, !core_lifeline_is_up(pair.to_a) &&
                           !core_lifeline_is_up(pair.to_b));
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
-    end(&pair);
 }
 
 TEST(lifeline_closes_with_the_channel)
 {
-    pair_t pair;
-
-    meet_open(&pair, "WIRE=ucx");
+    meet_open("WIRE=ucx");
     ucxpool_channel_close(pair.to_a);
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, !core_lifeline_is_up(pair.to_b));
     ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
     ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
-    end(&pair);
 }
 
 /* As when a process ends, or when a side that has failed sends its last
@@ -89,11 +78,10 @@ TEST_EACH(closed_lifeline_fails_the_channel, 2)
         const char *reason;
     } cases[] = {{"", "the peer's process has ended"},
                  {"\2", "the channel has failed at the peer"}};
-    pair_t                 pair;
     ucxpool_channel_attr_t attr;
     int                    fd;
 
-    meet_open(&pair, "WIRE=ucx");
+    meet_open("WIRE=ucx");
     fd = pair.to_b->conn.lifeline.source.fd;
     ck_assert_int_eq(send(fd, cases[_i].word, strlen(cases[_i].word), 0),
                      (int)strlen(cases[_i].word));
@@ -104,55 +92,43 @@ TEST_EACH(closed_lifeline_fails_the_channel, 2)
     ck_assert_str_eq(attr.reason, cases[_i].reason);
     /* The failure is passed on to the peer. */
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
-    end(&pair);
 }
 
 /* Neither side had sent HELLO, so nothing is waited for. */
 TEST(close_before_the_hello_does_not_wait)
 {
-    pair_t pair;
-
-    meet(&pair, "WIRE=ucx CLOSE_TIMEOUT=inf");
+    meet("WIRE=ucx CLOSE_TIMEOUT=inf");
     ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, pair.a->channels.count == 0);
-    end(&pair);
 }
 
 /* A caller that was not accepted sees that the process is alive, and can
  * connect again. */
 TEST_EACH(destroyed_listener_closes_waiting_callers, 2)
 {
-    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
-
-    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    begin(wires[_i]);
+    pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, core_lifeline_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
     pair_until(&pair, pair_state(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
     ck_assert_int_eq(pair_state(pair.to_a), UCXPOOL_CHANNEL_CLOSED);
     ucxpool_channel_close(pair.to_a);
-    listener  = pair_listen(pair.a, "127.0.0.1:0");
-    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
-                          UCXPOOL_OK);
-    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+    pair_meet_at(&pair, listener, "127.0.0.1");
     pair_exchange(&pair, 1000);
-    end(&pair);
 }
 
 /* The process has no descriptor left for the channel's ring. */
 TEST(failed_accept_is_reported_to_the_caller)
 {
-    pair_t                 pair     = {.a = pair_pool("LOG_LEVEL=none"),
-                                       .b = pair_pool("LOG_LEVEL=none")};
-    ucxpool_listener_t    *listener = pair_listen(pair.a, "127.0.0.1:0");
-    struct rlimit          none     = {0};
+    struct rlimit          none = {0};
     struct rlimit          limit;
     ucxpool_channel_attr_t attr;
 
-    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    begin("LOG_LEVEL=none");
+    pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, core_lifeline_is_up(pair.to_a));
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none.rlim_max = limit.rlim_max;
@@ -163,7 +139,6 @@ TEST(failed_accept_is_reported_to_the_caller)
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
     ck_assert_str_eq(attr.reason, "the channel has failed at the peer");
-    end(&pair);
 }
 
 /* The kernel drops the connection, here because the peer reads nothing and its
@@ -186,26 +161,21 @@ static void stop_answering(ucxpool_channel_t *channel)
 
 TEST(host_loss_is_detected_while_the_channel_opens)
 {
-    pair_t                 pair;
     ucxpool_channel_attr_t attr;
 
-    meet(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
+    meet("WIRE=ucx PEER_TIMEOUT=1h");
     stop_answering(pair.to_b);
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason,
                      "the peer's host does not answer: Connection timed out");
-    end(&pair);
 }
 
 /* The lifeline may use another network path than the data. */
 TEST(open_channel_survives_a_lifeline_timeout)
 {
-    pair_t pair;
-
-    meet_open(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
+    meet_open("WIRE=ucx PEER_TIMEOUT=1h");
     stop_answering(pair.to_b);
     ck_assert(pair_is_open(pair.to_b));
-    end(&pair);
 }

@@ -8,7 +8,6 @@
 #include "core/pool.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MIB         ((uint64_t)1 << 20)
@@ -20,6 +19,7 @@
 
 static ucxpool_t         pool;
 static ucxpool_channel_t channels[NUM_PEERS];
+static core_mapping_t    mappings[NUM_PEERS];
 static copy_engine_t     engine;
 static core_link_t      *link_out;
 static core_link_work_t  works[NUM_WORKS];
@@ -51,8 +51,9 @@ static void setup(void)
     core_link_init(link_out);
     core_link_init(&pool.links[CORE_LINK_IN]);
     for (unsigned i = 0; i < NUM_PEERS; i++) {
-        channels[i].pool             = &pool;
-        channels[i].peer.gpu.uuid[0] = ANOTHER_GPU;
+        channels[i].pool         = &pool;
+        channels[i].peer.mapping = &mappings[i];
+        mappings[i].gpu.uuid[0]  = ANOTHER_GPU;
     }
     told     = NULL;
     num_told = 0;
@@ -193,7 +194,7 @@ TEST(short_and_local_transfers_do_not_wait)
 {
     core_link_take(post(0, 0, LONG));
     ck_assert(core_link_take(post(1, 1, CORE_LINK_SHORT)));
-    channels[2].peer.gpu.uuid[0] = OUR_GPU;
+    mappings[2].gpu.uuid[0] = OUR_GPU;
     ck_assert(core_link_take(post(2, 2, LONG)));
     core_link_began(&works[1], CORE_LINK_SHORT);
     core_link_began(&works[2], LONG);

@@ -86,9 +86,8 @@ static void peer_main(const char *settings, unsigned first, unsigned num,
     for (unsigned i = 0; i < num; i++) {
         peers[i].channel = pair_call(pool, "127.0.0.1", port);
         peers[i].number  = first + i;
-        assert_ok(ucxpool_send_buffer(peers[i].channel, &peers[i].number,
-                                      sizeof(peers[i].number), TAG, NULL,
-                                      &peers[i].request));
+        peers[i].request = pair_send(peers[i].channel, &peers[i].number,
+                                     sizeof(peers[i].number), TAG);
     }
     for (unsigned i = 0; i < num; i++) {
         if (ucxpool_request_wait(peers[i].request, UCXPOOL_FOREVER) !=
@@ -128,9 +127,8 @@ static unsigned accept_all(ucxpool_t *pool, ucxpool_listener_t *listener,
 
     while (ucxpool_listener_accept(listener, NULL, &peer->channel) ==
            UCXPOOL_OK) {
-        assert_ok(ucxpool_recv_buffer(pool, peer->channel, &peer->number,
-                                      sizeof(peer->number), TAG, ALL_BITS, NULL,
-                                      &peer->request));
+        peer->request = pair_recv(pool, peer->channel, &peer->number,
+                                  sizeof(peer->number), TAG);
         peer++;
     }
     return (unsigned)(peer - peers);

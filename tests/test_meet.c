@@ -36,7 +36,7 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
 
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
-    assert_ok(ucxpool_send_buffer(from, source, LENGTH, TAG, NULL, &send));
+    send = pair_send(from, source, LENGTH, TAG);
     pair_until(pair, ucxpool_probe(target_pool, to, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
     assert_ok(message_recv_segments(message, &segment, 1, NULL, &recv));

@@ -24,6 +24,8 @@ static void setup(void)
     unsetenv("UCXPOOL_COMM_SIZE");
 }
 
+static pair_t pair;
+
 TEST_SETTINGS(.setup = setup, .timeout = 60);
 
 TEST(new_pool_of_64_mib_has_none_of_it_resident)
@@ -63,10 +65,9 @@ TEST(peers_memory_becomes_resident_when_read)
 {
     static char source[MIB], target[MIB];
     size_t      before = resident_size();
-    pair_t      pair;
 
-    pair_init(&pair, "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m",
-              "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m");
+    pair_begin(&pair, "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m",
+               "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m");
     ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
     pair_fill(source, sizeof(source));
     for (unsigned i = 0; i < 32; i++) {
@@ -75,13 +76,11 @@ TEST(peers_memory_becomes_resident_when_read)
         assert_ok(recv_segments(pair.b, pair.to_a,
                                 &(ucxpool_segment_t){target, sizeof(target)}, 1,
                                 0, 0, NULL, &receive));
-        assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), 1,
-                                      NULL, &send));
+        send = pair_send(pair.to_b, source, sizeof(source), 1);
         assert_ok(pair_finish(&pair, receive));
         assert_ok(pair_finish(&pair, send));
         ck_assert_mem_eq(source, target, sizeof(source));
     }
     /* The first 32 MiB used the blocks that were free first. */
     ck_assert_uint_lt(resident_size(), before + 2 * MOST_AT_START);
-    pair_cleanup(&pair);
 }

@@ -1,12 +1,11 @@
 /* A thread that waits for anything while another thread polls: see
- * pool/nap.h. */
+ * pool/pool.h. */
 #include "core/pool.h"
 #include "pair.h"
 #include "test.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #define TAG          UINT64_C(7)
 #define ALL_BITS     UINT64_MAX
@@ -121,7 +120,7 @@ static ucxpool_request_t *post(void)
     static char        byte = 'x';
     ucxpool_request_t *send;
 
-    assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, &send));
+    send = pair_send(pair.to_a, &byte, 1, TAG);
     return send;
 }
 

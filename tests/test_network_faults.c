@@ -3,7 +3,7 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "test.h"
-#include "wireup/network.h"
+#include "wireup/wireup.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -38,14 +38,6 @@ static bool has_outside(void)
     return outside[0] != '\0';
 }
 
-static ucxpool_channel_attr_t attr_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr;
-}
-
 /* Connect a to b at that address, up to the open state on both sides. */
 static void open_pair(pair_t *pair, ucxpool_listener_t *listener,
                       const char *host)
@@ -70,7 +62,7 @@ static void require_refused(pair_t *pair, ucxpool_listener_t *listener,
 
     pair->to_b = pair_call(pair->a, host, ucxpool_listener_port(listener));
     pair_until(pair, pair_state(pair->to_b) == UCXPOOL_CHANNEL_FAILED);
-    attr = attr_of(pair->to_b);
+    attr = pair_attr(pair->to_b);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_msg(strstr(attr.reason, "set UCX_NET_DEVICES") != NULL, "%s",
                   attr.reason);
@@ -115,7 +107,7 @@ TEST_EACH(lost_ucx_leaves_the_map_wire, NUM_CALLS)
     lose(pair.a, calls[_i]);
     open_pair(&pair, listener, "127.0.0.1");
     ck_assert(pair.a->ucx.is_lost);
-    ck_assert_int_eq(attr_of(pair.to_b).wire, UCXPOOL_WIRE_MAP);
+    ck_assert_int_eq(pair_attr(pair.to_b).wire, UCXPOOL_WIRE_MAP);
     pair_exchange(&pair, 100000);
     pair_arm(pair.a);
     close_pair(&pair);
@@ -138,7 +130,7 @@ TEST_EACH(lost_ucx_refuses_the_ucx_wire_and_is_restarted, NUM_CALLS)
     calls_reset();
     open_pair(&pair, listener, "127.0.0.1");
     ck_assert(!pair.a->ucx.is_lost);
-    ck_assert_int_eq(attr_of(pair.to_b).wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(pair_attr(pair.to_b).wire, UCXPOOL_WIRE_UCX);
     pair_exchange(&pair, 100000);
     close_pair(&pair);
     destroy(&pair);
@@ -176,9 +168,9 @@ TEST(a_device_that_cannot_be_added_leaves_the_map_wire)
     ucxpool_listener_t *b_listens = pair_listen(b, "0.0.0.0:0");
 
     open_pair(&to_c, c_listens, "127.0.0.1");
-    ck_assert_int_eq(attr_of(to_c.to_b).wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(pair_attr(to_c.to_b).wire, UCXPOOL_WIRE_UCX);
     open_pair(&to_b, b_listens, outside);
-    ck_assert_int_eq(attr_of(to_b.to_b).wire, UCXPOOL_WIRE_MAP);
+    ck_assert_int_eq(pair_attr(to_b.to_b).wire, UCXPOOL_WIRE_MAP);
     pair_exchange(&to_b, 100000);
     close_pair(&to_b);
     close_pair(&to_c);

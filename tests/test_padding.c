@@ -2,13 +2,12 @@
  * peer. */
 #include "core/pool.h"
 #include "pair.h"
-#include "xfer/message.h"
+#include "xfer/recv.h"
 #include "segments.h"
 #include "test.h"
 
 #include "core/stats.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -29,6 +28,8 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_SEGMENTS 5000
 /* Metadata sent with the descriptor. */
 #define NUM_EAGER 100
+
+static pair_t pair;
 
 /* Fills the pool's blocks with data of earlier messages to another peer. */
 static void hide_secrets(ucxpool_t *pool)
@@ -100,16 +101,14 @@ TEST_EACH(blocks_disclose_no_earlier_messages, NUM_WIRES)
     size_t                   length;
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
-    pair_t                   pair;
 
     memset(source, PUBLIC, sizeof(source));
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     /* Without this, the send would write directly to the target. */
     pair.b->needs_registration = true;
     hide_secrets(pair.a);
     length = make_segments(segments, source, NUM_SEGMENTS);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
-                                  NULL, &recv));
+    recv   = pair_recv(pair.b, NULL, target, length, TAG);
     assert_ok(
         send_segments(pair.to_b, segments, NUM_SEGMENTS, TAG, NULL, &send));
     assert_ok(pair_finish(&pair, send));
@@ -119,20 +118,19 @@ TEST_EACH(blocks_disclose_no_earlier_messages, NUM_WIRES)
     } else {
         visit(pair.b, check_has_none);
     }
-    pair_cleanup(&pair);
 }
 
 /* Send a message of the given size with metadata, and receive it. */
-static ucxpool_message_t *
-send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
+static ucxpool_message_t *send_eager(const ucxpool_segment_t *segments,
+                                     size_t                   count)
 {
     ucxpool_request_t *send;
     ucxpool_message_t *message;
 
-    assert_ok(send_segments(pair->to_b, segments, count, TAG, NULL, &send));
-    pair_until(pair, ucxpool_probe(pair->b, NULL, TAG, ALL_BITS, &message) ==
-                         UCXPOOL_OK);
-    assert_ok(pair_finish(pair, send));
+    assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
     return message;
 }
 
@@ -142,19 +140,17 @@ TEST_EACH(descriptors_disclose_no_earlier_messages, NUM_WIRES)
     uint8_t            source[4096];
     ucxpool_segment_t  secret = {source, sizeof(source)};
     ucxpool_message_t *message;
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 100; round++) {
         memset(source, SECRET, sizeof(source));
-        ucxpool_message_refuse(send_eager(&pair, &secret, 1), "was a secret");
+        ucxpool_message_refuse(send_eager(&secret, 1), "was a secret");
         memset(source, PUBLIC, sizeof(source));
         make_segments(segments, source, NUM_EAGER);
-        message = send_eager(&pair, segments, NUM_EAGER);
+        message = send_eager(segments, NUM_EAGER);
         ck_assert_ptr_nonnull(message->stream);
         ck_assert_uint_eq(message->totals.stream_size, NUM_EAGER * STRIDE);
         check_has_none(message->stream, NUM_EAGER * STRIDE);
         ucxpool_message_refuse(message, "seen");
     }
-    pair_cleanup(&pair);
 }

@@ -4,7 +4,6 @@
 #include "test.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 #define NUM(_array) (sizeof(_array) / sizeof((_array)[0]))
 
@@ -165,31 +164,6 @@ TEST(invalid_numbers_are_rejected)
                       texts[i]);
     }
     ck_assert_uint_eq(number, UNTOUCHED);
-}
-
-TEST(a_percentage_may_have_a_percent_sign)
-{
-    unsigned percent;
-
-    ck_assert(base_parse_percent("25", &percent));
-    ck_assert_uint_eq(percent, 25);
-    ck_assert(base_parse_percent("100%", &percent));
-    ck_assert_uint_eq(percent, 100);
-    ck_assert(base_parse_percent("0%", &percent));
-    ck_assert_uint_eq(percent, 0);
-}
-
-TEST(invalid_percentages_are_rejected)
-{
-    static const char *const texts[] = {"",     "%",   "101", "25 %",
-                                        "25%%", "-1%", "2.5", "4294967321"};
-    unsigned                 percent = UNTOUCHED;
-
-    for (size_t i = 0; i < NUM(texts); i++) {
-        ck_assert_msg(!base_parse_percent(texts[i], &percent), "\"%s\"",
-                      texts[i]);
-    }
-    ck_assert_uint_eq(percent, UNTOUCHED);
 }
 
 TEST(a_word_is_found_by_its_index)

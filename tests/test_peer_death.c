@@ -244,8 +244,7 @@ TEST_EACH(messages_sent_before_a_goodbye_still_arrive, 2)
     ucxpool_destroy(pair.a);
     pair.a = NULL;
     for (int i = 0; i < COUNT; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
-                                      ALL_BITS, NULL, &request));
+        request = pair_recv(pair.b, NULL, target, sizeof(target), TAG);
         assert_ok(pair_finish(&pair, request));
         ck_assert_mem_eq(target, bytes[i], sizeof(target));
     }
@@ -255,15 +254,14 @@ TEST_EACH(messages_sent_before_a_goodbye_still_arrive, 2)
 TEST_EACH(a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 2)
 {
     pair_t             pair;
-    uint8_t           *source = malloc(LENGTH);
-    uint8_t           *target = malloc(LENGTH);
+    uint8_t           *source = test_alloc(LENGTH);
+    uint8_t           *target = test_alloc(LENGTH);
     ucxpool_request_t *recv;
 
     for (int num_steps = 0; num_steps < 12; num_steps++) {
         pair_init(&pair, wires[_i], wires[_i]);
         memset(source, num_steps, LENGTH);
-        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
-                                      ALL_BITS, NULL, &recv));
+        recv = pair_recv(pair.b, pair.to_a, target, LENGTH, TAG);
         assert_ok(
             ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, NULL));
         for (int i = 0; i < num_steps; i++) {
@@ -281,8 +279,6 @@ TEST_EACH(a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 2)
         assert_ok(ucxpool_check(pair.b));
         ucxpool_destroy(pair.b);
     }
-    free(source);
-    free(target);
 }
 
 /* Report the end of this side's turn, and wait for the next turn. */
@@ -374,7 +370,7 @@ TEST_EACH(a_caller_that_dies_while_connecting_does_not_abort_us, 8)
     }
     ck_assert_int_eq(kill(child, SIGKILL), 0);
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    ck_assert_int_eq(await_failure(listener), UCXPOOL_ERR_PEER_LOST);
+    assert_error(await_failure(listener), PEER_LOST);
     ucxpool_destroy(pool);
     close(talk[0]);
     close(talk[1]);

@@ -94,24 +94,23 @@ for work in 'each -s 1000 -n 1000' 'iov -s 1000 -n 1000' 'comm -s 1m' \
         fail "-t $work: only $sent bytes of $sides sides crossed the cable"
 done
 
-# Several jobs in one run, including the block's.
+# Several jobs in one run.
 serve 10.213.7.2:0
-run 0 $short --table both "10.213.7.2:$port"
-says out '| block get + put, one thread |'
+run 0 $short -t pingpong -t any "10.213.7.2:$port"
+says out '  pool/auto is '
 served 0
 
 # Rows of a table that need one host report that they are unavailable.
 serve 0
-run 0 $short --table map --json="$dir/json" --csv="$dir/csv" "10.213.7.2:$port"
+run 0 $short --table map -n 50 --json="$dir/json" "10.213.7.2:$port"
 served 0
-[ "$(grep -c '| none: the wire map cannot be had .*PID' "$dir/out")" -eq 7 ] ||
+[ "$(grep -c ': missing: the wire map cannot be had .*no socket in common' "$dir/out")" -eq 7 ] ||
     fail 'not every row shows the reason'
 [ "$(grep -c '"missing": "the wire map' "$dir/json")" -eq 7 ] ||
     fail 'the JSON lacks the reason'
 if command -v python3 >/dev/null; then
     python3 -m json.tool "$dir/json" >/dev/null || fail 'the output is not JSON'
 fi
-[ "$(wc -l <"$dir/csv")" -eq 1 ] || fail 'figures of unavailable sides'
 [ ! -s "$dir/err" ] || fail 'a reason in the table is also printed as an error'
 
 # Both sides reject the wire that needs one host, and report why.
@@ -119,6 +118,16 @@ serve 0
 run 1 $short -t each -s 100 -n 10 --wire map "10.213.7.2:$port"
 says err 'map'
 served 1
+
+# With a common folder the two are like containers of one host.
+UCXPOOL_SOCKET_DIR=$dir/sockets
+export UCXPOOL_SOCKET_DIR
+serve 0
+run 0 $short -t iov -s 4k -n 1000 --wire map "10.213.7.2:$port"
+unset UCXPOOL_SOCKET_DIR
+says out 'wire map (same host and user'
+served 0
+[ -z "$(ls "$dir/sockets")" ] || fail 'a socket is left in the folder'
 
 # A client with another secret is rejected. The server waits for the next.
 serve 0

@@ -69,10 +69,8 @@ static void model_make_lengths(bool are_alike)
         list[i].address  = model.arena;
         list[i].length   = model.lengths[i];
     }
-    ck_assert_int_eq(UCXPOOL_OK,
-                     copy_lengths_count(list, model.num_lengths, model.runs,
-                                        MAX_SEGMENTS, &model.num_runs,
-                                        &model.totals));
+    assert_ok(copy_lengths_count(list, model.num_lengths, model.runs,
+                                 MAX_SEGMENTS, &model.num_runs, &model.totals));
 }
 
 /* Make memory of equal pieces, of the messages' length or of any length. */
@@ -317,8 +315,7 @@ TEST(segments_over_4_gib_are_located)
     copy_extent_t     extent;
     uint64_t          data;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 3, runs, 3,
-                                                    &num_runs, &totals));
+    assert_ok(copy_lengths_count(segments, 3, runs, 3, &num_runs, &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
     stream_model_plan(&plan, runs, num_runs, &totals, segments, 3);
@@ -339,7 +336,7 @@ TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
     copy_plan_t       plan;
     uint64_t          data;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     stream_model_plan(&plan, &run, 1, &totals, segments, 1);
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
@@ -354,7 +351,7 @@ TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
     copy_plan_t       plan;
     copy_extent_t     extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
+    assert_ok(copy_lengths_check(runs, 3, &totals));
     stream_model_plan(&plan, runs, 3, &totals, segments, 1);
     copy_plan_extent(&plan, 32 * count, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
@@ -376,7 +373,7 @@ TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
     copy_totals_t    totals;
     copy_plan_t      plan;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     copy_plan_init(&plan, &run, 1, &totals, &memory);
     ck_assert_uint_eq(8, copy_plan_padding(&plan, 32 * (count - 2) + 24));
     ck_assert_uint_eq(0, copy_plan_padding(&plan, 32 * (count - 1)));
@@ -393,7 +390,7 @@ TEST(a_piece_without_an_address_is_not_padding)
     copy_plan_t      plan;
     copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     copy_plan_init(&plan, &run, 1, &totals, &memory);
     copy_plan_extent(&plan, 32 + 8, 100, &extent);
     ck_assert_ptr_null(extent.address);
@@ -410,7 +407,7 @@ TEST(empty_pieces_are_not_dereferenced)
     copy_plan_t      plan;
     copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     copy_plan_init(&plan, &run, 1, &totals, &memory);
     copy_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
@@ -426,7 +423,7 @@ TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
     copy_plan_t      plan;
     copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
+    assert_ok(copy_lengths_check(runs, 3, &totals));
     stream_model_plan(&plan, runs, 3, &totals, segments, 3);
     copy_plan_extent(&plan, 8, 1000, &extent);
     ck_assert_ptr_eq(model.arena + 8, extent.address);
@@ -446,7 +443,7 @@ TEST(an_empty_message_has_no_extents_and_copies_nothing)
     ck_assert_uint_eq(0, extent.length);
     copy_gather(&plan, 0, 0, NULL);
 
-    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     stream_model_plan(&plan, &run, 1, &totals, NULL, 0);
     copy_gather(&plan, 0, 0, &byte);
     copy_scatter(&plan, 0, 0, &byte);

@@ -4,7 +4,6 @@
 
 #include <ucxpool/window.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 static proto_fixed_t fixed, parsed;
@@ -38,11 +37,9 @@ TEST(each_type_has_one_size)
 
         ck_assert_uint_ge(size, sizeof(proto_head_t));
         begin(type);
-        ck_assert_int_eq(UCXPOOL_OK, parse(least_data(type)));
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                         proto_parse(&fixed, size - 1, 0, &parsed));
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                         proto_parse(&fixed, size + 1, 0, &parsed));
+        assert_ok(parse(least_data(type)));
+        assert_error(proto_parse(&fixed, size - 1, 0, &parsed), PROTOCOL);
+        assert_error(proto_parse(&fixed, size + 1, 0, &parsed), PROTOCOL);
     }
 }
 
@@ -52,8 +49,8 @@ TEST(unknown_types_are_rejected)
     for (unsigned type = PROTO_LAST; type < 256; type++) {
         ck_assert_uint_eq(0, proto_fixed_size(type));
         begin(type);
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                         proto_parse(&fixed, sizeof(proto_head_t), 0, &parsed));
+        assert_error(proto_parse(&fixed, sizeof(proto_head_t), 0, &parsed),
+                     PROTOCOL);
     }
 }
 
@@ -61,21 +58,19 @@ TEST(another_version_is_rejected_with_its_number)
 {
     begin(PROTO_BYE);
     fixed.head.version = 77;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "77"));
+    assert_error_detail(parse(0), PROTOCOL, "77");
 }
 
 TEST(a_hello_must_have_the_number_of_files_it_states)
 {
     begin(PROTO_HELLO);
     fixed.hello.num_files = 3;
-    ck_assert_int_eq(UCXPOOL_OK, parse(3 * sizeof(ipc_file_t)));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(ipc_file_t)));
+    assert_ok(parse(3 * sizeof(ipc_file_t)));
+    assert_error(parse(2 * sizeof(ipc_file_t)), PROTOCOL);
     fixed.hello.num_files = PROTO_FILES_MAX + 1;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     parse(fixed.hello.num_files * sizeof(ipc_file_t)));
+    assert_error(parse(fixed.hello.num_files * sizeof(ipc_file_t)), PROTOCOL);
     fixed.hello.num_files = UINT32_MAX;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    assert_error(parse(0), PROTOCOL);
 }
 
 TEST(texts_must_be_terminated)
@@ -84,8 +79,8 @@ TEST(texts_must_be_terminated)
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         begin(types[i]);
-        ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_TEXT_MAX + 1));
+        assert_ok(parse(PROTO_TEXT_MAX));
+        assert_error(parse(PROTO_TEXT_MAX + 1), PROTOCOL);
     }
 }
 
@@ -96,10 +91,10 @@ TEST(a_cancel_must_have_an_error_status)
 
     begin(PROTO_CANCEL);
     fixed.cancel.status = UCXPOOL_ERR_LIMIT;
-    ck_assert_int_eq(UCXPOOL_OK, parse(0));
+    assert_ok(parse(0));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         fixed.cancel.status = wrong[i];
-        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+        assert_error(parse(0), PROTOCOL);
     }
 }
 
@@ -108,14 +103,14 @@ TEST(a_descriptor_must_contain_its_runs_and_metadata)
     begin(PROTO_DESC);
     fixed.desc.num_runs      = 2;
     fixed.desc.metadata_size = 5;
-    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(copy_run_t) + 5));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 4));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 6));
+    assert_ok(parse(2 * sizeof(copy_run_t) + 5));
+    assert_error(parse(2 * sizeof(copy_run_t) + 4), PROTOCOL);
+    assert_error(parse(2 * sizeof(copy_run_t) + 6), PROTOCOL);
     fixed.desc.flags = PROTO_DESC_EAGER;
-    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(copy_run_t) + 6));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 4));
+    assert_ok(parse(2 * sizeof(copy_run_t) + 6));
+    assert_error(parse(2 * sizeof(copy_run_t) + 4), PROTOCOL);
     fixed.desc.num_runs = UINT32_MAX;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(5));
+    assert_error(parse(5), PROTOCOL);
 }
 
 TEST(a_runs_message_must_not_be_empty)
@@ -123,9 +118,9 @@ TEST(a_runs_message_must_not_be_empty)
     begin(PROTO_DESC);
     fixed.desc.flags    = PROTO_DESC_RUNS;
     fixed.desc.num_runs = 1;
-    ck_assert_int_eq(UCXPOOL_OK, parse(0));
+    assert_ok(parse(0));
     fixed.desc.num_runs = 0;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    assert_error(parse(0), PROTOCOL);
 }
 
 TEST(the_lengths_of_a_descriptor_must_add_up)
@@ -137,19 +132,16 @@ TEST(the_lengths_of_a_descriptor_must_add_up)
     fixed.desc.num_runs      = 2;
     fixed.desc.metadata_size = 5;
     fixed.desc.payload_size  = 103;
-    ck_assert_int_eq(UCXPOOL_OK,
-                     proto_check_desc(&fixed.desc, runs, 5, &totals));
+    assert_ok(proto_check_desc(&fixed.desc, runs, 5, &totals));
     ck_assert_uint_eq(115, totals.stream_size);
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     proto_check_desc(&fixed.desc, runs, 6, &totals));
+    assert_error(proto_check_desc(&fixed.desc, runs, 6, &totals), PROTOCOL);
     fixed.desc.flags = PROTO_DESC_EAGER;
-    ck_assert_int_eq(UCXPOOL_OK,
-                     proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     proto_check_desc(&fixed.desc, runs, 5 + 103, &totals));
+    assert_ok(proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
+    assert_error(proto_check_desc(&fixed.desc, runs, 5 + 103, &totals),
+                 PROTOCOL);
     fixed.desc.payload_size = 104;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
+    assert_error(proto_check_desc(&fixed.desc, runs, 5 + 115, &totals),
+                 PROTOCOL);
 }
 
 TEST(control_characters_in_a_peers_text_are_replaced)
@@ -189,14 +181,11 @@ TEST(the_places_of_a_call_must_lie_within_its_window)
 
     assert_ok(check_call(4, 100, 400, good, 32));
     assert_ok(check_call(3, 0, 2, cut, 48));
-    ck_assert_int_eq(check_call(2, 100, 200, bad, 16),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "place 1 "));
-    ck_assert_int_eq(check_call(2, 0, 3, past, 32), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(1, 0, UINT64_MAX, wraps, 16),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(1, WINDOW + 1, WINDOW + 1, good, 8),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error_detail(check_call(2, 100, 200, bad, 16), INVALID_PARAM,
+                        "place 1 ");
+    assert_error(check_call(2, 0, 3, past, 32), INVALID_PARAM);
+    assert_error(check_call(1, 0, UINT64_MAX, wraps, 16), INVALID_PARAM);
+    assert_error(check_call(1, WINDOW + 1, WINDOW + 1, good, 8), INVALID_PARAM);
 }
 
 TEST(the_lengths_of_a_call_must_add_up)
@@ -204,17 +193,15 @@ TEST(the_lengths_of_a_call_must_add_up)
     static const uint64_t        offsets[2] = {0, 0};
     static const ucxpool_place_t cut[2]     = {{0, 1}, {10, 3}};
 
-    ck_assert_int_eq(check_call(2, 10, 19, offsets, 16),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(2, UINT64_C(1) << 63, 0, offsets, 16),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(2, 0, 5, cut, 32), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(2, 0, 4, cut, 31), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(0, 10, 0, offsets, 0),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(check_call(PROTO_PLACES_MAX + 1, 1, PROTO_PLACES_MAX + 1,
-                                offsets, (PROTO_PLACES_MAX + 1) * 8),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(check_call(2, 10, 19, offsets, 16), INVALID_PARAM);
+    assert_error(check_call(2, UINT64_C(1) << 63, 0, offsets, 16),
+                 INVALID_PARAM);
+    assert_error(check_call(2, 0, 5, cut, 32), INVALID_PARAM);
+    assert_error(check_call(2, 0, 4, cut, 31), INVALID_PARAM);
+    assert_error(check_call(0, 10, 0, offsets, 0), INVALID_PARAM);
+    assert_error(check_call(PROTO_PLACES_MAX + 1, 1, PROTO_PLACES_MAX + 1,
+                            offsets, (PROTO_PLACES_MAX + 1) * 8),
+                 INVALID_PARAM);
 }
 
 TEST(a_peer_cannot_lend_more_than_the_limit)
@@ -222,21 +209,20 @@ TEST(a_peer_cannot_lend_more_than_the_limit)
     const size_t lent = sizeof(proto_lent_t);
 
     begin(PROTO_ACCEPT);
-    ck_assert_int_eq(UCXPOOL_OK, parse(0));
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_LENT_MAX * lent));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse((PROTO_LENT_MAX + 1) * lent));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent - 1));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent + 1));
+    assert_ok(parse(0));
+    assert_ok(parse(PROTO_LENT_MAX * lent));
+    assert_error(parse((PROTO_LENT_MAX + 1) * lent), PROTOCOL);
+    assert_error(parse(lent - 1), PROTOCOL);
+    assert_error(parse(lent + 1), PROTOCOL);
 }
 
 TEST(gpu_share_info_has_one_valid_length)
 {
     begin(PROTO_WINDOW_OPENED);
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
+    assert_ok(parse(PROTO_TEXT_MAX));
     fixed.window_opened.flags = PROTO_OPENED_CUDA;
-    ck_assert_int_eq(UCXPOOL_OK, parse(sizeof(proto_window_cuda_t)));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     parse(sizeof(proto_window_cuda_t) - 1));
+    assert_ok(parse(sizeof(proto_window_cuda_t)));
+    assert_error(parse(sizeof(proto_window_cuda_t) - 1), PROTOCOL);
 }
 
 TEST(window_parts_must_be_whole_and_within_the_limit)
@@ -245,23 +231,41 @@ TEST(window_parts_must_be_whole_and_within_the_limit)
 
     begin(PROTO_WINDOW_OPENED);
     fixed.window_opened.flags = PROTO_OPENED_PARTS;
-    ck_assert_int_eq(UCXPOOL_OK, parse(part));
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_PARTS_MAX * part));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part - 1));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part + 1));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse((PROTO_PARTS_MAX + 1) * part));
+    assert_ok(parse(part));
+    assert_ok(parse(PROTO_PARTS_MAX * part));
+    assert_error(parse(0), PROTOCOL);
+    assert_error(parse(part - 1), PROTOCOL);
+    assert_error(parse(part + 1), PROTOCOL);
+    assert_error(parse((PROTO_PARTS_MAX + 1) * part), PROTOCOL);
     fixed.window_opened.flags = PROTO_OPENED_PARTS | PROTO_OPENED_CUDA;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
+    assert_error(parse(part), PROTOCOL);
+    assert_error(parse(sizeof(proto_window_cuda_t)), PROTOCOL);
+}
+
+TEST(runs_of_allocations_must_be_whole_and_within_the_limit)
+{
+    const size_t most = ipc_virtual_layout_size(IPC_VIRTUAL_RUNS_MAX);
+
+    begin(PROTO_WINDOW_OPENED);
+    fixed.window_opened.flags = PROTO_OPENED_VIRTUAL;
+    assert_ok(parse(ipc_virtual_layout_size(1)));
+    assert_ok(parse(most));
+    assert_error(parse(0), PROTOCOL);
+    assert_error(parse(ipc_virtual_layout_size(0)), PROTOCOL);
+    assert_error(parse(ipc_virtual_layout_size(1) - 1), PROTOCOL);
+    assert_error(parse(ipc_virtual_layout_size(1) + 1), PROTOCOL);
+    assert_error(parse(ipc_virtual_layout_size(IPC_VIRTUAL_RUNS_MAX + 1)),
+                 PROTOCOL);
+    fixed.window_opened.flags |= PROTO_OPENED_PARTS;
+    assert_error(parse(most), PROTOCOL);
 }
 
 TEST(a_key_must_end_within_the_message)
 {
     begin(PROTO_WINDOW_OPENED);
     fixed.window_opened.flags = PROTO_OPENED_KEY;
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_KEY_MAX));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_KEY_MAX + 1));
+    assert_ok(parse(PROTO_KEY_MAX));
+    assert_error(parse(PROTO_KEY_MAX + 1), PROTOCOL);
     fixed.window_opened.flags |= PROTO_OPENED_CUDA;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
+    assert_error(parse(sizeof(proto_window_cuda_t)), PROTOCOL);
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests the Python package: the heap on the host, and integration with fake
-# frameworks, on the stand-in for the CUDA driver.
+# Tests the parts of the Python package that do not need its extension: the
+# search for the library, and integration with fake frameworks, on the stand-in
+# for the CUDA driver.
 set -eu
 
 # Wait while libtool relinks the library for test_install.sh.
@@ -20,7 +21,7 @@ PYTHONPATH=$top_srcdir/python:$top_srcdir/tests/python
 UCXPOOL_LOG_LEVEL=none
 UCXPOOL_HUGE_PAGES=n
 export LIBUCXPOOL PYTHONPATH UCXPOOL_LOG_LEVEL UCXPOOL_HUGE_PAGES
-python3 -B -m unittest -q test_heap
+python3 -B -m unittest -q test_library
 
 UCXPOOL_CUDA_DRIVER=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
 if [ ! -e "$UCXPOOL_CUDA_DRIVER" ]; then

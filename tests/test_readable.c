@@ -7,7 +7,6 @@
 #include "mem/readable.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>

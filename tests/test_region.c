@@ -44,6 +44,7 @@ static void fake(void)
     __real_mem_system_query(&fake_machine);
 }
 
+static mem_regions_t regions;
 static struct rlimit real_limit;
 
 static void setup(void)
@@ -58,10 +59,9 @@ static void teardown(void)
 {
     is_machine_faked = false;
     calls_reset();
+    mem_regions_cleanup(&regions);
     setrlimit(RLIMIT_FSIZE, &real_limit);
 }
-
-static mem_regions_t regions;
 
 static ucxpool_status_t init(int huge_pages)
 {
@@ -97,7 +97,6 @@ TEST(regions_are_contiguous_and_hold_written_data)
         ck_assert_int_eq(*region_byte(i, 0), (int)i + 1);
         ck_assert_int_eq(*region_byte(i, REGION_SIZE - 1), (int)i + 1);
     }
-    mem_regions_cleanup(&regions);
 }
 
 TEST(new_regions_are_zero)
@@ -107,7 +106,6 @@ TEST(new_regions_are_zero)
     ck_assert_int_eq(memcmp(region_byte(0, 0), region_byte(0, 1),
                             NUM_REGIONS * REGION_SIZE - 1),
                      0);
-    mem_regions_cleanup(&regions);
 }
 
 TEST(the_range_is_aligned_to_transparent_pages)
@@ -121,7 +119,6 @@ TEST(the_range_is_aligned_to_transparent_pages)
         ck_assert_uint_eq((uintptr_t)regions.address % system.transparent_size,
                           0);
     }
-    mem_regions_cleanup(&regions);
 }
 
 TEST_EACH(every_page_has_memory_and_none_is_resident_before_use, 2)
@@ -137,7 +134,6 @@ TEST_EACH(every_page_has_memory_and_none_is_resident_before_use, 2)
     ck_assert_uint_lt(resident_size(), before + REGION_SIZE);
     memset(regions.address, 1, NUM_REGIONS * REGION_SIZE);
     ck_assert_uint_ge(resident_size(), before + NUM_REGIONS * REGION_SIZE);
-    mem_regions_cleanup(&regions);
 }
 
 TEST(a_region_is_a_memory_file_named_after_the_pool)
@@ -156,7 +152,6 @@ TEST(a_region_is_a_memory_file_named_after_the_pool)
         ck_assert_int_eq(fcntl(regions.regions[i].fd, F_GETFD) & FD_CLOEXEC,
                          FD_CLOEXEC);
     }
-    mem_regions_cleanup(&regions);
 }
 
 TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
@@ -174,7 +169,6 @@ TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
         ck_assert_int_eq(ftruncate(fd, (off_t)REGION_SIZE * 2), -1);
         ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     }
-    mem_regions_cleanup(&regions);
 }
 
 TEST(a_private_region_is_not_mapped_for_writing_by_others)
@@ -192,7 +186,6 @@ TEST(a_private_region_is_not_mapped_for_writing_by_others)
             ck_assert_int_eq(pwrite(fd, "x", 1, 0), -1);
         }
     }
-    mem_regions_cleanup(&regions);
 }
 
 /* Reads through pieces of all regions, in random order. */
@@ -250,8 +243,6 @@ TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
         ck_assert(!mem_memfd_is_private(regions.regions[i].fd));
     }
     check_stitching();
-    mem_regions_cleanup(&regions);
-    calls_reset();
 }
 
 TEST(init_works_without_the_write_seal_in_the_kernel)
@@ -271,8 +262,6 @@ TEST(init_works_without_the_write_seal_in_the_kernel)
                          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
                      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     check_stitching();
-    mem_regions_cleanup(&regions);
-    calls_reset();
 }
 
 TEST(stitching_can_be_retried_after_a_failure)
@@ -304,7 +293,6 @@ TEST(stitching_can_be_retried_after_a_failure)
     ck_assert_uint_ge(num_failed, 3);
     calls_reset();
     check_stitching();
-    mem_regions_cleanup(&regions);
 }
 
 TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
@@ -333,9 +321,7 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
             num_errors++;
             ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
             ck_assert_ptr_null(regions.regions);
-            ck_assert_ptr_nonnull(
-                strstr(ucxpool_error_detail(),
-                       name == CALLS_CALLOC ? "list" : "UCXPOOL_COMM_SIZE"));
+            assert_detail(name == CALLS_CALLOC ? "list" : "UCXPOOL_COMM_SIZE");
         }
         mem_regions_cleanup(&regions);
         ck_assert_uint_eq(calls_num_fds(), num_fds);
@@ -349,7 +335,6 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
                                       ? 0
                                       : 1);
     assert_ok(init(BASE_SWITCH_TRY));
-    mem_regions_cleanup(&regions);
 }
 
 TEST(a_file_that_cannot_be_sealed_is_an_error)
@@ -363,7 +348,6 @@ TEST(a_file_that_cannot_be_sealed_is_an_error)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
     assert_ok(init(BASE_SWITCH_TRY));
-    mem_regions_cleanup(&regions);
 }
 
 TEST(init_works_without_transparent_huge_pages)
@@ -371,8 +355,6 @@ TEST(init_works_without_transparent_huge_pages)
     calls_fail_from(CALLS_MADVISE, 1, EINVAL);
     assert_ok(init(BASE_SWITCH_TRY));
     check_stitching();
-    mem_regions_cleanup(&regions);
-    calls_reset();
 }
 
 TEST(init_continues_after_a_signal)
@@ -393,20 +375,17 @@ TEST(init_continues_after_a_signal)
 TEST(the_error_for_too_many_files_names_the_region_size)
 {
     calls_fail(CALLS_MEMFD_CREATE, 2, EMFILE);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
-    calls_reset();
+    assert_error_detail(init(BASE_SWITCH_TRY), INVALID_PARAM,
+                        "UCXPOOL_REGION_SIZE");
+    assert_detail("ulimit -n");
 }
 
 TEST(the_error_for_too_little_memory_names_the_amount_and_setting)
 {
     fake_machine.available = NUM_REGIONS * REGION_SIZE - 1;
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291456 bytes"));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291455 are"));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
+    assert_error_detail(init(BASE_SWITCH_TRY), NO_MEMORY, "6291456 bytes");
+    assert_detail("6291455 are");
+    assert_detail("UCXPOOL_COMM_SIZE");
 }
 
 TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
@@ -415,66 +394,59 @@ TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
 
     limit.rlim_cur = REGION_SIZE - 1;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -f"));
+    assert_error_detail(init(BASE_SWITCH_TRY), INVALID_PARAM, "ulimit -f");
 }
 
 TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                      page_size() + 1, BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
+    assert_error_detail(mem_regions_init(&regions, &mem_kind_host, -1, 1,
+                                         page_size() + 1, BASE_SWITCH_TRY),
+                        INVALID_PARAM, "UCXPOOL_REGION_SIZE");
 }
 
 TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 0,
-                                      REGION_SIZE, BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(
+    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 0, REGION_SIZE,
+                                  BASE_SWITCH_TRY),
+                 INVALID_PARAM);
+    assert_error(
         mem_regions_init(&regions, &mem_kind_host, -1, 1, 0, BASE_SWITCH_TRY),
-        UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 4,
-                                      SIZE_MAX / 2, BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_INVALID_PARAM);
+        INVALID_PARAM);
+    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 4, SIZE_MAX / 2,
+                                  BASE_SWITCH_TRY),
+                 INVALID_PARAM);
 }
 
 TEST(a_size_beyond_the_address_space_is_out_of_memory)
 {
     fake_machine.available = SIZE_MAX;
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                      (size_t)1 << 62, BASE_SWITCH_NO),
-                     UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                      SIZE_MAX & ~(REGION_SIZE - 1),
-                                      BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 1,
+                                  (size_t)1 << 62, BASE_SWITCH_NO),
+                 NO_MEMORY);
+    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 1,
+                                  SIZE_MAX & ~(REGION_SIZE - 1),
+                                  BASE_SWITCH_TRY),
+                 NO_MEMORY);
 }
 
 TEST(missing_huge_pages_are_an_error_if_they_are_required)
 {
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS - 1;
-    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "vm.nr_hugepages"));
+    assert_error_detail(init(BASE_SWITCH_YES), NO_MEMORY, "vm.nr_hugepages");
 
     fake_machine.huge_page_size = 0;
-    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_HUGE_PAGES"));
+    assert_error_detail(init(BASE_SWITCH_YES), NO_MEMORY, "UCXPOOL_HUGE_PAGES");
 }
 
 TEST(huge_pages_require_regions_of_whole_pages)
 {
     fake_machine.huge_page_size  = REGION_SIZE * 2;
     fake_machine.huge_pages_free = 1000;
-    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
+    assert_error_detail(init(BASE_SWITCH_YES), INVALID_PARAM,
+                        "UCXPOOL_REGION_SIZE");
     assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_uint_eq(regions.page_size, page_size());
-    mem_regions_cleanup(&regions);
 }
 
 TEST(base_pages_are_used_if_huge_pages_run_out)
@@ -520,7 +492,6 @@ TEST(real_huge_pages_are_used_if_the_machine_has_some)
     assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2,
                                system.huge_page_size, BASE_SWITCH_NO));
     ck_assert_uint_eq(regions.page_size, system.page_size);
-    mem_regions_cleanup(&regions);
 }
 
 TEST(cleanup_may_be_called_twice_and_releases_everything)

@@ -146,11 +146,9 @@ static void create_fails(ucxpool_t *pool, const void *address, size_t length,
     };
     ucxpool_channel_t *none = NULL;
 
-    ck_assert_int_eq(ucxpool_channel_create(pool, &params, &none),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ucxpool_channel_create(pool, &params, &none), INVALID_PARAM);
     ck_assert_ptr_null(none);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_detail(words);
 }
 
 static void set_checksum(core_blob_t *blob, size_t length)

@@ -42,9 +42,11 @@ unquoted() {
     sed 's/^"\([^",]*\)[^"]*"/\1/' "$dir/out"
 }
 
-# field NUMBER - print that field of the only line in the last run's CSV.
+# field NAME - print that field of the first line in the last run's CSV.
 field() {
-    unquoted | sed -n 2p | cut -d, -f"$1"
+    unquoted | awk -F, -v name="$1" '
+        NR == 1 { for (i = 1; i <= NF && $i != name; i++) { } }
+        NR == 2 { print $i }'
 }
 
 # A log as RMM writes it, with some inconsistent lines.
@@ -75,16 +77,15 @@ on_stand_in() {
         grep -q "^$name " "$dir/out" || fail "no line for $name"
     done
     run 0 -r 1 -w rmm:100,1 -d cuda -p "mine=$plugin" -a mine -m --csv
-    [ "$(field 7)" = mine ] || fail 'wrong allocator'
-    [ "$(field 18)" = "$(field 6)" ] || fail 'the plug-in reports wrong held bytes'
+    [ "$(field allocator)" = mine ] || fail 'wrong allocator'
+    [ "$(field peak_reserved)" = "$(field peak_live)" ] || fail 'the plug-in reports wrong held bytes'
 }
 on_gpu() {
-    run 0 -r 1 --mark -w rmm:100,1 -d cuda
-    for name in heap cuda async 'bestfit\*'; do
+    run 0 -r 1 -w rmm:100,1 -d cuda
+    for name in heap cuda async; do
         grep -q "^$name " "$dir/out" || fail "no line for $name"
     done
-    run 0 -r 1 --mark "$dir/log.csv" -d cuda -m --step 10
-    run 0 -r 1 --mark -w threads:3,50 -d cuda -t
+    run 0 -r 1 "$dir/log.csv" -d cuda -m --step 10
     run 1 -w rmm:100,1 -d cuda:99
     says err 'GPU 99 does not exist'
 }
@@ -114,7 +115,6 @@ run 0 --version
 says out 'libucxpool'
 run 0 --list
 says out 'rmm:N,MIB'
-says out 'bestfit'
 for option in --help --version --list; do
     code=0
     "$replay" $option >/dev/full 2>"$dir/err" || code=$?
@@ -122,57 +122,36 @@ for option in --help --version --list; do
     says err 'No space left on device'
 done
 
-run 0 --mark "$dir/log.csv"
-says out '4 calls, 3 allocations; 2 threads, 3 streams'
+run 0 "$dir/log.csv"
+says out '4 calls, 3 allocations; 3 streams'
 says out 'at most 3.81 MiB live, in 2 allocations; 2 never freed'
 says out '1 allocations failed when it was written: left out'
 says out '1 frees of unknown addresses: left out (first in line 2)'
 says out '1 frees with another size than the allocation'
 says out 'heap '
-says out 'bestfit*'
-says out 'a simulation'
-run 0 --threads --mark "$dir/log.csv"
-says out 'each thread in one of its own'
 "$replay" - <"$dir/log.csv" >"$dir/out" 2>"$dir/err" || fail 'standard input'
 says out 'standard input: 4 calls'
 
-# Every workload, with memory that is written and read.
+# Every workload.
 for workload in rmm:200,1 'trace1 -s 1/1024' 'trace2 -s 1/1024' \
     'trace3 -s 1/1024' 'trace4 -s 1/256' checkerboard:4,64m pair:1m,50 \
     holes:64k,50 'aba -s 1/64'; do
-    run 0 -r 1 --mark -w $workload
+    run 0 -r 1 -w $workload
     says out 'heap '
 done
-run 0 -r 2 --mark -w threads:3,200 -t
-
-# A written log is read back unchanged.
-run 0 -w rmm:500,1 --write "$dir/rmm.csv"
-head -n 1 "$dir/rmm.csv" | grep -q '^Thread,Time,Action,Pointer,Size,Stream$' ||
-    fail 'no header'
-run 0 --write "$dir/again.csv" "$dir/rmm.csv"
-cmp "$dir/rmm.csv" "$dir/again.csv" || fail 'a copied log differs'
-run 0 -w rmm:500,1 --write -
-cmp "$dir/rmm.csv" "$dir/out" || fail 'the log on the standard output differs'
-run 0 -w rmm:500,1 -a bestfit --csv
-made=$(field 6)
-run 0 "$dir/rmm.csv" -a bestfit --csv
-[ "$(field 6)" = "$made" ] || fail "the peak of a log differs from its workload's"
 
 # The heap's own log can be replayed.
 UCXPOOL_HEAP_LOG=$dir/heap.csv run 0 -r 1 -w rmm:100,1 -a heap
-run 0 "$dir/heap.csv" -a bestfit --csv
-[ "$(field 1)" = "$dir/heap.csv" ] || fail 'the heap has written no log'
-says out bestfit
+run 0 "$dir/heap.csv" -r 1 --csv
+[ "$(field trace)" = "$dir/heap.csv" ] || fail 'the heap has written no log'
+says out heap
 
-# A best-fit pool fails on a log that the heap passes.
-run 0 -r 1 -w checkerboard:4,64m -a bestfit --csv
-[ "$(field 19)" = 1 ] || fail 'a best-fit pool passes the checkerboard'
 run 0 -r 1 -w checkerboard:4,64m -a heap --csv
-[ "$(field 19)" = 0 ] || fail 'the heap fails on the checkerboard'
+[ "$(field failures)" = 0 ] || fail 'the heap fails on the checkerboard'
 run 0 -r 1 -w checkerboard:4,64m -m
 says out passes
 run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
-[ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than its live bytes'
+[ "$(field smallest_capacity)" = 67108864 ] || fail 'the checkerboard needs more than its live bytes'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
 # Settings of the blocks; the heap's pool has almost none.
@@ -183,19 +162,16 @@ done
 
 # The heap holds the amount that is reserved in advance: bytes, or a part of the
 # free memory.
-run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
-[ "$(field 18)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
+run 0 -r 1 -w rmm:200,1 -a heap --reserve 128m --csv
+[ "$(field peak_reserved)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
 run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
-[ "$(field 18)" -gt 0 ] || fail 'the heap has reserved nothing'
+[ "$(field peak_reserved)" -gt 0 ] || fail 'the heap has reserved nothing'
 run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
 says err 'lower --reserve or raise -c'
 ! grep -q MEMORY_LIMIT "$dir/err" || fail 'the error names a setting that was not given'
-# Without -c, the heap has the same limit as the allocators compared with it.
-UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit --csv
-unquoted | awk -F, 'NR > 1 && $18 > 64 * 1024 * 1024 { exit 1 }' ||
-    fail 'bestfit holds more than the limit of the heap'
-UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit
-says out 'the heap and simulated pools have 62.00 MiB at most'
+# Without -c, the setting limits the heap.
+UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 --csv
+[ "$(field peak_reserved)" -le 67108864 ] || fail 'the heap exceeds its limit'
 # The smallest capacity that passes, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2.00 MiB'
@@ -206,14 +182,13 @@ says err '-c 1: give bytes, 2m or more'
 
 # A name may precede a plug-in. A search creates it for each trial. Running out
 # of memory is a result.
-run 0 -r 1 --mark -a bestfit,mine -w rmm:200,1 -p mine="$plugin" -m --csv
-unquoted | grep -q '^rmm:.*,mine,no,' || fail 'no line for the plug-in'
+run 0 -r 1 -a heap,mine -w rmm:200,1 -p mine="$plugin" -m --csv
+unquoted | grep -q '^rmm:.*,mine,' || fail 'no line for the plug-in'
 run 0 -r 1 -w checkerboard:4,64m -p "$plugin" -a plugin -m --csv
-[ "$(field 19)" = 0 ] || fail 'a plug-in without fragments fails'
-[ "$(field 20)" = 67108864 ] || fail 'it needs more than the live bytes'
+[ "$(field failures)" = 0 ] || fail 'a plug-in without fragments fails'
+[ "$(field smallest_capacity)" = 67108864 ] || fail 'it needs more than the live bytes'
 run 0 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -c 2m --csv
-[ "$(field 19)" -gt 0 ] || fail 'a plug-in does not know its capacity'
-run 0 -r 2 --mark -w threads:3,200 -t -p "$plugin" -a plugin
+[ "$(field failures)" -gt 0 ] || fail 'a plug-in does not know its capacity'
 for n in 1 2 3; do
     PLUGIN_FAILS=$n run 1 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -m
     says err 'plugin_init(-1, '
@@ -248,81 +223,33 @@ if command -v script >/dev/null; then
 fi
 
 # Test the reports.
-run 0 -r 1 -w rmm:100,1 -m --step 5 --json
-says out '"smallest_capacity"'
-if command -v python3 >/dev/null; then
-    python3 -m json.tool "$dir/out" >/dev/null || fail 'the output is not JSON'
-fi
-run 0 -r 1 -w rmm:100,1 --csv
+run 0 -r 1 -w rmm:100,1 -m --step 5 --csv
 [ "$(unquoted | awk -F, '{ print NF }' | sort -u | wc -l)" -eq 1 ] ||
     fail 'lines of different length'
-run 0 -r 1 -w rmm:100,1 --json="$dir/a.json" --csv="$dir/a.csv"
+run 0 -r 1 -w rmm:100,1 --csv="$dir/a.csv"
 says out heap
-grep -q '"peak_reserved"' "$dir/a.json" || fail 'no JSON'
 grep -q '^trace,' "$dir/a.csv" || fail 'no CSV'
-run 1 -r 1 -w rmm:100,1 -a bestfit --json="$dir/none/a.json"
-says err 'a.json'
+run 1 -r 1 -w rmm:100,1 --csv="$dir/none/a.csv"
+says err 'a.csv'
 [ ! -s "$dir/out" ] || fail 'it works before it checks that it can write'
+run 1 -r 1 -w rmm:100,1 --csv=/dev/full
+says err '/dev/full: No space left on device'
 
-# An output file must not overwrite an input or another output.
-cp "$dir/rmm.csv" "$dir/kept.csv"
-ln -s rmm.csv "$dir/soft.csv"
-ln "$dir/rmm.csv" "$dir/hard.csv"
-for option in --csv=rmm.csv --csv=soft.csv --csv=hard.csv --write=./rmm.csv; do
-    run 2 "$dir/rmm.csv" -a bestfit "${option%%=*}=$dir/${option#*=}"
+# The output must not overwrite an input.
+cp "$dir/log.csv" "$dir/kept.csv"
+ln -s log.csv "$dir/soft.csv"
+ln "$dir/log.csv" "$dir/hard.csv"
+for name in log.csv soft.csv hard.csv; do
+    run 2 "$dir/log.csv" --csv="$dir/$name"
     says err 'this is the log that is read'
 done
 code=0
-"$replay" -a bestfit --csv="$dir/rmm.csv" - <"$dir/rmm.csv" \
-    >"$dir/out" 2>"$dir/err" || code=$?
+"$replay" --csv="$dir/log.csv" - <"$dir/log.csv" >"$dir/out" 2>"$dir/err" ||
+    code=$?
 [ $code -eq 2 ] || fail "the standard input as a result: exit code $code"
 UCXPOOL_HEAP_LOG=$dir/kept.csv run 2 -w rmm:10,1 -a heap --csv="$dir/kept.csv"
 says err 'UCXPOOL_HEAP_LOG'
-cmp "$dir/rmm.csv" "$dir/kept.csv" || fail 'the log was changed'
-run 2 "$dir/rmm.csv" -a bestfit --json="$dir/x" --csv="$dir/./x"
-says err 'this is the file of --json'
-[ ! -e "$dir/x" ] || fail 'a rejected file is left'
-for option in --json=a.csv --csv=a.json --picture=a.pdf --write=a.png; do
-    run 2 -w rmm:10,1 -a bestfit "${option%%=*}=$dir/${option#*=}"
-    says err 'give a name that ends in'
-done
-if command -v gnuplot >/dev/null; then
-    run 0 -r 1 -w rmm:100,1 --picture "$dir/it's.svg"
-    grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
-    # Two allocators with the same curve are distinguishable, and the curve
-    # matches the table.
-    run 0 -r 1 -w aba -s 1/64 -a heap,bestfit --picture "$dir/same.svg"
-    held=$(sed -n 's/^heap .* \([0-9.]* MiB\) .*/\1/p' "$dir/out")
-    for name in heap bestfit; do
-        grep -q "$name holds (at most $held)" "$dir/same.svg" ||
-            fail "the table shows $held for $name"
-    done
-    [ "$(sed -n 's/.*stroke-width="\([2-9.]*[0-9]*\)".*/\1/p' \
-        "$dir/same.svg" | sort -u | wc -l)" -ge 2 ] ||
-        fail 'both lines have the same width'
-    # More allocators than colours.
-    run 0 -r 1 -w rmm:10,1 -p a="$plugin" -p b="$plugin" -p c="$plugin" \
-        -p d="$plugin" -p e="$plugin" -p f="$plugin" --picture "$dir/many.svg"
-    grep -q 'f holds' "$dir/many.svg" || fail 'a curve is missing'
-    [ ! -s "$dir/err" ] || fail 'gnuplot prints errors'
-    run 1 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/none/a.svg"
-    run 0 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/a.PNG"
-    head -c 4 "$dir/a.PNG" | grep -q PNG || fail 'the .PNG file is not a PNG image'
-    # A full disk is reported.
-    run 1 -r 1 -w rmm:100,1 -a bestfit --picture /dev/full
-    says err '/dev/full: No space left on device'
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'stderr contains the picture'
-    (ulimit -f 8
-     run 1 -r 1 -w rmm:1000,1 -a bestfit --picture "$dir/cut.svg") || exit 1
-    says err 'File too large'
-    [ ! -e "$dir/cut.svg" ] || fail 'an incomplete picture is left'
-fi
-mkdir "$dir/empty"
-code=0
-PATH=$dir/empty "$replay" -w rmm:100,1 --picture "$dir/a.svg" \
-    >"$dir/out" 2>"$dir/err" || code=$?
-[ $code -eq 1 ] || fail "without gnuplot: exit code $code"
-says err gnuplot
+cmp "$dir/log.csv" "$dir/kept.csv" || fail 'the log was changed'
 
 # Errors are reported with advice.
 run 2
@@ -353,15 +280,6 @@ run 1 "$dir/empty.csv"
 says err 'nothing is allocated in it'
 run 1 -w pair:60000g -a heap
 says err 'divide its sizes with --scale'
-run 1 -w rmm:100,1 --write "$dir/none/a.csv"
-run 1 -w rmm:100,1 --write /dev/full
-for option in --json --json="$dir/y.json" --csv --csv="$dir/y.csv" \
-    --picture="$dir/y.svg"; do
-    run 2 -w rmm:10,1 --write "$dir/x.csv" "$option"
-    says err 'leave out --json, --csv and --picture'
-    run 2 -w rmm:10,1 --write - "$option"
-done
-[ ! -e "$dir/x.csv" ] || fail 'wrong usage writes a log'
 UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap
 says err UCXPOOL_DEPTH=nonsense
 UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda

@@ -71,8 +71,6 @@ TEST(a_log_becomes_events)
     ck_assert_uint_eq(trace->sizes[1], 128);
     ck_assert(!trace->events[1].is_free && trace->events[2].is_free);
     ck_assert_uint_eq(trace->events[2].allocation, 0);
-    ck_assert_uint_eq(trace->events[2].thread, 1);
-    ck_assert_uint_eq(trace->threads[1], 8);
     ck_assert_uint_eq(trace->peak_live, 192);
     ck_assert_uint_eq(trace->peak_num, 2);
     ck_assert_uint_eq(trace->peak_event, 1);
@@ -168,14 +166,12 @@ TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
     trace_destroy(trace);
 }
 
-TEST(threads_and_streams_without_played_events_do_not_count)
+TEST(streams_without_played_events_do_not_count)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0x10\n"
                                "2,t,allocate failure,(nil),64,0x20\n"
                                "3,t,allocate,0x100,64,0x30\n");
 
-    ck_assert_uint_eq(trace->num_threads, 1);
-    ck_assert_uint_eq(trace->threads[0], 3);
     ck_assert_uint_eq(trace->num_streams, 1);
     ck_assert_uint_eq(trace->streams[0], 0x30);
     trace_destroy(trace);
@@ -279,32 +275,6 @@ TEST(too_many_streams_are_reported)
 TEST(a_missing_file_is_reported)
 {
     ck_assert_ptr_null(log_read("/nonexistent/a.csv"));
-}
-
-TEST(a_written_log_is_read_back)
-{
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
-                               "2,t,allocate,0x200,999999,0\n"
-                               "1,t,free,0x100,64,0x55d0ab\n"
-                               "2,t,allocate,0x100,1,0\n");
-    trace_t *again;
-    char    *text;
-    size_t   size;
-    FILE    *stream = open_memstream(&text, &size);
-
-    ck_assert_int_eq(log_write(trace, stream), 0);
-    fclose(stream);
-    again = read_good(text);
-    free(text);
-    ck_assert_uint_eq(again->num_events, trace->num_events);
-    ck_assert_mem_eq(again->events, trace->events,
-                     trace->num_events * sizeof(*trace->events));
-    ck_assert_mem_eq(again->sizes, trace->sizes,
-                     trace->num_allocations * sizeof(*trace->sizes));
-    ck_assert_mem_eq(again->streams, trace->streams, sizeof(trace->streams));
-    ck_assert_mem_eq(again->threads, trace->threads, sizeof(trace->threads));
-    trace_destroy(trace);
-    trace_destroy(again);
 }
 
 TEST(divided_sizes_are_rounded_up)

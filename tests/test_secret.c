@@ -65,8 +65,7 @@ static void write_letters(size_t num_letters, const char *end)
 
 static void assert_read(void)
 {
-    ck_assert_msg(base_secret_read(path, &secret) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(base_secret_read(path, &secret));
     ck_assert_ptr_nonnull(secret);
 }
 
@@ -74,9 +73,8 @@ static void assert_refused(ucxpool_status_t status, const char *words)
 {
     ck_assert_int_eq(base_secret_read(path, &secret), status);
     ck_assert_ptr_null(secret);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
-                  "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), path));
+    assert_detail(words);
+    assert_detail(path);
 }
 
 static void assert_signs(const char *data, const char *expected)
@@ -164,15 +162,14 @@ TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
     static const char letters[BASE_SECRET_MAX + 2] = {'x'};
     base_secret_t    *given                        = NULL;
 
-    ck_assert_int_eq(base_secret_create(letters, BASE_SECRET_MIN - 1, &given),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(
-        strstr(ucxpool_error_detail(), "a secret of 15 bytes"));
-    ck_assert_int_eq(base_secret_create("0123456789abcde\n", 16, &given),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(base_secret_create(letters, BASE_SECRET_MAX + 1, &given),
-                     UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "16 to 4096"));
+    assert_error_detail(
+        base_secret_create(letters, BASE_SECRET_MIN - 1, &given), INVALID_PARAM,
+        "a secret of 15 bytes");
+    assert_error(base_secret_create("0123456789abcde\n", 16, &given),
+                 INVALID_PARAM);
+    assert_error_detail(
+        base_secret_create(letters, BASE_SECRET_MAX + 1, &given), INVALID_PARAM,
+        "16 to 4096");
     ck_assert_ptr_null(given);
     take_from(letters, BASE_SECRET_MAX);
     base_secret_put(secret);
@@ -193,7 +190,7 @@ TEST(a_signature_without_libcrypto_is_an_error)
     uint8_t mac[BOOTSTRAP_MAC_SIZE];
 
     net_call_fail(NET_CALL_HMAC, 1, 0);
-    ck_assert_int_eq(bootstrap_auth_sign(NULL, "", 0, mac), UCXPOOL_ERR_IO);
+    assert_error(bootstrap_auth_sign(NULL, "", 0, mac), IO);
 }
 
 TEST(a_file_with_group_or_other_permissions_is_rejected)
@@ -226,8 +223,7 @@ TEST(the_target_of_a_link_is_checked)
     snprintf(link_path, sizeof(link_path), "%s.link", path);
     write_file("0123456789abcdef", 16, 0644);
     ck_assert_int_eq(symlink(path, link_path), 0);
-    ck_assert_int_eq(base_secret_read(link_path, &secret),
-                     UCXPOOL_ERR_PERMISSION);
+    assert_error(base_secret_read(link_path, &secret), PERMISSION);
     ck_assert_int_eq(chmod(path, 0600), 0);
     assert_ok(base_secret_read(link_path, &secret));
 }

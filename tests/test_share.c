@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -46,7 +47,7 @@ static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
     ck_assert_int_eq(map(host, file), status);
     ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
                   words, reason);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), words));
+    assert_detail(words);
     ck_assert_ptr_null(mapped);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
     ck_assert_uint_eq(calls_mapped_size(), size);
@@ -611,8 +612,7 @@ static void stranger_main(const ipc_host_t *host, int to)
     }
     pid = fork();
     if (pid == 0) {
-        if (ipc_host_fits(host, reason, sizeof(reason)) ||
-            (strcmp(reason, "other PID namespace") != 0)) {
+        if (ipc_host_is_visible(host)) {
             _exit(1);
         }
         ipc_host_fill(&own);
@@ -623,12 +623,13 @@ static void stranger_main(const ipc_host_t *host, int to)
               : 3);
 }
 
-TEST(another_pid_namespace_is_rejected)
+TEST(a_pid_of_another_namespace_is_not_used)
 {
-    ipc_host_t host, stranger;
-    pid_t      pid;
-    int        pipes[2];
-    int        status;
+    const ipc_file_t file = {.size = SIZE, .fd = 0};
+    ipc_host_t       host, stranger;
+    pid_t            pid;
+    int              pipes[2];
+    int              status;
 
     ipc_host_fill(&host);
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
@@ -644,10 +645,140 @@ TEST(another_pid_namespace_is_rejected)
     } else {
         ck_assert_int_eq(WEXITSTATUS(status), 0);
         read_all(pipes[0], &stranger, sizeof(stranger));
-        check_misfit(&stranger, "other PID namespace");
+        ck_assert(!ipc_host_is_visible(&stranger));
+        ck_assert(ipc_host_fits(&stranger, reason, sizeof(reason)));
+        ck_assert(!ipc_host_is_alive(&stranger));
+        ck_assert(!ipc_host_is_reaped(&stranger));
+        ck_assert(!ipc_host_has_ended(&stranger));
+        ck_assert_int_eq(ipc_watch(&stranger), -1);
+        check_refused(&stranger, &file, UCXPOOL_ERR_PERMISSION,
+                      "other PID namespace");
     }
     close(pipes[0]);
     close(pipes[1]);
+}
+
+/* Without a map, the user is reported as nobody, like all other users. */
+TEST(a_user_that_its_namespace_does_not_map_fits_no_peer)
+{
+    ipc_host_t host;
+    pid_t      child = fork();
+    int        status;
+
+    if (child == 0) {
+        if ((geteuid() == 0) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) {
+            _exit(77);
+        }
+        if (!ipc_user_is_ours((uint32_t)geteuid())) {
+            _exit(1);
+        }
+        if (unshare(CLONE_NEWUSER) != 0) {
+            _exit(77);
+        }
+        ipc_host_fill(&host);
+        _exit(!ipc_user_is_ours(NOBODY) &&
+                      !ipc_host_fits(&host, reason, sizeof(reason)) &&
+                      (strstr(reason, "does not map its user") != NULL)
+                  ? 0
+                  : 2);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
+                  (unsigned)status);
+}
+
+/* Enter a user namespace that maps only user 5, to NOBODY. Exits if this is
+ * impossible. */
+static void enter_namespace_as_5(void)
+{
+    static const char line[] = "5 65534 1";
+    int               fd;
+
+    if (((geteuid() != NOBODY) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) ||
+        (prctl(PR_SET_DUMPABLE, 1) != 0) || (unshare(CLONE_NEWUSER) != 0)) {
+        _exit(77);
+    }
+    fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+    if ((fd < 0) || (write(fd, line, strlen(line)) < 0)) {
+        _exit(77);
+    }
+    close(fd);
+}
+
+/* Run a check in a child process, which exits with 0, or 77 to skip it. */
+static void run_in_child(int (*check)(void))
+{
+    pid_t child = fork();
+    int   status;
+
+    if (child == 0) {
+        enter_namespace_as_5();
+        _exit(check());
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
+                  (unsigned)status);
+}
+
+/* Without a mount over kernel.overflowuid, the check is skipped. */
+static int check_overflow_user(void)
+{
+    char path[] = "/tmp/test_share.XXXXXX";
+    int  fd     = mkstemp(path);
+    bool done;
+
+    if ((fd < 0) || (write(fd, "5\n", 2) != 2)) {
+        return 1;
+    }
+    done = (unshare(CLONE_NEWNS) == 0) &&
+           (mount(path, "/proc/sys/kernel/overflowuid", "none", MS_BIND,
+                  NULL) == 0);
+    unlink(path);
+    close(fd);
+    if (!done) {
+        return 77;
+    }
+    return (geteuid() == 5) && !ipc_user_is_ours(5) ? 0 : 2;
+}
+
+TEST(the_user_of_unmapped_users_is_read_from_the_kernel)
+{
+    run_in_child(check_overflow_user);
+}
+
+static int check_unread_map(void)
+{
+    struct rlimit none = {0}, limit;
+    ipc_host_t    host;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 1;
+    }
+    none.rlim_max = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) {
+        return 1;
+    }
+    ipc_host_fill(&host);
+    if ((host.uid != IPC_NO_USER) ||
+        ipc_host_fits(&host, reason, sizeof(reason)) ||
+        (strstr(reason, "uid_map cannot be read") == NULL)) {
+        return 2;
+    }
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 1;
+    }
+    ipc_host_fill(&host);
+    return (host.uid == NOBODY) && ipc_host_fits(&host, reason, sizeof(reason))
+               ? 0
+               : 3;
+}
+
+TEST(the_user_in_a_namespace_is_unknown_without_descriptors)
+{
+    ipc_host_t host;
+
+    ipc_host_fill(&host); /* the boot id is read only once */
+    run_in_child(check_unread_map);
 }
 
 /* --- rejected files ---------------------------------------------------- */
@@ -675,7 +806,8 @@ TEST(a_truncated_file_is_rejected)
     announce(fd, &host, &file);
     ck_assert_int_eq(ftruncate(fd, (off_t)SIZE - 1), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "but announced");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL,
+                  "but the owner announced");
     close(fd);
 }
 
@@ -702,12 +834,10 @@ TEST(a_file_other_than_the_announced_one_is_rejected)
     announce(fd, &host, &file);
     wrong = file;
     wrong.inode++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "not the announced file");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
     wrong = file;
     wrong.device++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "not the announced file");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
     close(fd);
 }
 
@@ -743,10 +873,12 @@ TEST(invalid_descriptors_and_sizes_are_rejected)
     wrong.size = UINT64_MAX;
     check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "cannot be mapped");
     wrong.size = (uint64_t)1 << 62;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "but announced");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "but the owner announced");
     wrong      = file;
     wrong.size = SIZE + 1;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "but announced");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "but the owner announced");
     no_host     = host;
     no_host.pid = 0;
     check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
@@ -823,7 +955,7 @@ TEST(a_file_replaced_during_the_check_is_rejected)
     swapped_fd = make_file(SIZE, F_SEAL_SHRINK);
     announce(swapped_fd, &host, &file);
     calls_after_readlink(swap_for_a_pipe);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced file");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced one");
     close(swapped_fd);
 }
 
@@ -930,7 +1062,7 @@ TEST(a_mapping_without_permission_reports_the_reason)
 
     announce(fd, &host, &file);
     calls_fail(CALLS_MMAP, 2, EPERM);
-    ck_assert_int_eq(map(&host, &file), UCXPOOL_ERR_PERMISSION);
+    assert_error(map(&host, &file), PERMISSION);
     calls_reset();
     close(fd);
 }
@@ -976,7 +1108,7 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
             continue;
         }
         ck_assert_int_eq(status, rows[_i].status);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "control"));
+        assert_detail("control");
         ck_assert_ptr_null(address);
         ck_assert_int_eq(fd, -1);
         ck_assert_uint_eq(calls_num_fds(), num_fds);
@@ -992,13 +1124,12 @@ TEST(a_control_file_of_size_0_is_rejected)
     void *address;
     int   fd;
 
-    ck_assert_int_eq(ipc_create("control", 0, &fd, &address),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(ipc_create("control", 0, &fd, &address), INVALID_PARAM);
 }
 
 TEST(an_invalid_descriptor_cannot_be_announced)
 {
     ipc_file_t file;
 
-    ck_assert_int_eq(ipc_file_fill(-1, &file), UCXPOOL_ERR_IO);
+    assert_error(ipc_file_fill(-1, &file), IO);
 }

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,7 +60,7 @@ static void read_all(int fd, void *bytes, size_t size)
 static void be_owner(const mem_kind_t *kind, int in, int out)
 {
     mem_regions_t regions;
-    char         *bytes = malloc(NUM_REGIONS * REGION_SIZE);
+    char         *bytes = test_alloc(NUM_REGIONS * REGION_SIZE);
     offer_t       mine;
     char          end;
 
@@ -86,7 +85,6 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
         ck_assert_int_eq(write(out, "w", 1), 1);
     }
     mem_regions_cleanup(&regions);
-    free(bytes);
     _exit(0);
 }
 
@@ -164,7 +162,7 @@ static void drop(int fd)
 
 static void check_bytes(const char *address, size_t size, size_t first)
 {
-    char *bytes = calloc(1, size);
+    char *bytes = test_alloc(size);
     bool  same  = true;
 
     cuda_read(device->context, bytes, address, size);
@@ -172,7 +170,6 @@ static void check_bytes(const char *address, size_t size, size_t first)
         same = same && (bytes[i] == byte_of(first + i));
     }
     ck_assert(same);
-    free(bytes);
 }
 
 TEST_SETTINGS(.only_if = cuda_is_present);
@@ -218,13 +215,13 @@ TEST_EACH(sizes_beyond_the_allocation_are_rejected, 2)
         ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address), 0);
     ck_assert_ptr_null(address);
     offer.shares[0].size = 0;
-    ck_assert_int_eq(
+    assert_error(
         ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address),
-        UCXPOOL_ERR_PROTOCOL);
+        PROTOCOL);
     offer.shares[0].size = UINT64_MAX;
-    ck_assert_int_eq(
+    assert_error(
         ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address),
-        UCXPOOL_ERR_PROTOCOL);
+        PROTOCOL);
     drop(fd);
     end_all();
 }
@@ -238,27 +235,19 @@ TEST(invalid_shares_are_rejected)
 
     start_owner(&mem_kind_cuda_vmm);
     share     = offer.shares[0];
-    share.way = IPC_CUDA_MEMPOOL;
-    ck_assert_int_eq(
-        ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
-        UCXPOOL_ERR_PROTOCOL);
-    share.way = IPC_CUDA_MEMPOOL + 1;
-    ck_assert_int_eq(
-        ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
-        UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
-                     UCXPOOL_ERR_PROTOCOL);
+    share.way = IPC_CUDA_FILE + 1;
+    assert_error(ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
+                 PROTOCOL);
+    assert_error(ipc_cuda_import(&offer.host, &share, &fd), PROTOCOL);
     share = offer.shares[0];
-    ck_assert_int_eq(
-        ipc_cuda_map(device, &share, &(int){-1}, 1, false, &address),
-        UCXPOOL_ERR_PROTOCOL);
+    assert_error(ipc_cuda_map(device, &share, &(int){-1}, 1, false, &address),
+                 PROTOCOL);
     share.fd = 1 << 20;
     status   = ipc_cuda_import(&offer.host, &share, &fd);
     ck_assert((status == UCXPOOL_ERR_PROTOCOL) ||
               (status == UCXPOOL_ERR_UNSUPPORTED));
     share.fd = -5;
-    ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
-                     UCXPOOL_ERR_PROTOCOL);
+    assert_error(ipc_cuda_import(&offer.host, &share, &fd), PROTOCOL);
     /* Random bytes are not a handle, and an ordinary file is not GPU memory. */
     share     = offer.shares[0];
     share.way = IPC_CUDA_IPC;
@@ -277,8 +266,8 @@ TEST(shares_of_a_dead_process_are_rejected)
 
     start_owner(&mem_kind_cuda_vmm);
     end_all();
-    ck_assert_int_eq(ipc_cuda_import(&offer.host, &offer.shares[0], &fd),
-                     UCXPOOL_ERR_PEER_LOST);
+    assert_error(ipc_cuda_import(&offer.host, &offer.shares[0], &fd),
+                 PEER_LOST);
     ck_assert_int_eq(fd, -1);
 }
 
@@ -309,8 +298,7 @@ TEST(pinned_memory_has_no_gpu_handle)
     cuda_start("");
     assert_ok(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1, REGION_SIZE,
                                BASE_SWITCH_NO));
-    ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(ipc_cuda_fill(&regions, 0, &share), UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
 
@@ -322,8 +310,7 @@ STAND_IN_TEST(a_gpu_without_file_handles_reports_the_reason)
     cuda_start("posix=n");
     assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1, REGION_SIZE,
                                BASE_SWITCH_NO));
-    ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(ipc_cuda_fill(&regions, 0, &share), UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
 
@@ -401,93 +388,182 @@ static void virtual_end(mem_regions_t *regions)
 }
 
 /* From the middle of the first allocation to the middle of the second. */
-static ucxpool_status_t export_middle(const mem_regions_t *regions,
-                                      ipc_virtual_part_t  *parts,
-                                      unsigned max_parts, unsigned *num_p)
+static ucxpool_status_t retain_middle(const mem_regions_t  *regions,
+                                      ipc_virtual_memory_t *memory)
 {
-    return ipc_virtual_export(device, (char *)regions->address + MIDDLE,
-                              REGION_SIZE, parts, max_parts, num_p);
+    return ipc_virtual_retain(device, (char *)regions->address + MIDDLE,
+                              REGION_SIZE, memory);
+}
+
+static void close_all(const int *fds, unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        close(fds[i]);
+    }
 }
 
 TEST(allocations_are_exported_and_mapped_contiguously)
 {
-    unsigned           num_fds;
-    unsigned           num = 0;
-    mem_regions_t      regions;
-    ipc_virtual_part_t parts[NUM_REGIONS];
-    ipc_virtual_t      mapped = {0, 0};
-    char               byte   = 0;
+    unsigned             num_fds;
+    mem_regions_t        regions;
+    ipc_virtual_memory_t memory;
+    ipc_virtual_t        range = {.size = 0};
+    int                  fds[NUM_REGIONS];
+    char                 byte = 0;
 
     virtual_start(&regions);
     num_fds = calls_num_fds();
-    ck_assert_int_eq(export_middle(&regions, parts, 1, &num),
-                     UCXPOOL_ERR_LIMIT);
+    assert_ok(retain_middle(&regions, &memory));
     ck_assert_uint_eq(calls_num_fds(), num_fds);
-    assert_ok(export_middle(&regions, parts, NUM_REGIONS, &num));
-    ck_assert_uint_eq(num, 2);
-    ck_assert_uint_eq(parts[0].size, REGION_SIZE);
-    ck_assert_uint_eq(parts[0].offset, MIDDLE);
-    ck_assert_uint_eq(parts[0].length, REGION_SIZE - MIDDLE);
-    ck_assert_uint_eq(parts[1].offset, 0);
-    ck_assert_uint_eq(parts[1].length, MIDDLE);
-    assert_ok(ipc_virtual_map(device, parts, num, false, &mapped));
+    ck_assert_uint_eq(memory.num, 2);
+    ck_assert_uint_eq(memory.layout.offset, MIDDLE);
+    ck_assert_uint_eq(memory.layout.num_runs, 1);
+    ck_assert_uint_eq(memory.layout.runs[0].size, REGION_SIZE);
+    ck_assert_uint_eq(memory.layout.runs[0].count, 2);
+    assert_ok(ipc_virtual_export(device, &memory, 0, 2, fds));
+    assert_ok(ipc_virtual_reserve(device, &memory.layout, REGION_SIZE, &range));
+    ck_assert_uint_eq(range.num, 2);
+    /* Some at a time. */
+    assert_ok(
+        ipc_virtual_map(device, &memory.layout, &fds[0], 1, false, &range));
+    assert_ok(
+        ipc_virtual_map(device, &memory.layout, &fds[1], 1, false, &range));
+    ck_assert_uint_eq(range.mapped_size, range.size);
     cuda_write(device->context, (char *)regions.address + REGION_SIZE, "!", 1);
     cuda_read(device->context, &byte,
-              (void *)(uintptr_t)(mapped.address + REGION_SIZE), 1);
+              (void *)(uintptr_t)(range.address + REGION_SIZE), 1);
     ck_assert_int_eq(byte, '!');
-    ipc_virtual_unmap(device, &mapped);
-    ipc_virtual_unmap(device, &mapped); /* has no effect */
-    parts[1].size *= 2;                 /* larger than the allocation */
-    ck_assert_int_ne(ipc_virtual_map(device, parts, num, true, &mapped),
-                     UCXPOOL_OK);
-    parts[1].size = UINT64_MAX - 5;
-    ck_assert_int_eq(ipc_virtual_map(device, parts, num, true, &mapped),
-                     UCXPOOL_ERR_PROTOCOL);
-    ipc_virtual_close(parts, num);
+    ipc_virtual_unmap(device, &range);
+    ipc_virtual_unmap(device, &range); /* has no effect */
+    /* Larger than the allocation. */
+    memory.layout.runs[0].size *= 2;
+    assert_ok(ipc_virtual_reserve(device, &memory.layout, 4 * MIDDLE, &range));
+    ck_assert_int_ne(
+        ipc_virtual_map(device, &memory.layout, fds, 1, true, &range),
+        UCXPOOL_OK);
+    ipc_virtual_unmap(device, &range);
+    close_all(fds, 2);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ipc_virtual_release(device, &memory);
+    ipc_virtual_release(device, &memory); /* has no effect */
+    virtual_end(&regions);
+}
+
+/* A window of MIDDLE bytes from the middle of an allocation, and layouts that
+ * do not fit it. */
+TEST_EACH(layout_that_does_not_fit_the_memory_is_rejected, 12)
+{
+    const uint64_t       size  = REGION_SIZE;
+    ipc_virtual_t        range = {.size = 0};
+    mem_regions_t        regions;
+    uint64_t             length = MIDDLE;
+    ipc_virtual_layout_t layout = {MIDDLE, {{size, 1}}, 1};
+
+    virtual_start(&regions);
+    switch (_i) {
+    case 0:
+        layout.num_runs = 0;
+        break;
+    case 1:
+        layout.offset = size;
+        break;
+    case 2:
+        layout.offset = UINT64_MAX;
+        break;
+    case 3:
+        length++;
+        break;
+    case 4:
+        length = UINT64_MAX;
+        break;
+    case 5:
+        layout.runs[0].size = 0;
+        break;
+    case 6:
+        layout.runs[0].count = 0;
+        break;
+    case 7: /* not touched */
+        layout.runs[0].count = 2;
+        break;
+    case 8:
+        layout.runs[0].count = UINT64_MAX / size + 2;
+        break;
+    case 9:
+        layout.runs[0] = (ipc_virtual_run_t){1, IPC_VIRTUAL_MAX + 1};
+        layout.offset  = 0;
+        length         = IPC_VIRTUAL_MAX + 1;
+        break;
+    case 10:
+        layout.runs[1]  = (ipc_virtual_run_t){UINT64_MAX - size + 1, 1};
+        layout.num_runs = 2;
+        break;
+    default:
+        layout.runs[0] = (ipc_virtual_run_t){UINT64_MAX / 2 + 1, 1};
+        length         = UINT64_MAX / 2;
+        break;
+    }
+    assert_error(ipc_virtual_reserve(device, &layout, length, &range),
+                 PROTOCOL);
+    ck_assert_uint_eq(range.size, 0);
     virtual_end(&regions);
 }
 
 STAND_IN_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
 {
-    unsigned           num_failed = 0;
-    unsigned           num        = 0;
-    unsigned           num_fds, live;
-    mem_regions_t      regions;
-    ipc_virtual_part_t parts[NUM_REGIONS];
-    ipc_virtual_t      mapped = {0, 0};
+    unsigned             num_failed = 0;
+    unsigned             num_fds, live;
+    mem_regions_t        regions;
+    ipc_virtual_memory_t memory;
+    ipc_virtual_t        range = {.size = 0};
+    int                  fds[NUM_REGIONS];
+    ucxpool_status_t     status;
 
     virtual_start(&regions);
     num_fds = calls_num_fds();
     live    = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (export_middle(&regions, parts, NUM_REGIONS, &num) == UCXPOOL_OK) {
+        if (retain_middle(&regions, &memory) == UCXPOOL_OK) {
             break;
         }
         num_failed++;
         stand_in.fail_call(NULL, 0, 0);
-        ck_assert_uint_eq(num, 0);
+        ck_assert_uint_eq(memory.num, 0);
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(stand_in.live(), live);
     }
-    stand_in.fail_call(NULL, 0, 0);
-    ck_assert_uint_ge(num_failed, 3);
-    ck_assert_uint_eq(num, NUM_REGIONS);
-    live = stand_in.live();
+    ck_assert_uint_ge(num_failed, 5);
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (ipc_virtual_map(device, parts, num, true, &mapped) == UCXPOOL_OK) {
+        if (ipc_virtual_export(device, &memory, 0, NUM_REGIONS, fds) ==
+            UCXPOOL_OK) {
             break;
         }
         num_failed++;
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+    }
+    ck_assert_uint_ge(num_failed, 8);
+    live = stand_in.live();
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        status =
+            ipc_virtual_reserve(device, &memory.layout, REGION_SIZE, &range);
+        if (status == UCXPOOL_OK) {
+            status = ipc_virtual_map(device, &memory.layout, fds, NUM_REGIONS,
+                                     true, &range);
+        }
         stand_in.fail_call(NULL, 0, 0);
-        ck_assert_uint_eq(mapped.size, 0);
+        if (status == UCXPOOL_OK) {
+            break;
+        }
+        num_failed++;
+        ipc_virtual_unmap(device, &range);
+        ck_assert_uint_eq(range.size, 0);
         ck_assert_uint_eq(stand_in.live(), live);
     }
-    stand_in.fail_call(NULL, 0, 0);
-    ck_assert_uint_ge(num_failed, 6);
-    ipc_virtual_unmap(device, &mapped);
-    ipc_virtual_close(parts, num);
+    ck_assert_uint_ge(num_failed, 15);
+    ipc_virtual_unmap(device, &range);
+    close_all(fds, NUM_REGIONS);
+    ipc_virtual_release(device, &memory);
     virtual_end(&regions);
 }

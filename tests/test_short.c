@@ -11,6 +11,7 @@
 #define ALL_BITS UINT64_MAX
 #define TAG      UINT64_C(0x5407)
 #define LONG_TAG UINT64_C(0x10)
+#define HOUR_NS  UINT64_C(3600000000000)
 
 /* More credits than messages. */
 static const char settings[] = "WIRE=map CREDITS=1024 MAX_UNEXPECTED=256";
@@ -42,6 +43,7 @@ static void let_expire(ucxpool_request_t *request)
 {
     uint64_t until = pair_deadline();
 
+    pair_expire(request);
     while (!pair_ended(request)) {
         ucxpool_progress(request->pool);
         ck_assert(!pair_is_late(until));
@@ -50,12 +52,14 @@ static void let_expire(ucxpool_request_t *request)
 
 static void (*const ends[])(ucxpool_request_t *) = {cancel, let_expire};
 
+static pair_t pair;
+
 TEST_SETTINGS(.timeout = 60);
 
 /* A long message waits for room that a short one does not need. */
 TEST_EACH(the_next_queued_send_starts_when_the_first_ends, 2)
 {
-    static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, 50000000};
+    static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, HOUR_NS};
     ucxpool_request_params_t params     = {
             .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
             .timeout_ns = timeouts[_i],
@@ -65,15 +69,13 @@ TEST_EACH(the_next_queued_send_starts_when_the_first_ends, 2)
     ucxpool_request_t *first;
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    pair_t             pair;
 
-    pair_init(&pair, settings, settings);
+    pair_begin(&pair, settings, settings);
     longs = send_longs(&pair);
     assert_ok(ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, &params,
                                   &first));
-    assert_ok(ucxpool_send_buffer(pair.to_b, "s", 1, TAG, NULL, &send));
-    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, &target, 1, TAG, ALL_BITS,
-                                  NULL, &recv));
+    send = pair_send(pair.to_b, "s", 1, TAG);
+    recv = pair_recv(pair.b, pair.to_a, &target, 1, TAG);
     pair_progress(&pair);
     ck_assert(!pair_ended(send));
     ends[_i](first);
@@ -95,25 +97,21 @@ TEST(a_send_canceled_in_the_queue_is_not_sent)
     ucxpool_request_t *first;
     ucxpool_request_t *sends[3];
     ucxpool_request_t *recv;
-    pair_t             pair;
 
-    pair_init(&pair, settings, settings);
+    pair_begin(&pair, settings, settings);
     longs = send_longs(&pair);
-    assert_ok(
-        ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, NULL, &first));
+    first = pair_send(pair.to_b, longs, 100000, LONG_TAG);
     for (unsigned i = 0; i < 3; i++) {
-        assert_ok(ucxpool_send_buffer(pair.to_b, &letters[i], 1, TAG, NULL,
-                                      &sends[i]));
+        sends[i] = pair_send(pair.to_b, &letters[i], 1, TAG);
     }
     ucxpool_request_cancel(sends[0]);
     ucxpool_request_cancel(sends[1]);
-    ck_assert_int_eq(pair_finish(&pair, sends[0]), UCXPOOL_ERR_CANCELED);
-    ck_assert_int_eq(pair_finish(&pair, sends[1]), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, sends[0]), CANCELED);
+    assert_error(pair_finish(&pair, sends[1]), CANCELED);
     ck_assert(!pair_ended(sends[2]));
     ucxpool_request_cancel(first);
     ucxpool_request_release(first);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS, NULL,
-                                  &recv));
+    recv = pair_recv(pair.b, NULL, &target, 1, TAG);
     assert_ok(pair_finish(&pair, recv));
     assert_ok(pair_finish(&pair, sends[2]));
     ck_assert_int_eq(target, 'c');
@@ -128,21 +126,19 @@ TEST(a_send_canceled_in_the_queue_is_not_sent)
 TEST(sends_that_find_the_ring_full_start_when_it_has_room)
 {
     const size_t       size    = (size_t)FULL_NUM * FULL_LENGTH;
-    uint8_t           *sources = malloc(size);
-    uint8_t           *targets = malloc(size);
+    uint8_t           *sources = test_alloc(size);
+    uint8_t           *targets = test_alloc(size);
     unsigned           ended   = 0;
     ucxpool_request_t *sends[FULL_NUM];
     ucxpool_request_t *recvs[FULL_NUM];
-    pair_t             pair;
 
     pair_fill(sources, size);
-    pair_init(&pair, settings, settings);
+    pair_begin(&pair, settings, settings);
     for (unsigned i = 0; i < FULL_NUM; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, targets + i * FULL_LENGTH,
-                                      FULL_LENGTH, TAG, ALL_BITS, NULL,
-                                      &recvs[i]));
-        assert_ok(ucxpool_send_buffer(pair.to_b, sources + i * FULL_LENGTH,
-                                      FULL_LENGTH, TAG, NULL, &sends[i]));
+        recvs[i] = pair_recv(pair.b, NULL, targets + i * FULL_LENGTH,
+                             FULL_LENGTH, TAG);
+        sends[i] =
+            pair_send(pair.to_b, sources + i * FULL_LENGTH, FULL_LENGTH, TAG);
         ended += pair_ended(sends[i]) ? 1 : 0;
     }
     if (pair_is_mapped(&pair)) {
@@ -155,9 +151,6 @@ TEST(sends_that_find_the_ring_full_start_when_it_has_room)
     }
     ck_assert_mem_eq(targets, sources, size);
     ck_assert_uint_ge(pair.to_b->flow.credits, 1024 - FULL_NUM);
-    pair_cleanup(&pair);
-    free(sources);
-    free(targets);
 }
 
 /* --- receives ---------------------------------------------------------------
@@ -173,9 +166,8 @@ TEST(a_failed_channel_fails_only_its_own_receives)
     ucxpool_channel_t *to_c;
     ucxpool_t         *c;
     uint64_t           until;
-    pair_t             pair;
 
-    pair_init(&pair, settings, settings);
+    pair_begin(&pair, settings, settings);
     c      = pair_pool(settings);
     from_c = pair_meet(c, pair.b);
     to_c   = pair_meet(pair.b, c);
@@ -187,12 +179,11 @@ TEST(a_failed_channel_fails_only_its_own_receives)
     }
     const ucxpool_channel_t *const channels[] = {pair.to_a, to_c, NULL};
     for (unsigned i = 0; i < 3; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, (ucxpool_channel_t *)channels[i],
-                                      &targets[i], 1, TAG, ALL_BITS, NULL,
-                                      &recvs[i]));
+        recvs[i] = pair_recv(pair.b, (ucxpool_channel_t *)channels[i],
+                             &targets[i], 1, TAG);
     }
     ucxpool_channel_abort(pair.to_a);
-    ck_assert_int_eq(pair_finish(&pair, recvs[0]), UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, recvs[0]), CANCELED);
     ck_assert(!pair_ended(recvs[1]));
     ck_assert(!pair_ended(recvs[2]));
     assert_ok(ucxpool_send_buffer(from_c, "1", 1, TAG, NULL, NULL));
@@ -209,5 +200,4 @@ TEST(a_failed_channel_fails_only_its_own_receives)
                      "12",
                      3);
     ucxpool_destroy(c);
-    pair_cleanup(&pair);
 }

@@ -131,7 +131,7 @@ TEST(a_batch_of_short_records_fits_its_memory)
 TEST(an_empty_batch_accepts_a_record_of_any_length)
 {
     size_t length = 4 * SIZE;
-    char  *record = malloc(length);
+    char  *record = test_alloc(length);
 
     memset(record, 'x', length);
     record[length - 1] = '\n';
@@ -144,7 +144,6 @@ TEST(an_empty_batch_accepts_a_record_of_any_length)
     batch_reset(&batch);
     ck_assert_int_eq(append(0, "a\n", 2), 1);
     ck_assert_int_eq(append(1, record, length), 0);
-    free(record);
 }
 
 TEST(a_message_too_short_for_its_records_is_rejected)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -121,10 +120,11 @@ UNWATCHED int __wrap_setrlimit(__rlimit_resource_t  which,
     return __real_setrlimit(which, limit);
 }
 
-static char               path[64];
-static output_folder_t    folder;
-static output_t           output;
-static const uint64_t     run = 0x0123456789abcdef;
+static char            path[64];
+static output_folder_t folder;
+static output_t        output;
+static const uint64_t  run = 0x0123456789abcdef;
+#define RUN "0123456789abcdef"
 static const output_set_t set = {1, 2, 6}; /* partitions 1, 3 and 5 */
 
 static void setup(void)
@@ -203,14 +203,14 @@ TEST(a_short_write_is_continued)
 {
     pwrite_is_short = true;
     ck_assert_int_eq(write_all(), 0);
-    ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
+    ck_assert(contains(".part-00003." RUN ".tmp", "three\ndrei\n"));
 }
 
 TEST(an_interrupted_write_is_repeated)
 {
     pwrite_fault = (fault_t){2, 0, EINTR};
     ck_assert_int_eq(write_all(), 0);
-    ck_assert(contains(".part-00005.tmp", "five\n"));
+    ck_assert(contains(".part-00005." RUN ".tmp", "five\n"));
 }
 
 TEST(a_full_disk_is_an_error_with_the_file_and_advice)
@@ -221,7 +221,7 @@ TEST(a_full_disk_is_an_error_with_the_file_and_advice)
         ck_assert_ptr_nonnull(strstr(kept_error(), ".part-0000"));
         ck_assert_ptr_nonnull(strstr(kept_error(), "free some space"));
         output_discard(&folder, &set);
-        ck_assert(!exists(".part-00003.tmp"));
+        ck_assert(!exists(".part-00003." RUN ".tmp"));
         start_again();
     }
     ck_assert_int_eq(write_all(), 0);
@@ -257,7 +257,7 @@ TEST(a_failed_commit_renames_no_file)
         ck_assert_int_eq(output_commit(&folder, &set), -1);
         ck_assert(!exists("part-00001"));
         ck_assert(!exists("part-00003"));
-        ck_assert(exists(".part-00001.tmp"));
+        ck_assert(exists(".part-00001." RUN ".tmp"));
         start_again();
     }
 }
@@ -272,8 +272,8 @@ TEST_EACH(a_commit_does_not_replace_another_file, 2)
     ck_assert_ptr_nonnull(strstr(kept_error(), "part-00003"));
     ck_assert(!exists("part-00001"));
     output_discard(&folder, &set);
-    ck_assert(!exists(".part-00001.tmp"));
-    ck_assert(!exists(".part-00003.tmp"));
+    ck_assert(!exists(".part-00001." RUN ".tmp"));
+    ck_assert(!exists(".part-00003." RUN ".tmp"));
     ck_assert(contains("part-00003", "another's"));
     unlinkat(folder.fd, "part-00003", 0);
 }
@@ -284,7 +284,7 @@ TEST(discard_removes_committed_but_unsettled_files)
     ck_assert_int_eq(output_commit(&folder, &set), 0);
     output_discard(&folder, &set);
     ck_assert(!exists("part-00003"));
-    ck_assert(!exists(".part-00003.tmp"));
+    ck_assert(!exists(".part-00003." RUN ".tmp"));
 }
 
 TEST_EACH(withdrawn_files_have_only_their_temporary_name, 2)
@@ -294,7 +294,7 @@ TEST_EACH(withdrawn_files_have_only_their_temporary_name, 2)
     ck_assert_int_eq(output_commit(&folder, &set), 0);
     output_withdraw(&folder, &set);
     ck_assert(!exists("part-00003"));
-    ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
+    ck_assert(contains(".part-00003." RUN ".tmp", "three\ndrei\n"));
 }
 
 TEST(settled_files_stay)
@@ -302,7 +302,7 @@ TEST(settled_files_stay)
     ck_assert_int_eq(write_all(), 0);
     ck_assert_int_eq(output_commit(&folder, &set), 0);
     output_settle(&folder, &set);
-    ck_assert(!exists(".part-00003.tmp"));
+    ck_assert(!exists(".part-00003." RUN ".tmp"));
     output_discard(&folder, &set);
     ck_assert(contains("part-00003", "three\ndrei\n"));
     for (unsigned i = 1; i <= 5; i += 2) {
@@ -319,7 +319,8 @@ TEST(a_foreign_writer_is_detected)
 
     ck_assert_int_eq(output_init(&output, &folder, &set), 0);
     ck_assert_int_eq(output_append(&output, 3, "three\n", 6), 0);
-    fd = __real_openat(folder.fd, ".part-00003.tmp", O_WRONLY | O_APPEND);
+    fd = __real_openat(folder.fd, ".part-00003." RUN ".tmp",
+                       O_WRONLY | O_APPEND);
     ck_assert_int_eq(write(fd, "a foreign line\n", 15), 15);
     __real_close(fd);
     ck_assert_int_eq(output_finish(&output), -1);
@@ -347,7 +348,7 @@ static void append_pieces(size_t length, size_t size)
 static void expect_pieces(size_t size)
 {
     static char data[sizeof(pieces) + 1];
-    int         fd = __real_openat(folder.fd, ".part-00003.tmp", O_RDONLY);
+    int fd = __real_openat(folder.fd, ".part-00003." RUN ".tmp", O_RDONLY);
 
     ck_assert_int_eq(read(fd, data, sizeof(data)), (ssize_t)size);
     ck_assert_int_eq(memcmp(data, pieces, size), 0);
@@ -423,12 +424,10 @@ TEST(a_nonempty_folder_is_rejected)
 {
     output_folder_t other;
 
-    ck_assert_int_eq(write_all(), 0);
-    output_folder_close(&folder);
+    put("something", "");
     ck_assert_int_eq(output_folder_open(&other, path, run), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), "not empty"));
-    folder.fd = open(path, O_RDONLY | O_DIRECTORY);
-    ck_assert(!exists(".ucxpool_shuffle.claim"));
+    unlinkat(folder.fd, "something", 0);
 }
 
 TEST(a_folder_that_cannot_be_created_is_rejected)
@@ -439,19 +438,29 @@ TEST(a_folder_that_cannot_be_created_is_rejected)
     ck_assert_int_eq(output_folder_open(&other, "/dev/null", run), -1);
 }
 
-TEST(a_discarded_folder_is_removed_with_its_last_process)
+TEST(a_discarded_folder_is_removed_if_it_is_empty)
 {
-    output_folder_t other;
-
-    ck_assert_int_eq(output_folder_open(&other, path, run), 0);
-    ck_assert(!other.created);
+    put("of another process", "");
     output_discard(&folder, &set);
     output_folder_close(&folder);
     ck_assert_int_eq(access(path, F_OK), 0);
-    output_discard(&other, &set);
-    output_folder_close(&other);
+    folder.fd = open(path, O_RDONLY | O_DIRECTORY);
+    unlinkat(folder.fd, "of another process", 0);
+    output_folder_close(&folder);
     ck_assert_int_ne(access(path, F_OK), 0);
     setup();
+}
+
+TEST(files_of_the_same_run_may_be_in_the_folder)
+{
+    output_folder_t rank;
+
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert_int_eq(output_folder_open(&rank, path, run), 0);
+    ck_assert(!rank.created);
+    output_folder_close(&rank);
+    ck_assert_int_eq(output_folder_open(&rank, path, run + 1), -1);
+    ck_assert_ptr_nonnull(strstr(kept_error(), "not empty"));
 }
 
 TEST(a_discarded_folder_that_existed_before_stays)

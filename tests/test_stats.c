@@ -17,19 +17,20 @@
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_WIRES 2
 
+static pair_t  pair;
 static uint8_t source[200000];
 static uint8_t target[200000];
 
-static void pass(pair_t *pair, const void *from, void *to, size_t length)
+static void pass(const void *from, void *to, size_t length)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, to, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL, &send));
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, length, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, from, length, TAG, NULL, &send));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 /* Only this mode has moved data. */
@@ -50,11 +51,10 @@ TEST_EACH(short_messages_count_as_eager, NUM_WIRES)
 {
     core_stats_t a;
     core_stats_t b;
-    pair_t       pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 3; i++) {
-        pass(&pair, source, target, 100);
+        pass(source, target, 100);
     }
     core_stats_get(pair.a, &a);
     core_stats_get(pair.b, &b);
@@ -68,21 +68,18 @@ TEST_EACH(short_messages_count_as_eager, NUM_WIRES)
     ck_assert_uint_eq(a.counts.messages_failed + b.counts.messages_failed, 0);
     ck_assert_uint_eq(a.channels_open, 1);
     ck_assert_uint_eq(a.counts.copies_avoided_bytes, 0);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(long_messages_count_as_packed, NUM_WIRES)
 {
     const core_mode_t modes[] = {CORE_MODE_MAP_PACKED, CORE_MODE_UCX_PACKED};
     core_stats_t      a;
-    pair_t            pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    pass(&pair, source, target, 200000);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    pass(source, target, 200000);
     core_stats_get(pair.a, &a);
     check_traffic(a.counts.sent, modes[_i], 200000, 4); /* blocks of 64k */
     ck_assert_uint_eq(a.counts.copies_avoided_bytes, 0);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
@@ -91,32 +88,29 @@ TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
     core_stats_t      a;
     core_stats_t      b;
     void             *from;
-    pair_t            pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, 60000, &from));
     memset(from, 1, 60000);
-    pass(&pair, from, target, 60000);
+    pass(from, target, 60000);
     core_stats_get(pair.a, &a);
     core_stats_get(pair.b, &b);
     check_traffic(a.counts.sent, modes[_i], 60000, 1);
     ck_assert_uint_eq(b.counts.received[modes[_i]].bytes, 60000);
     ck_assert_uint_eq(a.counts.copies_avoided_bytes, 60000);
     ucxpool_comm_free(pair.a, from);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(nothing_is_registered_after_the_start, NUM_WIRES)
 {
     core_stats_t stats;
     void        *from;
-    pair_t       pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, 200000, &from));
     for (int i = 0; i < 10; i++) {
-        pass(&pair, from, target, 200000);
-        pass(&pair, source, target, 200000);
+        pass(from, target, 200000);
+        pass(source, target, 200000);
     }
     core_stats_get(pair.b, &stats);
     ck_assert_uint_eq(stats.registrations_after_start, 0);
@@ -127,7 +121,6 @@ TEST_EACH(nothing_is_registered_after_the_start, NUM_WIRES)
     ck_assert_uint_eq(stats.registered_bytes, 1024 * 1024);
     ck_assert_uint_eq(stats.block_size, 65536);
     ucxpool_comm_free(pair.a, from);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(messages_allocate_nothing_in_steady_state, NUM_WIRES)
@@ -135,23 +128,21 @@ TEST_EACH(messages_allocate_nothing_in_steady_state, NUM_WIRES)
     static const size_t lengths[] = {0, 100, 5000, 16384, 60000, 200000};
     core_stats_t        before[2];
     core_stats_t        after[2];
-    pair_t              pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 50; round++) {
         if (round == 10) {
             core_stats_get(pair.a, &before[0]);
             core_stats_get(pair.b, &before[1]);
         }
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-            pass(&pair, source, target, lengths[i]);
+            pass(source, target, lengths[i]);
         }
     }
     core_stats_get(pair.a, &after[0]);
     core_stats_get(pair.b, &after[1]);
     ck_assert_uint_eq(after[0].allocations, before[0].allocations);
     ck_assert_uint_eq(after[1].allocations, before[1].allocations);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
@@ -161,9 +152,8 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     ucxpool_request_t *recv;
     core_stats_t       a;
     core_stats_t       b;
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
@@ -181,7 +171,6 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     ucxpool_channel_fail(pair.to_b);
     pair_until(&pair, (core_stats_get(pair.a, &a), a.channels_failed == 1));
     ck_assert_uint_eq(a.channels_open, 0);
-    pair_cleanup(&pair);
 }
 
 /* --- by channel --------------------------------------------------------- */
@@ -196,16 +185,16 @@ static uint64_t of_channel(const ucxpool_channel_t *channel, const char *name)
     return value;
 }
 
-static void pass_over(pair_t *pair, ucxpool_channel_t *channel, size_t length)
+static void pass_over(ucxpool_channel_t *channel, size_t length)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, NULL, target, length, TAG, ALL_BITS,
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
                                   NULL, &recv));
     assert_ok(ucxpool_send_buffer(channel, source, length, TAG, NULL, &send));
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
@@ -214,16 +203,15 @@ TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
     ucxpool_channel_t       *second;
     char                     name[64];
     core_stats_t             stats;
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     second = pair_meet(pair.a, pair.b);
     pair_meet(pair.b, pair.a);
     pair_until(&pair, pair_is_open(second));
     for (int i = 0; i < 3; i++) {
-        pass_over(&pair, pair.to_b, 100);
+        pass_over(pair.to_b, 100);
     }
-    pass_over(&pair, second, 200000);
+    pass_over(second, 200000);
     ck_assert_uint_eq(of_channel(pair.to_b, "messages_sent"), 3);
     ck_assert_uint_eq(of_channel(pair.to_b, "sent_eager_bytes"), 300);
     ck_assert_uint_eq(of_channel(pair.to_a, "messages_received"), 3);
@@ -235,7 +223,6 @@ TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
     ck_assert_uint_eq(of_channel(pair.to_b, name), 0);
     core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(stats.counts.messages_sent, 4);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(counts_of_a_closed_channel_stay_in_the_totals, NUM_WIRES)
@@ -243,10 +230,9 @@ TEST_EACH(counts_of_a_closed_channel_stay_in_the_totals, NUM_WIRES)
     core_stats_t       before;
     core_stats_t       after;
     ucxpool_request_t *recv;
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
-    pass(&pair, source, target, 100);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    pass(source, target, 100);
     assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, target, 1, TAG, ALL_BITS,
                                   NULL, &recv));
     ucxpool_channel_fail(pair.to_b);
@@ -261,7 +247,6 @@ TEST_EACH(counts_of_a_closed_channel_stay_in_the_totals, NUM_WIRES)
     ck_assert_mem_eq(&before.counts, &after.counts, sizeof(before.counts));
     ck_assert_uint_eq(after.counts.sent[CORE_MODE_EAGER].bytes, 100);
     ck_assert_uint_eq(after.counts.messages_failed, 1);
-    pair_cleanup(&pair);
 }
 
 /* Sends that find no credit wait behind the first of them. */
@@ -270,9 +255,8 @@ TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
     static const char *const of_b[] = {"WIRE=map CREDITS=8",
                                        "WIRE=ucx CREDITS=8"};
     ucxpool_request_t       *sends[10];
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], of_b[_i]);
+    pair_begin(&pair, wires[_i], of_b[_i]);
     pair.a->announce_ns = UCXPOOL_FOREVER;
     for (int i = 0; i < 10; i++) {
         assert_ok(
@@ -290,7 +274,6 @@ TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
     }
     ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
     ck_assert_uint_gt(of_channel(pair.to_b, "credit_wait_ns"), 0);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
@@ -298,9 +281,8 @@ TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
     static const char *const of_b[] = {"WIRE=map CREDITS=8",
                                        "WIRE=ucx CREDITS=8"};
     ucxpool_request_t       *sends[9];
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], of_b[_i]);
+    pair_begin(&pair, wires[_i], of_b[_i]);
     pair.a->announce_ns = 10000000;
     for (int i = 0; i < 9; i++) {
         assert_ok(
@@ -314,7 +296,6 @@ TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
         assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
                                       NULL, NULL));
     }
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
@@ -323,9 +304,8 @@ TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
                                        "WIRE=ucx CREDITS=8"};
     ucxpool_request_t       *recvs[10];
     uint64_t                 waited;
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], of_b[_i]);
+    pair_begin(&pair, wires[_i], of_b[_i]);
     pair.a->announce_ns = 1;
     for (int i = 0; i < 10; i++) {
         assert_ok(ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, NULL));
@@ -341,7 +321,6 @@ TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
     }
     ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
     ck_assert_uint_eq(of_channel(pair.to_b, "credit_wait_ns"), waited);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
@@ -352,9 +331,8 @@ TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
     core_stats_t       stats;
     ucxpool_request_t *sends[2];
     ucxpool_request_t *recvs[2];
-    pair_t             pair;
 
-    pair_init(&pair, tiny[_i], wires[_i]);
+    pair_begin(&pair, tiny[_i], wires[_i]);
     for (int i = 0; i < 2; i++) {
         assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
                                       ALL_BITS, NULL, &recvs[i]));
@@ -372,7 +350,6 @@ TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
                       of_channel(pair.to_b, "block_waits"));
     ck_assert_uint_eq(stats.counts.blocked_ns,
                       of_channel(pair.to_b, "blocked_ns"));
-    pair_cleanup(&pair);
 }
 
 /* The statistics of a channel have the names of the pool's, and their sum. */
@@ -382,10 +359,9 @@ TEST(each_statistic_of_a_channel_is_found_by_its_name)
     uint64_t            value;
     size_t              num;
     ucxpool_stat_attr_t attr;
-    pair_t              pair;
 
-    pair_init(&pair, "WIRE=map", "WIRE=map");
-    pass(&pair, source, target, 100);
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
+    pass(source, target, 100);
     assert_ok(ucxpool_channel_stats_read(pair.to_b, values, 200, &num));
     ck_assert_uint_eq(num, ucxpool_channel_stats_count());
     ck_assert_uint_eq(num * sizeof(uint64_t),
@@ -405,7 +381,6 @@ TEST(each_statistic_of_a_channel_is_found_by_its_name)
         UCXPOOL_ERR_INVALID_PARAM);
     assert_ok(ucxpool_channel_stats_read(pair.to_b, values, 3, &num));
     ck_assert_uint_eq(num, 3);
-    pair_cleanup(&pair);
 }
 
 /* --- formats ------------------------------------------------------------ */
@@ -563,10 +538,9 @@ TEST(each_statistic_is_found_by_its_name)
     uint64_t            values[200];
     size_t              num;
     ucxpool_stat_attr_t attr, other;
-    pair_t              pair;
 
-    pair_init(&pair, "WIRE=map", "WIRE=map");
-    pass(&pair, source, target, 100);
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
+    pass(source, target, 100);
     ck_assert_uint_le(ucxpool_stats_count(), 200);
     assert_ok(ucxpool_stats_read(pair.a, values, 200, &num));
     ck_assert_uint_eq(num, ucxpool_stats_count());
@@ -591,7 +565,6 @@ TEST(each_statistic_is_found_by_its_name)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "\"no_such\""));
     assert_ok(ucxpool_stats_read(pair.a, values, 3, &num));
     ck_assert_uint_eq(num, 3);
-    pair_cleanup(&pair);
 }
 
 TEST(values_are_read_from_the_pool)
@@ -599,10 +572,9 @@ TEST(values_are_read_from_the_pool)
     core_stats_t   stats;
     ucxpool_attr_t attr;
     void          *memory;
-    pair_t         pair;
 
-    pair_init(&pair, "WIRE=map", "WIRE=map");
-    pass(&pair, source, target, sizeof(source));
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
+    pass(source, target, sizeof(source));
     assert_ok(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory));
     core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(value_of(pair.a, "messages_sent"), 1);
@@ -627,5 +599,4 @@ TEST(values_are_read_from_the_pool)
     ck_assert_int_eq(attr.degraded_to, UCXPOOL_DEGRADED_NONE);
     ck_assert_str_eq(attr.degraded_why, "");
     assert_ok(ucxpool_heap_free(pair.a, memory, NULL));
-    pair_cleanup(&pair);
 }

@@ -3,7 +3,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 TEST(every_status_has_a_unique_name)

@@ -106,8 +106,7 @@ static void make_objects(void)
     assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
     assert_ok(
         ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
-    assert_ok(ucxpool_send_buffer(pair.to_b, memory, sizeof(memory), 1, NULL,
-                                  &request));
+    request = pair_send(pair.to_b, memory, sizeof(memory), 1);
     do {
         pair_progress(&pair);
         assert_ok(ucxpool_probe(pair.b, NULL, 1, ALL_BITS, &message));

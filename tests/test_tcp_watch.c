@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 #include "core/channel.h"
-#include "ucx/child.h"
-#include "ucx/peer_timeout.h"
+#include "ucx/context.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -54,6 +53,8 @@ static bool judge_silent(uint64_t now, unsigned retransmits)
 
     return judge(&info, now);
 }
+
+static pair_t pair;
 
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
@@ -157,13 +158,6 @@ TEST(a_new_connection_with_the_same_fd_restarts_the_count)
     ck_assert(judge_silent(13 * SEC, 5));
 }
 
-TEST(a_quarter_of_the_time_is_left_for_the_probe)
-{
-    ck_assert_uint_eq(ucx_tcp_watch_detection_time(8 * SEC), 6 * SEC);
-    ck_assert_uint_eq(ucx_tcp_watch_detection_time(BASE_CLOCK_FOREVER),
-                      UINT64_MAX);
-}
-
 /* --- in a pool ------------------------------------------------------------ */
 
 static void count_tcp(int fd, void *arg)
@@ -184,10 +178,9 @@ TEST(ucxs_connections_are_found_and_checked_periodically)
 {
     unsigned count = 0;
     uint64_t deadline;
-    pair_t   pair;
 
     setenv("UCX_TLS", "tcp", 1);
-    pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=1s", "WIRE=ucx PEER_TIMEOUT=1s");
+    pair_begin(&pair, "WIRE=ucx PEER_TIMEOUT=1s", "WIRE=ucx PEER_TIMEOUT=1s");
     ucx_epoll_visit(pair.a->wakeup.worker_fd, count_tcp, &count);
     ck_assert_uint_ge(count, 1);
     for (int i = 0; i < 12; i++) {
@@ -197,21 +190,18 @@ TEST(ucxs_connections_are_found_and_checked_periodically)
                               deadline);
     }
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
-    pair_cleanup(&pair);
 }
 
 TEST(without_a_connection_or_a_timeout_nothing_is_checked)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
-    pair_t     pair;
 
     for (int i = 0; i < 10000; i++) {
         ucxpool_progress(pool);
     }
     ck_assert_uint_eq(pool->wakeup.tcp_watch.next_check, 0);
     ucxpool_destroy(pool);
-    pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
+    pair_begin(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
     ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch),
                       BASE_CLOCK_FOREVER);
-    pair_cleanup(&pair);
 }

@@ -74,12 +74,11 @@ static void move_one(const lane_t *lane, unsigned number)
     fill(wanted, length, lane->tag, number);
     if (lane->sends) {
         memcpy(bytes, wanted, length);
-        assert_ok(ucxpool_send_buffer(lane->channel, bytes, length, lane->tag,
-                                      NULL, &request));
+        request = pair_send(lane->channel, bytes, length, lane->tag);
     } else {
         memset(bytes, 0xfe, length);
-        assert_ok(ucxpool_recv_buffer(lane->pool, lane->channel, bytes, length,
-                                      lane->tag, ALL_BITS, NULL, &request));
+        request =
+            pair_recv(lane->pool, lane->channel, bytes, length, lane->tag);
     }
     assert_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     if (memcmp(bytes, wanted, length) != 0) {
@@ -384,13 +383,11 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
         size_t length = (i % 2 == 0) ? 500 : sizeof(service);
 
         fill(service, length, 1, i);
-        assert_ok(
-            ucxpool_send_buffer(pair.to_b, service, length, 1, NULL, &send));
+        send = pair_send(pair.to_b, service, length, 1);
         assert_ok(ucxpool_request_wait(send, UCXPOOL_FOREVER));
         ucxpool_request_release(send);
         memset(service, 0xfe, sizeof(service));
-        assert_ok(ucxpool_recv_buffer(pair.a, NULL, service, sizeof(service), 1,
-                                      ALL_BITS, NULL, &recv));
+        recv = pair_recv(pair.a, NULL, service, sizeof(service), 1);
         assert_ok(ucxpool_request_wait(recv, UCXPOOL_FOREVER));
         ucxpool_request_release(recv);
     }
@@ -448,9 +445,8 @@ static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
 {
     static uint8_t byte;
 
-    assert_ok(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS, NULL,
-                                  &waiter->request));
-    waiter->pool = pair->a;
+    waiter->request = pair_recv(pair->a, NULL, &byte, 1, tag);
+    waiter->pool    = pair->a;
     ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait, waiter), 0);
     while (!is_asleep(pair->a)) {
         sched_yield();
@@ -613,8 +609,7 @@ static void make_queried(queried_t *queried, unsigned number)
                                     UCXPOOL_WINDOW_READ, blob));
     assert_ok(ucxpool_remote_window_import(pair->to_b, blob, sizeof(blob),
                                            &queried->remotes[number]));
-    assert_ok(ucxpool_recv_buffer(pair->a, pair->to_b, NULL, 0, 1, ALL_BITS,
-                                  NULL, &queried->requests[number]));
+    queried->requests[number] = pair_recv(pair->a, pair->to_b, NULL, 0, 1);
 }
 
 /* The peer closes every second channel, after sending a message. */

@@ -217,9 +217,8 @@ TEST(in_place_transfers_have_no_gather_range)
     pair_init(&pair, wires[0], wires[0]);
     assert_ok(ucxpool_comm_alloc(pair.a, size, &comm));
     pair_fill(comm, size);
-    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_b, comm, size, TAG, NULL, &send));
+    recv = pair_recv(pair.b, pair.to_a, target, size, TAG);
+    send = pair_send(pair.to_b, comm, size, TAG);
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
     ucxpool_comm_free(pair.a, comm);
@@ -237,13 +236,11 @@ static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
     const size_t size = sizeof(source) / 2;
 
     for (unsigned i = 0; i < 2; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target + i * size,
-                                      size, TAG + i, ALL_BITS, NULL,
-                                      &recvs[i]));
+        recvs[i] =
+            pair_recv(pair.b, pair.to_a, target + i * size, size, TAG + i);
     }
     for (unsigned i = 0; i < 2; i++) {
-        assert_ok(ucxpool_send_buffer(pair.to_b, source + i * size, size,
-                                      TAG + i, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, source + i * size, size, TAG + i);
     }
 }
 
@@ -275,8 +272,8 @@ TEST(canceling_a_waiting_send_ends_its_range)
     }
     ck_assert_uint_eq(num_open("wait for block"), 0);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_ERR_CANCELED);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_ERR_CANCELED);
+        assert_error(pair_finish(&pair, sends[i]), CANCELED);
+        assert_error(pair_finish(&pair, recvs[i]), CANCELED);
     }
     end_pair();
 }

@@ -18,18 +18,17 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx",
 #define TAG      UINT64_C(0x1234)
 #define ALL_BITS UINT64_MAX
 
-static void exchange(pair_t *pair, const void *source, void *target,
-                     size_t length)
+static pair_t pair;
+
+static void exchange(const void *source, void *target, size_t length)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
-                                  ALL_BITS, NULL, &recv));
-    assert_ok(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
+    recv = pair_recv(pair.b, pair.to_a, target, length, TAG);
+    send = pair_send(pair.to_b, source, length, TAG);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 TEST_SETTINGS(.timeout = 120);
@@ -38,23 +37,21 @@ TEST_EACH(one_buffer_of_any_size_arrives, NUM_WIRES)
 {
     static const size_t sizes[] = {0,     1,     63,    4096,        16384,
                                    16385, 65535, 65537, 1000 * 1000, 5000000};
-    pair_t              pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         uint8_t *source = malloc(sizes[i] + 1);
         uint8_t *target = malloc(sizes[i] + 1);
 
         pair_fill(source, sizes[i]);
         pair_poison(target, sizes[i] + 1);
-        exchange(&pair, source, target, sizes[i]);
+        exchange(source, target, sizes[i]);
         ck_assert_mem_eq(source, target, sizes[i]);
         ck_assert_uint_eq(target[sizes[i]], 0xfe);
         free(source);
         free(target);
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Split `length` bytes into random segments, some of them empty. */
@@ -88,9 +85,8 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
     static ucxpool_segment_t to[MAX];
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
-    pair_t                   pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 5; round++) {
         size_t num_from = cut(source, LENGTH, from, MAX);
         size_t num_to   = cut(target, LENGTH, to, MAX);
@@ -105,13 +101,11 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
         ck_assert_mem_eq(source, target, LENGTH);
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
 {
     enum { LENGTH = 300000 };
-    pair_t       pair;
     void        *source;
     void        *target;
     core_stats_t before;
@@ -120,13 +114,13 @@ TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
                             ? CORE_MODE_MAP_INPLACE
                             : CORE_MODE_UCX_INPLACE;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     assert_ok(ucxpool_comm_alloc(pair.b, LENGTH, &target));
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
     core_stats_get(pair.a, &before);
-    exchange(&pair, source, target, LENGTH);
+    exchange(source, target, LENGTH);
     core_stats_get(pair.a, &after);
     ck_assert_mem_eq(source, target, LENGTH);
     ck_assert_uint_eq(
@@ -134,15 +128,14 @@ TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
     ucxpool_comm_free(pair.a, source);
     ucxpool_comm_free(pair.b, target);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Bytes sent in place, and bytes sent packed, over the `ucx` wire. */
-static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
+static void check_sent(uint64_t in_place, uint64_t packed)
 {
     core_stats_t stats;
 
-    core_stats_get(pair->a, &stats);
+    core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_INPLACE].bytes, in_place);
     ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
@@ -156,14 +149,12 @@ TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
         {source + LONG, SHORT}, {source, LONG}, {source + LONG + SHORT, SHORT}};
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    pair_t             pair;
     bool               needs_registration = _i != 0;
 
-    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k FRAG_SIZE=64k", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx INPLACE_MIN=4k FRAG_SIZE=64k", "WIRE=ucx");
     pair.a->needs_registration = needs_registration;
     pair_fill(source, sizeof(source));
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
-                                  ALL_BITS, NULL, &recv));
+    recv = pair_recv(pair.b, NULL, target, sizeof(target), TAG);
     assert_ok(send_segments(pair.to_b, from, 3, TAG, NULL, &send));
     assert_ok(pair_finish(&pair, send));
     assert_ok(pair_finish(&pair, recv));
@@ -171,64 +162,54 @@ TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
     ck_assert_mem_eq(target + SHORT, source, LONG);
     ck_assert_mem_eq(target + SHORT + LONG, source + LONG + SHORT, SHORT);
     if (needs_registration) {
-        check_sent(&pair, 0, sizeof(source));
+        check_sent(0, sizeof(source));
     } else {
         /* Short segments are packed even if they are next to long ones. */
-        check_sent(&pair, LONG, 2 * SHORT);
+        check_sent(LONG, 2 * SHORT);
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Start a send in place, and cancel it; from communication memory, or
  * from any. */
-static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
-                                           void *target, size_t length,
+static ucxpool_request_t *begin_and_cancel(void *source, void *target,
+                                           size_t              length,
                                            ucxpool_request_t **recv_p)
 {
     ucxpool_request_t *send;
     core_stats_t       stats;
 
-    pair->a->needs_registration = false;
-    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
+    pair.a->needs_registration = false;
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, length, TAG,
                                   ALL_BITS, NULL, recv_p));
-    assert_ok(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
+    send = pair_send(pair.to_b, source, length, TAG);
     do {
-        ucxpool_progress(pair->b);
-        ucxpool_progress(pair->a);
-        core_stats_get(pair->a, &stats);
+        ucxpool_progress(pair.b);
+        ucxpool_progress(pair.a);
+        core_stats_get(pair.a, &stats);
     } while (stats.counts.sent[CORE_MODE_UCX_INPLACE].bytes == 0);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_INPROGRESS);
     return send;
 }
 
-static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state;
-}
-
-static void *get_source(pair_t *pair, size_t length, bool from_comm)
+static void *get_source(size_t length, bool from_comm)
 {
     void *source = NULL;
 
     if (!from_comm) {
         source = malloc(length);
     } else {
-        assert_ok(ucxpool_comm_alloc(pair->a, length, &source));
+        assert_ok(ucxpool_comm_alloc(pair.a, length, &source));
     }
     pair_fill(source, length);
     return source;
 }
 
-static void put_source(pair_t *pair, void *source, bool from_comm)
+static void put_source(void *source, bool from_comm)
 {
     if (from_comm) {
-        ucxpool_comm_free(pair->a, source);
+        ucxpool_comm_free(pair.a, source);
     } else {
         free(source);
     }
@@ -237,51 +218,47 @@ static void put_source(pair_t *pair, void *source, bool from_comm)
 TEST_EACH(a_canceled_in_place_send_ends_when_ucx_releases_its_memory, 2)
 {
     enum { LENGTH = 256 * 1024 };
-    pair_t             pair;
     static uint8_t     target[LENGTH];
     void              *source;
     ucxpool_request_t *recv;
     ucxpool_request_t *send;
 
-    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
     pair.a->drain_ns = UCXPOOL_FOREVER;
-    source           = get_source(&pair, LENGTH, _i != 0);
-    send             = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    source           = get_source(LENGTH, _i != 0);
+    send             = begin_and_cancel(source, target, LENGTH, &recv);
     ucxpool_request_cancel(send); /* has no effect */
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-    put_source(&pair, source, _i != 0);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
-    ck_assert_int_eq(state(pair.to_b), UCXPOOL_CHANNEL_OPEN);
-    exchange(&pair, target, target + LENGTH / 2, LENGTH / 2);
+    assert_error(pair_finish(&pair, send), CANCELED);
+    put_source(source, _i != 0);
+    assert_error(pair_finish(&pair, recv), CANCELED);
+    ck_assert_int_eq(pair_state(pair.to_b), UCXPOOL_CHANNEL_OPEN);
+    exchange(target, target + LENGTH / 2, LENGTH / 2);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(a_peer_that_never_completes_a_canceled_send_loses_its_channel, 2)
 {
     enum { LENGTH = 256 * 1024 };
-    pair_t                 pair;
     static uint8_t         target[LENGTH];
     void                  *source;
     ucxpool_request_t     *recv;
     ucxpool_request_t     *send;
     ucxpool_channel_attr_t attr;
 
-    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
+    pair_begin(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
     pair.a->drain_ns = 0;
-    source           = get_source(&pair, LENGTH, _i != 0);
-    send             = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    source           = get_source(LENGTH, _i != 0);
+    send             = begin_and_cancel(source, target, LENGTH, &recv);
     while (ucxpool_request_test(send) == UCXPOOL_INPROGRESS) {
         ucxpool_progress(pair.a);
     }
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-    put_source(&pair, source, _i != 0);
+    assert_error(pair_finish(&pair, send), CANCELED);
+    put_source(source, _i != 0);
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
@@ -303,12 +280,11 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     ucxpool_request_t     *send;
     ucxpool_request_t     *recv;
     size_t                 lengths[4];
-    pair_t                 pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     pair_fill(bytes, sizeof(bytes));
-    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
-                     UCXPOOL_ERR_NO_MESSAGE);
+    assert_error(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
+                 NO_MESSAGE);
     assert_ok(send_segments(pair.to_b, segments, 3, TAG, &params, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
@@ -325,8 +301,8 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     ck_assert_uint_eq(lengths[2], 2999);
 
     whole.length = 10;
-    ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
-                     UCXPOOL_ERR_TRUNCATED);
+    assert_error(message_recv_segments(message, &whole, 1, NULL, &recv),
+                 TRUNCATED);
     whole.length = 5999;
     assert_ok(message_recv_segments(message, &whole, 1, NULL, &recv));
     pair_until(&pair, pair_ended(recv));
@@ -337,5 +313,4 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     ck_assert_mem_eq(target + 3000, bytes[2], 2999);
     ucxpool_request_release(recv);
     assert_ok(pair_finish(&pair, send));
-    pair_cleanup(&pair);
 }

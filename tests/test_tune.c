@@ -1,8 +1,8 @@
 /* Settings of UCX that the pool changes. UCX's components are simulated. */
 #include <config.h>
 
-#include "ucx/peer_timeout.h"
-#include "ucx/tune.h"
+#include "base/clock.h"
+#include "ucx/context.h"
 #include "test.h"
 
 #include <uct/api/uct.h>
@@ -262,16 +262,21 @@ TEST(each_transport_gets_its_settings)
 {
     tune_peer(TEN_SECONDS, true);
     ck_assert_str_eq(modified,
-                     "KEEPALIVE_INTERVAL=2500ms "
+                     "KEEPALIVE_INTERVAL=2500000us "
                      "RC_VERBS_TIMEOUT=268435us RC_VERBS_RETRY_COUNT=3 "
-                     "UD_VERBS_TIMEOUT=3750ms ");
+                     "UD_VERBS_TIMEOUT=3750000us ");
+    tune_peer(UINT64_C(86400000000000), true);
+    ck_assert_str_eq(modified,
+                     "KEEPALIVE_INTERVAL=21600000000us "
+                     "RC_VERBS_TIMEOUT=2199023255us RC_VERBS_RETRY_COUNT=3 "
+                     "UD_VERBS_TIMEOUT=32400000000us ");
 }
 
 /* It does not query the transports in this case. */
 TEST(without_a_card_only_the_probe_is_set)
 {
     tune_peer(TEN_SECONDS, false);
-    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500000us ");
 }
 
 /* Otherwise it would warn about settings that it does not know. */
@@ -279,23 +284,24 @@ TEST(an_old_ucx_gets_the_settings_of_transport_families)
 {
     minor = 16;
     tune_peer(TEN_SECONDS, true);
-    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms RC_TIMEOUT=268435us "
-                               "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
+    ck_assert_str_eq(modified,
+                     "KEEPALIVE_INTERVAL=2500000us RC_TIMEOUT=268435us "
+                     "RC_RETRY_COUNT=3 UD_TIMEOUT=3750000us ");
     setenv("UCX_RC_MLX5_TIMEOUT", "100ms", 1);
     tune_peer(TEN_SECONDS, true);
-    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms "
-                               "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500000us "
+                               "RC_RETRY_COUNT=3 UD_TIMEOUT=3750000us ");
 }
 
 TEST(forever_sets_nothing)
 {
-    tune_peer(UCX_PEER_TIMEOUT_NEVER, true);
+    tune_peer(BASE_CLOCK_FOREVER, true);
     ck_assert_str_eq(modified, "");
 }
 
 TEST(settings_in_the_environment_are_kept)
 {
-    setenv("UCX_KEEPALIVE_INTERVAL", "3s", 1);
+    setenv("UCX_KEEPALIVE_INTERVAL", "20s", 1); /* UCX's default */
     setenv("UCX_RC_TIMEOUT", "100ms", 1);
     setenv("UCX_UD_VERBS_TIMEOUT", "2s", 1);
     tune_peer(TEN_SECONDS, true);
@@ -306,5 +312,5 @@ TEST(a_ucx_that_fails_to_start_gets_no_card_settings)
 {
     setenv("UCX_TLS", "nonsense", 1);
     tune_peer(TEN_SECONDS, true);
-    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500000us ");
 }

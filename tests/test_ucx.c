@@ -2,7 +2,7 @@
 #include <config.h>
 
 #include "core/pool.h"
-#include "ucx/tune.h"
+#include "ucx/context.h"
 #include "test.h"
 
 #include <ucp/api/ucp.h>

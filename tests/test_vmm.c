@@ -84,7 +84,7 @@ static ucxpool_status_t create(int kind)
                         : mem_vmm_create_cuda(device, &vmm);
 }
 
-static void start(int kind)
+static void open_vmm(int kind)
 {
     num_fds     = calls_num_fds();
     mapped_size = calls_mapped_size();
@@ -122,6 +122,12 @@ static void stop(void)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped_size);
     }
+}
+
+static void start(int kind)
+{
+    open_vmm(kind);
+    test_at_end(stop);
 }
 
 static char *reserve(size_t num)
@@ -218,12 +224,6 @@ static uint64_t free_size(void)
     return is_free;
 }
 
-static void check_detail(const char *words)
-{
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
-}
-
 static void teardown(void)
 {
     calls_reset();
@@ -233,7 +233,8 @@ TEST_SETTINGS(.teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
 {
-    char       *written = malloc(3 * PAGE), *is_read = calloc(3, PAGE);
+    char *written = test_alloc(3 * PAGE),
+         *is_read = test_alloc((size_t)3 * PAGE);
     char       *home;
     mem_chunk_t chunk;
     unsigned    seed = 5;
@@ -253,9 +254,7 @@ TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
     unmap(home, 3);
     chunk_destroy(chunk, 3);
     release(home, 3);
-    stop();
-    free(written);
-    free(is_read);
+    test_end();
 }
 
 TEST_EACH(two_mappings_of_a_chunk_show_the_same_bytes, NUM_KINDS)
@@ -282,7 +281,6 @@ TEST_EACH(two_mappings_of_a_chunk_show_the_same_bytes, NUM_KINDS)
     chunk_destroy(chunk, 2);
     release(home, 2);
     release(twin, 2);
-    stop();
 }
 
 /* Chunks of several sizes, in another order than they were created, one of them
@@ -325,7 +323,6 @@ TEST_EACH(chunks_are_stitched_in_any_order, NUM_KINDS)
     }
     release(stitched, 9);
     release(home, 8);
-    stop();
 }
 
 TEST_EACH(addresses_are_reused_for_another_chunk, NUM_KINDS)
@@ -353,7 +350,6 @@ TEST_EACH(addresses_are_reused_for_another_chunk, NUM_KINDS)
     chunk_destroy(a, 2);
     chunk_destroy(b, 1);
     release(home, 4);
-    stop();
 }
 
 TEST_EACH(a_range_starts_at_a_multiple_of_its_alignment, NUM_KINDS)
@@ -369,7 +365,6 @@ TEST_EACH(a_range_starts_at_a_multiple_of_its_alignment, NUM_KINDS)
     for (size_t i = 0; i < 3; i++) {
         calls()->release(vmm, ranges[i], 3 * PAGE);
     }
-    stop();
 }
 
 TEST_EACH(a_large_range_costs_no_memory, NUM_KINDS)
@@ -384,7 +379,6 @@ TEST_EACH(a_large_range_costs_no_memory, NUM_KINDS)
         ck_assert_uint_eq(free_size(), before);
     }
     release(home, (size_t)1 << 14);
-    stop();
 }
 
 /* Repeat one call if it fails; the second time it must succeed. */
@@ -454,7 +448,6 @@ TEST(a_failed_system_call_can_be_retried)
         calls_reset();
         ck_assert_uint_eq(use_all(), 0);
     }
-    stop();
 }
 
 STAND_IN_TEST(a_failed_driver_call_can_be_retried)
@@ -476,7 +469,6 @@ STAND_IN_TEST(a_failed_driver_call_can_be_retried)
         stand_in.fail_call(NULL, 0, 0);
         ck_assert_uint_eq(use_all(), 0);
     }
-    stop();
 }
 
 TEST_EACH(a_failed_creation_leaks_nothing, NUM_KINDS)
@@ -549,7 +541,6 @@ TEST(a_chunk_allocates_its_memory_when_it_is_created)
     chunk = chunk_create(5);
     ck_assert_uint_ge(held(), 5 * PAGE);
     chunk_destroy(chunk, 5);
-    stop();
 }
 
 TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
@@ -573,7 +564,6 @@ TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
     chunk_destroy(b, 1);
     ck_assert_uint_eq(held(), 0);
     release(home, 3);
-    stop();
 }
 
 TEST(a_new_chunk_is_zeroed)
@@ -593,7 +583,6 @@ TEST(a_new_chunk_is_zeroed)
         chunk_destroy(chunk, 1);
     }
     release(home, 1);
-    stop();
 }
 
 TEST(the_file_stays_as_short_as_possible)
@@ -613,7 +602,6 @@ TEST(the_file_stays_as_short_as_possible)
     }
     ck_assert_uint_le((size_t)file().st_size, 13 * PAGE);
     chunk_destroy(kept, 1);
-    stop();
 }
 
 /* Fail each step of filling it. */
@@ -628,7 +616,7 @@ TEST_EACH(a_partly_filled_chunk_leaks_nothing, 2)
         if (calls()->chunk_create(vmm, 8 * PAGE, &chunk) == UCXPOOL_OK) {
             break;
         }
-        check_detail("cannot allocate 16777216 bytes for the heap");
+        assert_detail("cannot allocate 16777216 bytes for the heap");
         ck_assert_uint_eq(chunk, 0);
         calls_reset();
         ck_assert_uint_eq(held(), 0);
@@ -637,7 +625,6 @@ TEST_EACH(a_partly_filled_chunk_leaks_nothing, 2)
     ck_assert_uint_ge(n, 3);
     ck_assert_uint_eq(held(), 8 * PAGE);
     chunk_destroy(chunk, 8);
-    stop();
 }
 
 TEST(a_signal_during_allocation_or_release_has_no_effect)
@@ -652,7 +639,6 @@ TEST(a_signal_during_allocation_or_release_has_no_effect)
     chunk_destroy(chunk, 8);
     ck_assert(calls_has_failed());
     ck_assert_uint_eq(held(), 0);
-    stop();
 }
 
 TEST(memory_that_cannot_be_released_is_reused)
@@ -670,7 +656,6 @@ TEST(memory_that_cannot_be_released_is_reused)
     ck_assert_uint_eq(held(), 2 * PAGE);
     chunk_destroy(again, 2);
     ck_assert_uint_eq(held(), 0);
-    stop();
 }
 
 TEST(more_memory_than_the_machine_has_is_refused_at_once)
@@ -681,10 +666,9 @@ TEST(more_memory_than_the_machine_has_is_refused_at_once)
     start(HOST);
     available = 3 * PAGE;
     calls_fail(CALLS_FALLOCATE, 0, 0);
-    ck_assert_int_eq(calls()->chunk_create(vmm, 4 * PAGE, &chunk),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(calls()->chunk_create(vmm, 4 * PAGE, &chunk), NO_MEMORY);
     ck_assert_uint_eq(calls_count(CALLS_FALLOCATE), 0);
-    check_detail("6291456 are available");
+    assert_detail("6291456 are available");
     assert_ok(calls()->sizes(vmm, &total, &is_free));
     ck_assert_uint_eq(is_free, 3 * PAGE);
     /* The size of the machine's memory is unknown. */
@@ -692,7 +676,6 @@ TEST(more_memory_than_the_machine_has_is_refused_at_once)
     ck_assert_uint_gt(free_size(), 4 * PAGE);
     chunk = chunk_create(4);
     chunk_destroy(chunk, 4);
-    stop();
 }
 
 TEST(a_file_size_limit_is_reported_and_raises_no_signal)
@@ -704,12 +687,10 @@ TEST(a_file_size_limit_is_reported_and_raises_no_signal)
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = 3 * PAGE;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    ck_assert_int_eq(calls()->chunk_create(vmm, 4 * PAGE, &chunk),
-                     UCXPOOL_ERR_NO_MEMORY);
-    check_detail("ulimit -f");
+    assert_error_detail(calls()->chunk_create(vmm, 4 * PAGE, &chunk), NO_MEMORY,
+                        "ulimit -f");
     chunk = chunk_create(3);
     chunk_destroy(chunk, 3);
-    stop();
 }
 
 TEST(the_error_for_a_failed_mapping_gives_advice)
@@ -720,22 +701,18 @@ TEST(the_error_for_a_failed_mapping_gives_advice)
 
     start(HOST);
     calls_fail(CALLS_MMAP, 1, ENOMEM);
-    ck_assert_int_eq(calls()->reserve(vmm, PAGE, PAGE, &none),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(calls()->reserve(vmm, PAGE, PAGE, &none), NO_MEMORY);
     ck_assert_ptr_null(none);
-    check_detail("ulimit -v");
+    assert_detail("ulimit -v");
     home  = reserve(1);
     chunk = chunk_create(1);
     calls_fail(CALLS_MMAP, 1, ENOMEM);
-    ck_assert_int_eq(calls()->map(vmm, home, chunk, PAGE),
-                     UCXPOOL_ERR_NO_MEMORY);
-    check_detail("vm.max_map_count");
+    assert_error_detail(calls()->map(vmm, home, chunk, PAGE), NO_MEMORY,
+                        "vm.max_map_count");
     calls_fail(CALLS_MMAP, 1, EACCES);
-    ck_assert_int_eq(calls()->map(vmm, home, chunk, PAGE),
-                     UCXPOOL_ERR_PERMISSION);
+    assert_error(calls()->map(vmm, home, chunk, PAGE), PERMISSION);
     chunk_destroy(chunk, 1);
     release(home, 1);
-    stop();
 }
 
 TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
@@ -751,7 +728,6 @@ TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
     ck_assert_uint_eq(calls_mapped_size(), mapped_size + PAGE);
     chunk_destroy(chunk, 1);
     release(home, 1);
-    stop();
 }
 
 /* --- GPU memory ----------------------------------------------------------- */
@@ -767,7 +743,6 @@ TEST(destroying_a_chunk_releases_its_gpu_memory)
     ck_assert_uint_le(free_size(), before - 16 * PAGE);
     chunk_destroy(chunk, 16);
     ck_assert_uint_eq(free_size(), before);
-    stop();
 }
 
 TEST(more_than_the_gpus_memory_is_out_of_memory)
@@ -775,13 +750,12 @@ TEST(more_than_the_gpus_memory_is_out_of_memory)
     mem_chunk_t chunk = 0;
 
     start(GPU);
-    ck_assert_int_eq(calls()->chunk_create(
-                         vmm, free_size() / PAGE * PAGE + 64 * PAGE, &chunk),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(calls()->chunk_create(
+                     vmm, free_size() / PAGE * PAGE + 64 * PAGE, &chunk),
+                 NO_MEMORY);
     ck_assert_uint_eq(chunk, 0);
-    check_detail("for the heap of GPU 0");
+    assert_detail("for the heap of GPU 0");
     chunk_destroy(chunk_create(1), 1);
-    stop();
 }
 
 STAND_IN_TEST_EACH(a_gpu_without_virtual_memory_is_unsupported, 3)
@@ -789,8 +763,7 @@ STAND_IN_TEST_EACH(a_gpu_without_virtual_memory_is_unsupported, 3)
     static const char *const poor[] = {"vmm=n", "without=cuMemMap", "grain=4m"};
 
     device_open(poor[_i]);
-    ck_assert_int_eq(create(GPU), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("cannot have a heap");
+    assert_error_detail(create(GPU), UNSUPPORTED, "cannot have a heap");
     device_close();
 }
 
@@ -798,7 +771,7 @@ STAND_IN_TEST(an_unknown_granularity_is_an_error)
 {
     device_open("");
     stand_in.fail_call("cuMemGetAllocationGranularity", 1, CUDA_ERROR_UNKNOWN);
-    ck_assert_int_eq(create(GPU), UCXPOOL_ERR_IO);
+    assert_error(create(GPU), IO);
     device_close();
 }
 
@@ -831,7 +804,6 @@ TEST(a_chunk_can_be_exported_as_a_file)
         close(fd);
     }
     chunk_destroy(chunk, 1);
-    stop();
 }
 
 TEST(the_callers_context_is_not_changed)
@@ -842,7 +814,6 @@ TEST(the_callers_context_is_not_changed)
     ck_assert_uint_eq(use_all(), 0);
     ck_assert_int_eq(device->driver->cuCtxGetCurrent(&now), CUDA_SUCCESS);
     ck_assert_ptr_null(now);
-    stop();
 }
 
 /* Other code in the process resets the device. */
@@ -854,22 +825,22 @@ STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
     uint64_t     total, is_free;
     char        *range;
 
-    start(GPU);
+    open_vmm(GPU);
     range = reserve(1);
     chunk = chunk_create(1);
     assert_ok(calls()->fence_set(vmm, NULL, &put));
     assert_ok(calls()->fence_set(vmm, NULL, &fence));
     calls()->fence_put(vmm, put);
     stand_in.reset_context(0);
-    ck_assert_int_eq(calls()->reserve(vmm, PAGE, PAGE, &home), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->map(vmm, range, chunk, PAGE), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->allow(vmm, range, PAGE), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->unmap(vmm, range, PAGE), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &put), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->fence_wait(vmm, fence, NULL), UCXPOOL_ERR_IO);
-    ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_ERR_IO);
+    assert_error(calls()->reserve(vmm, PAGE, PAGE, &home), IO);
+    assert_error(calls()->map(vmm, range, chunk, PAGE), IO);
+    assert_error(calls()->allow(vmm, range, PAGE), IO);
+    assert_error(calls()->unmap(vmm, range, PAGE), IO);
+    assert_error(calls()->fence_set(vmm, NULL, &put), IO);
+    assert_error(calls()->fence_wait(vmm, fence, NULL), IO);
+    assert_error(calls()->fence_sync(vmm, fence), IO);
     ck_assert(!calls()->fence_is_reached(vmm, fence));
-    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_ERR_IO);
+    assert_error(calls()->sizes(vmm, &total, &is_free), IO);
     calls()->fence_put(vmm, fence);
     chunk_destroy(chunk, 1);
     release(range, 1);
@@ -881,15 +852,6 @@ STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
 
 static CUdeviceptr memory;
 
-static void start_still(void)
-{
-    device_open("run=n");
-    assert_ok(create(GPU));
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(device->driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
-}
-
 static void stop_still(void)
 {
     assert_ok(mem_cuda_device_enter(device));
@@ -897,6 +859,16 @@ static void stop_still(void)
     ck_assert_int_eq(device->driver->cuMemFree(memory), CUDA_SUCCESS);
     mem_cuda_device_leave(device);
     destroy();
+}
+
+static void start_still(void)
+{
+    device_open("run=n");
+    assert_ok(create(GPU));
+    assert_ok(mem_cuda_device_enter(device));
+    ck_assert_int_eq(device->driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+    test_at_end(stop_still);
 }
 
 static CUstream stream_create(void)
@@ -973,7 +945,6 @@ TEST_EACH(a_fence_is_reached_after_the_work_before_it, 2)
     if (_i == 1) {
         stream_destroy(stream);
     }
-    stop_still();
 }
 
 TEST(a_stream_waiting_for_a_fence_runs_after_it)
@@ -989,7 +960,6 @@ TEST(a_stream_waiting_for_a_fence_runs_after_it)
     ck_assert(is_reached(fence));
     calls()->fence_put(vmm, fence);
     stream_destroy(stream);
-    stop_still();
 }
 
 /* The fence may be released and set elsewhere before the waiting stream reaches
@@ -1022,7 +992,6 @@ TEST(a_waiting_stream_runs_after_the_other)
     calls()->fence_put(vmm, behind);
     stream_destroy(a);
     stream_destroy(b);
-    stop_still();
 }
 
 TEST(fences_are_reused)
@@ -1045,7 +1014,6 @@ TEST(fences_are_reused)
         ck_assert_uint_eq(stand_in.count("cuEventCreate"), 5);
         ck_assert_uint_eq(stand_in.count("cuEventRecord"), 20);
     }
-    stop_still();
 }
 
 STAND_IN_TEST(a_fence_that_cannot_be_set_is_released)
@@ -1054,16 +1022,14 @@ STAND_IN_TEST(a_fence_that_cannot_be_set_is_released)
 
     start(GPU);
     calls_fail(CALLS_MALLOC, 1, ENOMEM);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence),
-                     UCXPOOL_ERR_NO_MEMORY);
+    assert_error(calls()->fence_set(vmm, NULL, &fence), NO_MEMORY);
     calls_reset();
     stand_in.fail_call("cuEventCreate", 1, CUDA_ERROR_UNKNOWN);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_ERR_IO);
+    assert_error(calls()->fence_set(vmm, NULL, &fence), IO);
     stand_in.fail_call("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_ERR_IO);
+    assert_error(calls()->fence_set(vmm, NULL, &fence), IO);
     ck_assert_ptr_null(fence);
     calls()->fence_put(vmm, fence_set(NULL));
-    stop();
 }
 
 /* Several threads. */
@@ -1110,7 +1076,7 @@ TEST_EACH(threads_do_not_disturb_each_other, NUM_KINDS)
 {
     worker_t workers[4];
 
-    start(_i);
+    open_vmm(_i);
     for (unsigned i = 0; i < 4; i++) {
         workers[i].seed       = i + 1;
         workers[i].has_fences = _i == GPU;

@@ -13,7 +13,6 @@
 #include "core/pool.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const ways[] = {
@@ -255,7 +254,7 @@ TEST_EACH(denied_copies_fall_back_to_messages, 2)
     bool denies_reads = (_i == 1);
 
     make_places();
-    pair_init(&pair, ways[0], ways[0]);
+    pair_begin(&pair, ways[0], ways[0]);
     calls_fail_from(denies_reads ? CALLS_PROCESS_READ : CALLS_PROCESS_WRITE, 1,
                     EPERM);
     assert_ok(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window));
@@ -273,5 +272,4 @@ TEST_EACH(denied_copies_fall_back_to_messages, 2)
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     ucxpool_window_destroy(window);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }

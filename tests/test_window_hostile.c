@@ -10,10 +10,9 @@
 #include "test.h"
 
 #include "window/window.h"
-#include "wireup/fd_passing.h"
+#include "wireup/wireup.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -195,32 +194,31 @@ static proto_window_part_t good_file(void)
     return part;
 }
 
+static void send_region(uint32_t region, uint64_t offset, uint64_t length)
+{
+    const proto_window_part_t part = {
+        .region = region, .offset = offset, .length = length};
+
+    send_parts(&part, 1);
+}
+
 static void parts_outside_all_regions(void)
 {
-    const proto_window_part_t region   = good_region();
-    proto_window_part_t       parts[2] = {region, region};
+    const proto_window_part_t region  = good_region();
+    proto_window_part_t       two[2]  = {region, region};
+    const core_mapping_t     *mapping = hostile.victim->peer.mapping;
 
-    parts[0].region = UINT32_MAX;
-    send_parts(parts, 1);
-    parts[0].region = hostile.victim->peer.num_regions + 1;
-    send_parts(parts, 1);
-    parts[0]        = region;
-    parts[0].offset = hostile.victim->peer.region_sizes[0] - 99;
-    send_parts(parts, 1);
-    parts[0].offset = UINT64_MAX;
-    send_parts(parts, 1);
-    parts[0]        = region;
-    parts[0].length = 99;
-    send_parts(parts, 1);
-    parts[0].length = 101;
-    send_parts(parts, 1);
-    parts[0].length = 0;
-    send_parts(parts, 1);
-    parts[0].length = 100;
-    send_parts(parts, 2);
-    parts[0].length = 1;
-    parts[1].length = UINT64_MAX;
-    send_parts(parts, 2);
+    send_region(UINT32_MAX, 0, 100);
+    send_region(mapping->num_regions + 1, 0, 100);
+    send_region(1, mapping->region_sizes[0] - 99, 100);
+    send_region(1, UINT64_MAX, 100);
+    send_region(1, 0, 99);
+    send_region(1, 0, 101);
+    send_region(1, 0, 0);
+    send_parts(two, 2);
+    two[0].length = 1;
+    two[1].length = UINT64_MAX;
+    send_parts(two, 2);
 }
 
 static void unexpected_files(void)
@@ -287,22 +285,30 @@ static void length_that_is_not_the_blobs(void)
     ucxpool_remote_window_release(remote);
 }
 
-static void answer_of_another_length(void)
+/* Read the window, and return the number of the operation. */
+static uint64_t post_read(ucxpool_remote_window_t *remote,
+                          ucxpool_request_t      **request_p)
 {
-    static uint8_t           bytes[100];
-    ucxpool_place_t          place  = {0, 100};
-    ucxpool_places_t         places = ucxpool_places(&place, 1);
-    ucxpool_data_t           data   = ucxpool_data_buffer(bytes, sizeof(bytes));
-    ucxpool_remote_window_t *remote = import();
-    uint64_t                 number;
+    static uint8_t   bytes[100];
+    ucxpool_place_t  place  = {0, 100};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, sizeof(bytes));
 
     send_opened(remote, 100);
-    assert_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, NULL));
+    assert_ok(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, request_p));
     hostile_let_peer_read(&hostile);
-    number = base_list_head(&hostile.victim->windows->called,
-                            window_operation_t, link)
-                 ->number;
-    post_eager(PROTO_DESC_READ, number, bytes, 99);
+    return base_list_head(&hostile.victim->windows->called, window_operation_t,
+                          link)
+        ->number;
+}
+
+static void answer_of_another_length(void)
+{
+    uint8_t                  bytes[99] = {0};
+    ucxpool_remote_window_t *remote    = import();
+
+    post_eager(PROTO_DESC_READ, post_read(remote, NULL), bytes, sizeof(bytes));
     hostile_let_peer_read(&hostile);
     ucxpool_remote_window_release(remote);
 }
@@ -457,6 +463,30 @@ TEST_EACH(the_channel_fails, NUM_CRIMES)
     hostile_let_peer_read(&hostile);
     ck_assert_msg(hostile_is_over(&hostile), "%s", rejected_attacks[_i].name);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    end();
+}
+
+TEST(a_read_ends_with_the_reason_for_which_the_owner_refuses_it)
+{
+    static const char        reason[] = "too many operations";
+    proto_fixed_t            fixed    = {.window_end = {.refused = 1}};
+    ucxpool_remote_window_t *remote;
+    ucxpool_request_t       *read;
+    ucxpool_request_attr_t   attr;
+
+    begin();
+    remote                     = import();
+    fixed.window_end.operation = post_read(remote, &read);
+    fixed.window_end.status    = UCXPOOL_ERR_LIMIT;
+    hostile_post_message(&hostile, PROTO_WINDOW_END, &fixed, reason,
+                         strlen(reason));
+    hostile_let_peer_read(&hostile);
+    ucxpool_request_query(read, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
+    ck_assert_str_eq(attr.detail, reason);
+    ucxpool_request_release(read);
+    ucxpool_remote_window_release(remote);
+    ucxpool_channel_abort(hostile.victim);
     end();
 }
 

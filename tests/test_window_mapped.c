@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -63,8 +62,7 @@ static void import(unsigned access)
 static void begin(void *memory, size_t size, int fd, unsigned access)
 {
     pair_fill(memory, size);
-    ck_assert_msg(make_window(memory, size, fd) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(make_window(memory, size, fd));
     import(access);
 }
 
@@ -112,7 +110,7 @@ static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
 /* Reads all bytes, and writes all bytes if that is allowed. */
 static void check_bytes(uint8_t *memory, size_t size)
 {
-    uint8_t *bytes = malloc(size);
+    uint8_t *bytes = test_alloc(size);
 
     assert_ok(move(false, 0, bytes, size));
     ck_assert_mem_eq(bytes, memory, size);
@@ -121,7 +119,6 @@ static void check_bytes(uint8_t *memory, size_t size)
         assert_ok(move(true, 0, bytes, size));
         ck_assert_mem_eq(bytes, memory, size);
     }
-    free(bytes);
 }
 
 static void check_reason(const char *words)
@@ -278,7 +275,7 @@ TEST(a_file_that_can_shrink_is_not_mapped)
     check_bytes(memory, SIZE);
     if (asked().way == UCXPOOL_WAY_PROCESS) {
         ck_assert_int_eq(ftruncate(fd, 0), 0);
-        ck_assert_int_eq(move(false, 0, bytes, sizeof(bytes)), UCXPOOL_ERR_IO);
+        assert_error(move(false, 0, bytes, sizeof(bytes)), IO);
     }
     end();
     close(fd);
@@ -302,14 +299,13 @@ TEST(a_sparse_file_is_not_mapped)
 
 TEST(memory_without_a_file_reports_the_reason)
 {
-    void *memory = malloc(SIZE);
+    void *memory = test_alloc(SIZE);
 
     begin(memory, SIZE, -1, BOTH);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("neither the pool's memory nor");
     check_bytes(memory, SIZE);
     end();
-    free(memory);
 }
 
 /* Every page becomes a part of its own. */
@@ -344,10 +340,9 @@ static void check_refused(void *memory, size_t size, int fd, const char *words)
     unsigned num_fds = calls_num_fds();
 
     window = NULL;
-    ck_assert_int_eq(make_window(memory, size, fd), UCXPOOL_ERR_INVALID_PARAM);
+    assert_error(make_window(memory, size, fd), INVALID_PARAM);
     ck_assert_ptr_null(window);
-    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
-                  ucxpool_error_detail());
+    assert_detail(words);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
 
@@ -358,7 +353,7 @@ TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
     int      other  = sealed_file(SIZE, SIZE, F_SEAL_SHRINK);
     uint8_t *private =
         mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    uint8_t *plain = malloc(SIZE);
+    uint8_t *plain = test_alloc(SIZE);
 
     ck_assert_ptr_ne(private, MAP_FAILED);
     check_refused(memory, SIZE, other, "not a shared mapping");
@@ -371,7 +366,6 @@ TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
     close(other);
     sealed_put(memory, SIZE - 4096);
     sealed_put(private, SIZE);
-    free(plain);
 }
 
 /* --- memory that is mapped read-only -------------------------------------- */

@@ -6,7 +6,6 @@
 #include "test.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const ways[] = {
@@ -123,10 +122,8 @@ static void *read_while_it_exists(void *arg)
     ucxpool_remote_window_t *remote;
     ucxpool_status_t         status;
 
-    ck_assert_msg(ucxpool_remote_window_import(peer->to_owner, blob,
-                                               sizeof(blob),
-                                               &remote) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_remote_window_import(peer->to_owner, blob, sizeof(blob),
+                                           &remote));
     while ((status = read_all(peer, remote)) == UCXPOOL_OK) {
         ck_assert(is_right(peer));
         __atomic_add_fetch(&peer->num_reads, 1, __ATOMIC_RELAXED);

@@ -6,6 +6,7 @@
 #include "pair.h"
 #include "test.h"
 
+#include "base/clock.h"
 #include "core/control.h"
 #include "window/window.h"
 
@@ -225,7 +226,7 @@ static uint64_t stat(const char *name)
     return value;
 }
 
-static void begin(const char *importers, const char *owners)
+static void open_window(const char *importers, const char *owners)
 {
     pair_init(&pair, importers, owners);
     pair.a->windows->may_emulate = strstr(importers, "direct") != NULL;
@@ -313,6 +314,12 @@ static void end(void)
     check_end();
 }
 
+static void begin(const char *importers, const char *owners)
+{
+    open_window(importers, owners);
+    test_at_end(end);
+}
+
 /* --- registration --------------------------------------------------------- */
 
 TEST_SETTINGS(.timeout = 60);
@@ -339,7 +346,6 @@ TEST(a_window_is_registered_once_for_all_importers)
     ck_assert_uint_eq(stat("window_registrations"), 1);
     ck_assert_uint_eq(stat("window_registrations_refused"), 0);
     import(window);
-    end();
 }
 
 TEST(a_revoked_window_is_no_longer_registered)
@@ -352,7 +358,6 @@ TEST(a_revoked_window_is_no_longer_registered)
     ck_assert_int_eq(num_mapped, num_mapped_before);
     ck_assert_uint_eq(told().registered, 0);
     ck_assert_int_eq(num_keys, 0);
-    end();
 }
 
 /* Not even if this way is required. */
@@ -361,10 +366,9 @@ TEST(tcp_has_no_get_and_put)
     begin(DIRECT, DIRECT);
     pair.a->windows->may_emulate = false;
     import(window);
-    ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
+    assert_error(asked().status, UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(asked().reason, "no get and put"));
     ck_assert_int_eq(num_maps, num_maps_before);
-    end();
 }
 
 /* It is not requested if the transports have no get and put. */
@@ -378,7 +382,6 @@ TEST(tcp_falls_back_to_messages)
     ck_assert(told().not_registered[0] == '\0');
     check_moves();
     ck_assert_uint_eq(num_gets + num_puts, 0);
-    end();
 }
 
 TEST_EACH(an_owner_may_require_messages, 2)
@@ -389,7 +392,7 @@ TEST_EACH(an_owner_may_require_messages, 2)
     ck_assert_int_eq(num_maps, num_maps_before);
     ck_assert_ptr_nonnull(strstr(told().not_registered, "WINDOW_WAY=messages"));
     if (_i) { /* the importer requires get and put */
-        ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
+        assert_error(asked().status, UNSUPPORTED);
         ck_assert_ptr_nonnull(strstr(asked().reason, "WINDOW_WAY=messages"));
     } else {
         ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
@@ -397,14 +400,13 @@ TEST_EACH(an_owner_may_require_messages, 2)
             strstr(asked().way_reason, "the owner has UCXPOOL_WINDOW_WAY"));
         check_moves();
     }
-    end();
 }
 
 TEST(windows_beyond_the_budget_use_messages)
 {
     ucxpool_window_t        *second;
     ucxpool_remote_window_t *first;
-    uint8_t                 *more = malloc(SIZE / 2);
+    uint8_t                 *more = test_alloc(SIZE / 2);
 
     begin("WIRE=ucx", "WIRE=ucx WINDOW_BUDGET=1m");
     is_native = true;
@@ -431,8 +433,7 @@ TEST(windows_beyond_the_budget_use_messages)
     ck_assert_uint_eq(told().registered, SIZE);
     ck_assert(told().not_registered[0] == '\0');
     check_moves();
-    end();
-    free(more);
+    test_end();
 }
 
 TEST(messages_are_used_if_ucx_cannot_register_the_window)
@@ -463,7 +464,6 @@ TEST(messages_are_used_if_ucx_cannot_register_the_window)
     import(window); /* retry; this time it succeeds */
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
     check_moves();
-    end();
 }
 
 TEST(messages_are_used_if_ucx_rejects_the_key)
@@ -473,7 +473,7 @@ TEST(messages_are_used_if_ucx_rejects_the_key)
         const char *reason;
     } cases[] = {
         {SPOIL_UNPACK, "UCX rejected the owner's key"},
-        {SPOIL_GET, "UCX does not get from the window"},
+        {SPOIL_GET, "UCX cannot read from the window"},
     };
 
     begin("WIRE=ucx", "WIRE=ucx");
@@ -490,7 +490,6 @@ TEST(messages_are_used_if_ucx_rejects_the_key)
     }
     import(window);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
-    end();
 }
 
 /* --- choice of way per operation ----------------------------------------- */
@@ -527,7 +526,47 @@ TEST(long_pieces_use_get_and_put_and_short_ones_messages)
         ck_assert_int_eq(num_puts >= cases[i].num, cases[i].is_long);
         ck_assert_uint_eq(num_flushes, cases[i].is_long ? 1 : 0);
     }
-    end();
+}
+
+static uint64_t count(const char *name)
+{
+    uint64_t of_pool, of_channel;
+
+    assert_ok(ucxpool_stats_get(pair.a, name, &of_pool));
+    assert_ok(ucxpool_channel_stats_get(pair.to_b, name, &of_channel));
+    ck_assert_uint_eq(of_pool, of_channel);
+    return of_pool;
+}
+
+static uint64_t count_of_histogram(const char *name)
+{
+    ucxpool_histogram_t histogram;
+
+    assert_ok(
+        ucxpool_histogram_get(pair.a, name, &histogram, sizeof(histogram)));
+    return histogram.count;
+}
+
+TEST(long_pieces_count_as_rma_and_short_ones_as_messages)
+{
+    begin("WIRE=ucx", "WIRE=ucx");
+    is_native = true;
+    import(window);
+    assert_ok(move(false, 2, (size_t)128 << 10));
+    assert_ok(move(false, 1, (size_t)64 << 10));
+    assert_ok(move(true, 1, SIZE));
+    assert_ok(move(false, 1, 1000));
+    ck_assert_uint_eq(count("read_rma_bytes"), (size_t)320 << 10);
+    ck_assert_uint_eq(count("read_rma_operations"), 2);
+    ck_assert_uint_eq(count("read_messages_bytes"), 1000);
+    ck_assert_uint_eq(count("read_messages_operations"), 1);
+    ck_assert_uint_eq(count("written_rma_bytes"), SIZE);
+    ck_assert_uint_eq(count("written_rma_operations"), 1);
+    ck_assert_uint_eq(count("written_messages_operations"), 0);
+    ck_assert_uint_eq(count_of_histogram("read_ucx_rma"), 2);
+    ck_assert_uint_eq(count_of_histogram("read_ucx_messages"), 1);
+    ck_assert_uint_eq(count_of_histogram("write_ucx_rma"), 1);
+    ck_assert_uint_eq(count_of_histogram("write_ucx_messages"), 0);
 }
 
 /* --- failures ------------------------------------------------------------- */
@@ -538,16 +577,15 @@ TEST(an_operation_that_fails_halfway_leaves_nothing_behind)
     import(window);
     for (unsigned nth = 1; nth <= 12; nth++) {
         spoil_the(SPOIL_GET, nth);
-        ck_assert_int_eq(move(false, 12, 50000), UCXPOOL_ERR_UNSUPPORTED);
+        assert_error(move(false, 12, 50000), UNSUPPORTED);
         spoil_the(SPOIL_PUT, nth);
-        ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);
+        assert_error(move(true, 12, 50000), NO_MEMORY);
         ck_assert(base_list_is_empty(&pair.to_b->windows->moving));
         ck_assert(base_list_is_empty(&pair.to_b->windows->moved));
     }
     spoil_the(SPOIL_FLUSH, 1);
-    ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);
+    assert_error(move(true, 12, 50000), NO_MEMORY);
     check_moves();
-    end();
 }
 
 /* The owner makes no progress, which UCX's get needs. */
@@ -556,7 +594,7 @@ TEST_EACH(an_operation_that_ucx_never_completes_ends_the_channel, 2)
     uint64_t           late = pair_deadline();
     ucxpool_request_t *request;
 
-    begin(DIRECT " CLOSE_TIMEOUT=100ms", DIRECT);
+    open_window(DIRECT " CLOSE_TIMEOUT=100ms", DIRECT);
     import(window);
     pair.a->drain_ns = 1000000;
     request          = post(_i != 0, 1, SIZE);
@@ -566,8 +604,8 @@ TEST_EACH(an_operation_that_ucx_never_completes_ends_the_channel, 2)
         ck_assert(!pair_is_late(late));
     }
     ck_assert_int_eq(pair_state(pair.to_b), UCXPOOL_CHANNEL_FAILED);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_CANCELED);
-    ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
+    assert_error(pair_finish(&pair, request), CANCELED);
+    assert_error(asked().status, CANCELED);
     pair_until(&pair, told().num_peers == 0);
     ck_assert_int_eq(num_keys, 0);
     ucxpool_remote_window_release(remote);
@@ -581,12 +619,13 @@ TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
 {
     uint64_t late = pair_deadline();
 
-    begin(DIRECT, DIRECT " CLOSE_TIMEOUT=100ms");
+    open_window(DIRECT, DIRECT " CLOSE_TIMEOUT=1000s");
     import(window);
     ucxpool_channel_abort(pair.to_a);
     ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
     ck_assert_int_eq(num_mapped, num_mapped_before + 1);
     ck_assert_int_ne(pair.to_a->conn.endpoint->step, CORE_ENDPOINT_CLOSED);
+    pair.to_a->closing.deadline = base_clock_now();
     while (ucxpool_window_revoke(window, 0) == UCXPOOL_INPROGRESS) {
         ucxpool_progress(pair.b);
         ck_assert(!pair_is_late(late));
@@ -597,6 +636,20 @@ TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     check_end();
+}
+
+/* A forced close drops what UCX has not sent yet. */
+TEST(endpoints_are_flushed_before_they_are_closed)
+{
+    pair_init(&pair, DIRECT, DIRECT);
+    ucxpool_channel_close(pair.to_a);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair,
+               (pair.a->channels.count == 0) && (pair.b->channels.count == 0));
+    num_flushes = 0;
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+    ck_assert_uint_ge(num_flushes, 1);
 }
 
 TEST(an_import_released_early_leaks_nothing)
@@ -611,13 +664,12 @@ TEST(an_import_released_early_leaks_nothing)
         ck_assert_int_eq(num_keys, 0);
     }
     import(window);
-    end();
 }
 
 /* A key belongs to its worker, and must be released before it. */
 TEST(destroying_a_pool_releases_its_imports)
 {
-    begin(DIRECT, DIRECT);
+    open_window(DIRECT, DIRECT);
     import(window);
     ck_assert_int_eq(num_keys, 1);
     watched_worker = pair.a->ucx.worker;
@@ -635,10 +687,10 @@ TEST_EACH(a_damaged_key_ends_the_channel, 2)
 {
     static const spoil_t damages[] = {SPOIL_LENGTH, SPOIL_TYPE};
 
-    begin(DIRECT " LOG_LEVEL=none", DIRECT " LOG_LEVEL=none");
+    open_window(DIRECT " LOG_LEVEL=none", DIRECT " LOG_LEVEL=none");
     spoil_the(damages[_i], 1);
     import(window);
-    ck_assert_int_eq(asked().status, UCXPOOL_ERR_PROTOCOL);
+    assert_error(asked().status, PROTOCOL);
     ck_assert_ptr_nonnull(strstr(asked().reason, "are not a key of UCX"));
     ck_assert_int_eq(num_keys, 0);
     pair_until(&pair, told().num_peers == 0);
@@ -683,7 +735,6 @@ TEST(a_second_answer_is_ignored)
     ck_assert_int_eq(num_keys, 1);
     ck_assert_uint_eq(remote->address, (uintptr_t)memory);
     check_moves();
-    end();
 }
 
 /* The importer does not request a key, and uses messages. */
@@ -694,5 +745,4 @@ TEST(an_importer_that_uses_messages_requests_no_key)
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
     ck_assert_int_eq(num_maps, num_maps_before);
     check_moves();
-    end();
 }

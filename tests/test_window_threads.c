@@ -6,7 +6,6 @@
 #include "test.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const ways[] = {

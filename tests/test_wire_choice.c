@@ -4,27 +4,20 @@
 #include "caught.h"
 #include "pair.h"
 #include "test.h"
-#include "wireup/mapping.h"
+#include "wireup/wireup.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #define TAG    UINT64_C(0x77)
 #define LENGTH 200000u
 
-static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr;
-}
+static pair_t pair;
 
 static void check_reason(const ucxpool_channel_t *channel, const char *reason)
 {
-    ucxpool_channel_attr_t attr = query(channel);
+    ucxpool_channel_attr_t attr = pair_attr(channel);
 
     ck_assert_str_eq(attr.wire_reason, reason);
 }
@@ -33,49 +26,42 @@ TEST_SETTINGS(.timeout = 60);
 
 TEST(pools_on_one_host_read_each_others_blocks)
 {
-    pair_t pair;
-
-    pair_init(&pair, NULL, NULL);
-    ck_assert_int_eq(query(pair.to_b).wire, UCXPOOL_WIRE_MAP);
-    ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_MAP);
+    pair_begin(&pair, NULL, NULL);
+    ck_assert_int_eq(pair_attr(pair.to_b).wire, UCXPOOL_WIRE_MAP);
+    ck_assert_int_eq(pair_attr(pair.to_a).wire, UCXPOOL_WIRE_MAP);
     check_reason(pair.to_b,
                  "same host and user, each side reads the other's blocks");
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
 }
 
 TEST(ucx_is_used_if_one_side_requires_it_and_both_report_why)
 {
-    pair_t pair;
-
-    pair_init(&pair, "WIRE=ucx", NULL);
-    ck_assert_int_eq(query(pair.to_b).wire, UCXPOOL_WIRE_UCX);
-    ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_UCX);
+    pair_begin(&pair, "WIRE=ucx", NULL);
+    ck_assert_int_eq(pair_attr(pair.to_b).wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(pair_attr(pair.to_a).wire, UCXPOOL_WIRE_UCX);
     check_reason(pair.to_b, "UCXPOOL_WIRE=ucx is set");
     check_reason(pair.to_a,
-                 "its memory cannot be mapped: it does not offer its "
-                 "memory");
+                 "the peer's memory cannot be mapped: the owner does not offer "
+                 "its memory");
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
 }
 
 TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
 {
-    pair_t                 pair;
     ucxpool_channel_attr_t attr;
 
-    pair_init(&pair, "WIRE=map", "WIRE=ucx");
-    attr = query(pair.to_b);
+    pair_begin(&pair, "WIRE=map", "WIRE=ucx");
+    attr = pair_attr(pair.to_b);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_str_eq(attr.reason, "UCXPOOL_WIRE=map, but its memory cannot be "
-                                  "mapped: it does not offer its memory");
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_str_eq(attr.reason,
+                     "UCXPOOL_WIRE=map, but the peer's memory cannot be "
+                     "mapped: the owner does not offer its memory");
+    assert_error(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
+                 UNSUPPORTED);
     /* The other side gets the reason, too. */
-    pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 static const struct {
@@ -87,8 +73,8 @@ static const struct {
     {"REQUIRE=map,rma", "", NULL},
     {"REQUIRE=any", "WIRE=ucx", NULL},
     {"REQUIRE=map", "WIRE=ucx",
-     "the channel requires map, but its memory cannot be mapped: it does not "
-     "offer its memory"},
+     "the channel requires map, but the peer's memory cannot be mapped: the "
+     "owner does not offer its memory"},
     {"REQUIRE=rma", "",
      "the channel requires rma, but uses the map wire; set UCXPOOL_WIRE=ucx, "
      "or allow map"},
@@ -104,11 +90,10 @@ static const struct {
 TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
 {
     const char            *reason = requirements[_i].reason;
-    pair_t                 pair;
     ucxpool_channel_attr_t attr;
 
-    pair_init(&pair, requirements[_i].a, requirements[_i].b);
-    attr = query(pair.to_b);
+    pair_begin(&pair, requirements[_i].a, requirements[_i].b);
+    attr = pair_attr(pair.to_b);
     if (reason == NULL) {
         ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
         pair_exchange(&pair, LENGTH);
@@ -116,14 +101,13 @@ TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
         ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
         ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
         ck_assert_str_eq(attr.reason, reason);
-        pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+        pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Connect a to b's listener with a requirement of this channel alone. */
-static void require(pair_t *pair, ucxpool_listener_t *listener, uint64_t paths)
+static void require(ucxpool_listener_t *listener, uint64_t paths)
 {
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
@@ -133,25 +117,25 @@ static void require(pair_t *pair, ucxpool_listener_t *listener, uint64_t paths)
 
     snprintf(where, sizeof(where), "127.0.0.1:%u",
              (unsigned)ucxpool_listener_port(listener));
-    ck_assert_int_eq(
-        ucxpool_channel_connect(pair->a, where, &params, &pair->to_b),
-        UCXPOOL_OK);
-    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_a) ==
-                         UCXPOOL_OK);
-    pair_until(pair, query(pair->to_b).state != UCXPOOL_CHANNEL_CONNECTING);
+    assert_ok(ucxpool_channel_connect(pair.a, where, &params, &pair.to_b));
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_a) ==
+                          UCXPOOL_OK);
+    pair_until(&pair, pair_attr(pair.to_b).state != UCXPOOL_CHANNEL_CONNECTING);
 }
 
 TEST(a_channels_own_requirement_replaces_the_setting)
 {
-    pair_t pair = {pair_pool("REQUIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
-    ucxpool_listener_t *listener = pair_listen(pair.b, "127.0.0.1:0");
+    ucxpool_listener_t *listener;
 
-    require(&pair, listener, UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA);
-    ck_assert_int_eq(query(pair.to_b).status, UCXPOOL_ERR_UNSUPPORTED);
+    pair.a   = pair_pool("REQUIRE=map");
+    pair.b   = pair_pool("WIRE=ucx");
+    listener = pair_listen(pair.b, "127.0.0.1:0");
+    require(listener, UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA);
+    assert_error(pair_attr(pair.to_b).status, UNSUPPORTED);
     ucxpool_channel_close(pair.to_b);
     ucxpool_channel_close(pair.to_a);
-    require(&pair, listener, 0);
-    ck_assert_int_eq(query(pair.to_b).state, UCXPOOL_CHANNEL_OPEN);
+    require(listener, 0);
+    ck_assert_int_eq(pair_attr(pair.to_b).state, UCXPOOL_CHANNEL_OPEN);
     pair_cleanup(&pair);
 }
 
@@ -164,9 +148,9 @@ TEST(an_unknown_path_is_rejected)
     };
     ucxpool_channel_t *channel;
 
-    ck_assert_int_eq(
+    assert_error(
         ucxpool_channel_connect(pool, "127.0.0.1:1", &params, &channel),
-        UCXPOOL_ERR_INVALID_PARAM);
+        INVALID_PARAM);
     ck_assert_str_eq(ucxpool_error_detail(),
                      "the paths that a channel requires are 0x4; use bits of "
                      "ucxpool_path_t");
@@ -177,59 +161,54 @@ TEST_EACH(ucx_by_choice_is_not_warned_of, 2)
 {
     static const char *const sides[] = {"LOG_LEVEL=warn",
                                         "WIRE=ucx LOG_LEVEL=warn"};
-    pair_t                   pair;
 
     caught_begin();
-    pair_init(&pair, sides[_i], sides[1]);
+    pair_begin(&pair, sides[_i], sides[1]);
     ck_assert_ptr_null(strstr(caught_text(), "the peer is on this host"));
     caught_end();
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
 }
 
 TEST(requests_waiting_for_a_channel_fail_with_it)
 {
-    pair_t pair = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
+    pair_t pools = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
     ucxpool_request_t *send;
 
-    pair.to_b = pair_meet(pair.a, pair.b);
-    assert_ok(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, &send));
-    pair.to_a = pair_meet(pair.b, pair.a);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_UNSUPPORTED);
-    pair_cleanup(&pair);
+    pools.to_b = pair_meet(pools.a, pools.b);
+    send       = pair_send(pools.to_b, "x", 1, TAG);
+    pools.to_a = pair_meet(pools.b, pools.a);
+    assert_error(pair_finish(&pools, send), UNSUPPORTED);
+    pair_cleanup(&pools);
 }
 
 TEST_EACH(two_pools_can_reconnect_after_closing, 2)
 {
     static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
-    pair_t                   pair;
     ucxpool_channel_t       *old;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 3; i++) {
         ucxpool_channel_close(pair.to_b);
-        pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
+        pair_until(&pair, pair_attr(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
         /* One side keeps its old handle longer than the other. */
         old       = pair.to_a;
         pair.to_b = pair_meet(pair.a, pair.b);
         pair.to_a = pair_meet(pair.b, pair.a);
-        pair_until(&pair, query(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
-        pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_OPEN);
+        pair_until(&pair, pair_attr(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
+        pair_until(&pair, pair_attr(pair.to_a).state == UCXPOOL_CHANNEL_OPEN);
         pair_exchange(&pair, LENGTH);
         ucxpool_channel_close(old);
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Without pidfds, checking whether a peer lives takes a descriptor. */
 TEST(a_peer_that_cannot_be_checked_is_not_lost)
 {
-    pair_t        pair;
     struct rlimit limit;
     struct rlimit none = {0};
 
-    pair_init(&pair, NULL, NULL);
+    pair_begin(&pair, NULL, NULL);
     core_lock(pair.a);
     wireup_process_watch_stop(pair.to_b);
     pair.to_b->peer.next_check = 0;
@@ -243,5 +222,4 @@ TEST(a_peer_that_cannot_be_checked_is_not_lost)
     ck_assert_uint_ne(pair.to_b->peer.next_check, BASE_CLOCK_FOREVER);
     core_unlock(pair.a);
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
 }

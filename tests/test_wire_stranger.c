@@ -1,21 +1,18 @@
 /*
  * Peers on this host whose blocks cannot or must not be read: of another user,
- * of another PID namespace, or with memory that may shrink.
+ * or with memory that may shrink.
  */
 #include <config.h>
 
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <pwd.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,14 +55,6 @@ int __wrap_fcntl64(int fd, int command, ...)
     va_end(arguments);
     return is_to_be_ignored(command) ? 0
                                      : __real_fcntl64(fd, command, argument);
-}
-
-static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr;
 }
 
 static void give(int talk, const void *bytes, size_t length)
@@ -136,7 +125,7 @@ static void be_refused(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     uint64_t until = pair_deadline();
 
-    while (query(channel).state <= UCXPOOL_CHANNEL_OPEN) {
+    while (pair_attr(channel).state <= UCXPOOL_CHANNEL_OPEN) {
         ucxpool_wait(pool, 10000000);
         if (pair_is_late(until)) {
             _exit(9);
@@ -156,15 +145,13 @@ static void be_stranger(int talk, bool is_refused)
 
 typedef enum strangeness {
     OTHER_USER,
-    OTHER_NAME_SPACE,
     UNSEALED,
     NUM_STRANGENESSES
 } strangeness_t;
 
 static const char *const said[] = {
-    [OTHER_USER]       = "other user",
-    [OTHER_NAME_SPACE] = "other PID namespace",
-    [UNSEALED]         = "not sealed against shrinking",
+    [OTHER_USER] = "other user",
+    [UNSEALED]   = "not sealed against shrinking",
 };
 
 /* Returns false if this process may not do this. */
@@ -177,33 +164,10 @@ static bool become(strangeness_t strangeness)
         nobody = getpwnam("nobody");
         return (nobody != NULL) && (nobody->pw_uid != geteuid()) &&
                (setgid(nobody->pw_gid) == 0) && (setuid(nobody->pw_uid) == 0);
-    case OTHER_NAME_SPACE:
-        return unshare(CLONE_NEWPID) == 0;
     default:
         leaves_unsealed = true;
         return true;
     }
-}
-
-/* Only a child of this process is in the new namespace. */
-static void run_stranger(strangeness_t strangeness, int talk, bool is_refused)
-{
-    pid_t child;
-    int   status;
-
-    if (!become(strangeness)) {
-        _exit(77);
-    }
-    if (strangeness != OTHER_NAME_SPACE) {
-        be_stranger(talk, is_refused);
-    }
-    child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        be_stranger(talk, is_refused);
-    }
-    waitpid(child, &status, 0);
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 10);
 }
 
 static pid_t fork_stranger(strangeness_t strangeness, bool is_refused,
@@ -218,7 +182,10 @@ static pid_t fork_stranger(strangeness_t strangeness, bool is_refused,
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         close(sockets[0]);
-        run_stranger(strangeness, sockets[1], is_refused);
+        if (!become(strangeness)) {
+            _exit(77);
+        }
+        be_stranger(sockets[1], is_refused);
     }
     close(sockets[1]);
     *talk_p = sockets[0];
@@ -240,10 +207,8 @@ static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
     ucxpool_request_t *send;
 
     memset(source, 0x5a, LENGTH);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(channel, source, LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_request_wait(send, pair_patience()), UCXPOOL_OK);
+    send = pair_send(channel, source, LENGTH, TAG);
+    assert_ok(ucxpool_request_wait(send, pair_patience()));
     ucxpool_request_release(send);
     free(source);
 }
@@ -256,14 +221,13 @@ START_TEST(a_stranger_uses_the_ucx_wire_and_the_reason_is_reported)
     ucxpool_channel_t *channel = connect_over(pool, talk);
     ucxpool_channel_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
-                     UCXPOOL_OK);
-    attr = query(channel);
+    assert_ok(ucxpool_channel_wait(channel, pair_patience()));
+    attr = pair_attr(channel);
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
     ck_assert_msg(strstr(attr.wire_reason, said[_i]) != NULL, "%s",
                   attr.wire_reason);
     send_to_stranger(pool, channel);
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pool));
     ucxpool_destroy(pool);
     check_ended_well(child);
     close(talk);
@@ -278,16 +242,15 @@ START_TEST(a_stranger_fails_with_a_reason_if_map_is_required)
     ucxpool_channel_t *channel = connect_over(pool, talk);
     ucxpool_channel_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    attr = query(channel);
+    assert_error(ucxpool_channel_wait(channel, pair_patience()), UNSUPPORTED);
+    attr = pair_attr(channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_msg(strncmp(attr.reason, "UCXPOOL_WIRE=map, but ", 22) == 0, "%s",
                   attr.reason);
     ck_assert_msg(strstr(attr.reason, said[_i]) != NULL, "%s", attr.reason);
-    ck_assert_int_eq(ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_error(ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL),
+                 UNSUPPORTED);
+    assert_ok(ucxpool_check(pool));
     ucxpool_destroy(pool);
     check_ended_well(child);
     close(talk);

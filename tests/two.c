@@ -97,7 +97,8 @@ void two_init_on(two_t *two, two_side_t parents, two_side_t childs)
 
     be_two(two);
     side      = two->is_child ? childs : parents;
-    two->pool = pair_pool_on(side.device, side.settings);
+    two->pool = (side.device < 0) ? pair_pool(side.settings)
+                                  : pair_pool_on(side.device, side.settings);
     connect_pools(two);
 }
 
@@ -156,6 +157,24 @@ uint64_t two_count(two_t *two, const char *name)
 
     two_check(ucxpool_stats_get(two->pool, name, &value) == UCXPOOL_OK);
     return value;
+}
+
+uint64_t two_count_of_channel(two_t *two, const char *name)
+{
+    uint64_t value;
+
+    two_check(ucxpool_channel_stats_get(two->channel, name, &value) ==
+              UCXPOOL_OK);
+    return value;
+}
+
+uint64_t two_count_of_histogram(two_t *two, const char *name)
+{
+    ucxpool_histogram_t histogram;
+
+    two_check(ucxpool_histogram_get(two->pool, name, &histogram,
+                                    sizeof(histogram)) == UCXPOOL_OK);
+    return histogram.count;
 }
 
 ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request)

@@ -25,7 +25,7 @@ void two_init(two_t *two, const char *settings);
 /* The same, but each side first calls prepare(), which may modify the
  * process. */
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
-/* The settings and the GPU of one side's pool. */
+/* The settings and the GPU of one side's pool; device -1: in host memory. */
 typedef struct two_side {
     const char *settings;
     int         device;
@@ -51,6 +51,9 @@ void two_settle(two_t *two);
 
 /* Returns the pool's statistic with this name. */
 uint64_t two_count(two_t *two, const char *name);
+uint64_t two_count_of_channel(two_t *two, const char *name);
+/* The operations in the histogram of this name. */
+uint64_t two_count_of_histogram(two_t *two, const char *name);
 
 /* Progress until the request has ended, release it, and return its status. */
 ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request);

@@ -2,7 +2,13 @@
 
 #include "two_gpu.h"
 
+#include "segments.h"
+
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define TAG UINT64_C(42)
 
 static int last_device(void)
 {
@@ -11,20 +17,23 @@ static int last_device(void)
     return (num == NULL) ? 0 : atoi(num) - 1;
 }
 
-static void start(two_t *two, two_side_t parents, two_side_t childs)
+void two_gpu_start_on(two_t *two, two_side_t parents, two_side_t childs)
 {
+    int device;
+
     if (!cuda_is_real()) {
         setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);
     }
     two_init_on(two, parents, childs);
-    two_check(mem_cuda_device_open(two->is_child ? childs.device : 0, &gpu) ==
+    device = two->is_child ? childs.device : parents.device;
+    two_check(mem_cuda_device_open((device < 0) ? 0 : device, &gpu) ==
               UCXPOOL_OK);
 }
 
 void two_gpu_start(two_t *two, const char *settings)
 {
-    start(two, (two_side_t){settings, 0},
-          (two_side_t){settings, last_device()});
+    two_gpu_start_on(two, (two_side_t){settings, 0},
+                     (two_side_t){settings, last_device()});
 }
 
 bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
@@ -35,6 +44,59 @@ bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
     if (is_far && (device == 0)) {
         return false;
     }
-    start(two, (two_side_t){parents, 0}, (two_side_t){childs, device});
+    two_gpu_start_on(two, (two_side_t){parents, 0},
+                     (two_side_t){childs, device});
     return true;
+}
+
+/* Data that both processes can compute. */
+static void fill(uint8_t *bytes, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
+                      size_t gap, unsigned seed, uint8_t *memory)
+{
+    size_t             count    = (size + length - 1) / length;
+    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
+    size_t             room     = count * (length + gap);
+    uint8_t           *bytes    = malloc(room);
+    uint8_t           *expected = malloc(room);
+    ucxpool_request_t *request;
+
+    fill(expected, room, seed);
+    for (size_t i = 0; i < count; i++) {
+        segments[i].address = memory + i * (length + gap);
+        segments[i].length =
+            (i + 1 < count) ? length : size - (count - 1) * length;
+    }
+    if (!is_sender) {
+        memset(bytes, 0xfe, room);
+        gpu_write(memory, bytes, room);
+        two_check(recv_segments(two->pool, two->channel, segments, count, TAG,
+                                UINT64_MAX, NULL, &request) == UCXPOOL_OK);
+        two_check(two_finish(two, request) == UCXPOOL_OK);
+        gpu_read(bytes, memory, room);
+        for (size_t i = 0; i < count; i++) {
+            size_t at = i * (length + gap);
+
+            two_check(memcmp(bytes + at, expected + at, segments[i].length) ==
+                      0);
+            for (size_t j = segments[i].length; j < length + gap; j++) {
+                two_check(bytes[at + j] == 0xfe);
+            }
+        }
+    } else {
+        gpu_write(memory, expected, room);
+        two_check(send_segments(two->channel, segments, count, TAG, NULL,
+                                &request) == UCXPOOL_OK);
+        two_check(two_finish(two, request) == UCXPOOL_OK);
+    }
+    free(segments);
+    free(bytes);
+    free(expected);
 }

@@ -16,4 +16,12 @@ void two_gpu_start(two_t *two, const char *settings);
 bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
                          bool is_far);
 
+/* The same with any pools; also opens `gpu` for a pool in host memory. */
+void two_gpu_start_on(two_t *two, two_side_t parents, two_side_t childs);
+
+/* Transfer one message of segments of `length` bytes, separated by `gap` bytes,
+ * and require that it arrives. `memory` is GPU or host memory. */
+void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
+                      size_t gap, unsigned seed, uint8_t *memory);
+
 #endif

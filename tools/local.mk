@@ -6,8 +6,8 @@ bin_PROGRAMS = \
 	tools/ucxpool_shuffle
 noinst_LTLIBRARIES += libtools.la libgpu.la libreplay.la libshuffle.la
 libtools_la_SOURCES = \
-	tools/common/error.c tools/common/error.h tools/common/gnuplot.c \
-	tools/common/gnuplot.h tools/common/json.c tools/common/json.h \
+	tools/common/error.c tools/common/error.h \
+	tools/common/json.c tools/common/json.h \
 	tools/common/number.c tools/common/number.h tools/common/options.c \
 	tools/common/options.h tools/common/output.c tools/common/output.h \
 	tools/common/pool_stats.c tools/common/pool_stats.h \
@@ -37,11 +37,10 @@ tools_ucxpool_perf_LDADD = libgpu.la libtools.la libucxpool.la $(UCX_LIBS)
 
 tools_ucxpool_shuffle_LDADD = libshuffle.la libtools.la libucxpool.la
 libshuffle_la_CPPFLAGS = $(AM_CPPFLAGS) $(PMIX_CFLAGS)
-libshuffle_la_LIBADD = libgpu.la $(PMIX_LIBS)
+libshuffle_la_LIBADD = $(PMIX_LIBS)
 libshuffle_la_SOURCES = \
 	tools/shuffle/batch.c tools/shuffle/batch.h tools/shuffle/exchange.c \
-	tools/shuffle/exchange.h tools/shuffle/gpu_store.c \
-	tools/shuffle/gpu_store.h tools/shuffle/input.c tools/shuffle/input.h \
+	tools/shuffle/exchange.h tools/shuffle/input.c tools/shuffle/input.h \
 	tools/shuffle/job.h tools/shuffle/local.c tools/shuffle/output.c \
 	tools/shuffle/output.h tools/shuffle/ranks.c tools/shuffle/summary.c \
 	tools/shuffle/worker.c
@@ -50,6 +49,6 @@ tools_ucxpool_replay_LDADD = libreplay.la libtools.la libucxpool.la
 libreplay_la_LIBADD = libgpu.la -lm
 libreplay_la_SOURCES = \
 	tools/replay/allocator.c tools/replay/allocator.h \
-	tools/replay/best_fit.c tools/replay/measure.c tools/replay/measure.h \
+	tools/replay/measure.c tools/replay/measure.h \
 	tools/replay/play.c tools/replay/report.c tools/replay/trace.c \
 	tools/replay/trace.h tools/replay/workload.c tools/replay/workload.h

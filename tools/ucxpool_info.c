@@ -19,17 +19,12 @@
 
 typedef struct options {
     bool config;
-    bool budget;
     bool json;
     bool no_pool;
     bool self_test;
 } options_t;
 
 static const option_row_t option_rows[] = {
-    {"budget", 'b', NULL,
-     "print how much of its BAR1 a pool on each GPU may take, line by line; "
-     "nothing else",
-     OPTION_FLAG(options_t, budget)},
     {"config", 'c', NULL,
      "print every setting with its meaning, its default and where its value "
      "comes from; nothing else",
@@ -40,7 +35,7 @@ static const option_row_t option_rows[] = {
      "create no pool (else one is created with the present settings, looked "
      "at, and destroyed)",
      OPTION_FLAG(options_t, no_pool)},
-    {"test", 't', NULL, "send a message through every region of that pool",
+    {"test", 't', NULL, "send a message between two pools on this host",
      OPTION_FLAG(options_t, self_test)},
     {.name = NULL},
 };
@@ -131,23 +126,10 @@ static bool print_report(const ucxpool_config_t *config,
     info_machine_report(&report);
     is_good &= info_gpu_report(&report, config);
     if (!options->no_pool) {
-        is_good &= info_pool_report(&report, config, options->self_test);
-        is_good &= info_wire_report(&report, config);
+        is_good &= info_pool_report(&report, config);
+        is_good &= info_wire_report(&report, config, options->self_test);
     }
-    is_good &= info_peers_report(&report, config);
     info_settings_report(&report, config);
-    report_end(&report);
-    return is_good;
-}
-
-static bool print_budget(const ucxpool_config_t *config, bool json,
-                         FILE *output)
-{
-    report_t report;
-    bool     is_good;
-
-    report_begin(&report, output, json);
-    is_good = info_budget_report(&report, config);
     report_end(&report);
     return is_good;
 }
@@ -158,9 +140,6 @@ static bool print(const ucxpool_config_t *config, const options_t *options,
     if (options->config) {
         print_settings(config, options->json, output);
         return true;
-    }
-    if (options->budget) {
-        return print_budget(config, options->json, output);
     }
     return print_report(config, options, output);
 }
@@ -184,10 +163,6 @@ static int check_options(const options_t *options)
 {
     if (options->no_pool && options->self_test) {
         return options_wrong("--test needs a pool: leave out --no-pool");
-    }
-    if (options->budget && (options->config || options->self_test)) {
-        return options_wrong("--budget prints nothing else: leave out %s",
-                             options->config ? "--config" : "--test");
     }
     if (options->config && options->self_test) {
         return options_wrong("--config prints nothing else: leave out --test");

@@ -6,17 +6,16 @@
  *     jobs       for each test a work, and the sides that do it (perf/job.h,
  *                perf/test.h)
  *     pair       two processes, here or on two hosts (pair.c, remote.c), that
- *                run a job as the sender and the receiver
+ *                run the jobs as the sender and the receiver
  *     measure    in each round, each side sends a batch (measure.c)
  *     stage      lanes (raw.c, pool.c) and ends of all sides, and the control
  *                messages of the two processes for a batch (stage.c, batch.c)
  *     end        the loop over messages in flight (end.c, buffers.c)
- *     report     text and tables, JSON and CSV, a picture
+ *     report     text and tables, JSON, a picture
  */
 #include <config.h>
 
 #include "common/error.h"
-#include "common/gnuplot.h"
 #include "common/options.h"
 #include "common/output.h"
 #include "common/result_file.h"
@@ -32,7 +31,7 @@
 
 #define MAX_JOBS 32
 
-enum { FILE_JSON, FILE_CSV, FILE_PLOT, FILE_LAST };
+enum { FILE_JSON, FILE_PLOT, FILE_LAST };
 
 typedef struct options {
     const char   *tests[MAX_JOBS];
@@ -149,10 +148,10 @@ static const option_row_t option_rows[] = {
      "turn; all: every table",
      OPTION_CALL(read_test, "no such test; --list names them")},
     {"table", 0, "TABLE",
-     "make a table of the pool and raw UCX: map, ucx, both; cuda, cuda-ucx "
-     "with a GPU's memory; or all",
-     OPTION_CALL(read_table, "give map, ucx, both, cuda, cuda-ucx or all")},
-    {"size", 's', "SIZE", "bytes of a buffer, as 256, 4k, 64m",
+     "run the tests of a table: map, ucx; cuda, cuda-ucx with a GPU's memory; "
+     "or all",
+     OPTION_CALL(read_table, "give map, ucx, cuda, cuda-ucx or all")},
+    {"size", 's', "SIZE", "size of a buffer in bytes, as 256, 4k, 64m",
      OPTION_SIZE(options_t, size, WORK_MAX_BYTES)},
     {"count", 'n', "COUNT", "buffers of a message",
      OPTION_SIZE(options_t, count, WORK_MAX_BUFFERS),
@@ -168,9 +167,10 @@ static const option_row_t option_rows[] = {
      OPTION_SECONDS(options_t, seconds)},
     {"device", 0, "cuda[:N[,M]]",
      "buffers in the memory of GPU N (default: 0) for both processes, or N at "
-     "the sender and M at the receiver",
+     "the sender and M at the receiver; N or M may be host",
      OPTION_CALL(read_device, "give cuda, cuda:N for a GPU that both processes "
-                              "use, or cuda:N,M for one each")},
+                              "use, cuda:N,M for one each, or host for N or "
+                              "M")},
     {"pageable", 0, "SIDE",
      "with --device: send, recv or both: there the buffers are in host memory "
      "that no GPU reaches",
@@ -189,8 +189,6 @@ static const option_row_t option_rows[] = {
     {"json", 0, "[=FILE]",
      "print JSON for programs, to a file or instead of the text",
      OPTION_FILE(options_t, files[FILE_JSON])},
-    {"csv", 0, "[=FILE]", "the same as CSV",
-     OPTION_FILE(options_t, files[FILE_CSV])},
     {"plot", 0, "FILE", "draw the rates: .svg or .png (needs gnuplot)",
      OPTION_FILE(options_t, files[FILE_PLOT])},
     {"list", 0, NULL, "print tests, sides and tables, and end",
@@ -207,7 +205,7 @@ static const option_row_t option_rows[] = {
 static const program_t program = {
     .name  = "ucxpool_perf",
     .usage = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
-             "--table map|ucx|both|cuda|cuda-ucx|all [OPTION]...\n"
+             "--table map|ucx|cuda|cuda-ucx|all [OPTION]...\n"
              "-l PORT               on one host, and on the other\n"
              "[OPTION]... HOST:PORT",
     .purpose =
@@ -230,15 +228,15 @@ static const options_t defaults = {
     .cpus        = {-1, -1},
     .files =
         {
-            [FILE_JSON] = {.option = "--json", .suffixes = ".json"},
-            [FILE_CSV]  = {.option = "--csv", .suffixes = ".csv"},
-            [FILE_PLOT] = {.option = "--plot", .suffixes = ".svg or .png"},
+            [FILE_JSON] = {.option = "--json"},
+            [FILE_PLOT] = {.option = "--plot"},
         },
 };
 
 static bool is_on_gpu(const options_t *options)
 {
-    return options->devices[0] != WORK_HOST;
+    return (options->devices[0] != WORK_HOST) ||
+           (options->devices[1] != WORK_HOST);
 }
 
 /* Returns true if this row is in the requested table. */
@@ -259,11 +257,11 @@ static int check_table(options_t *options)
     if ((options->num_tests != 0) || (options->num_sides != 0) ||
         (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
         options->untold ||
-        (!on_gpu && ((options->size != 0) || (options->count != 0)))) {
-        return options_wrong(
-            "a table has tests, sizes, sides and wires of its own: leave out "
-            "-t, --sides, --wire, --pageable, --untold, and -s and -n where it "
-            "is not about a GPU's memory");
+        (is_on_gpu(options) && ((options->devices[0] == WORK_HOST) ||
+                                (options->devices[1] == WORK_HOST)))) {
+        return options_wrong("a table has tests, sides and wires of its own: "
+                             "leave out -t, --sides, --wire, --pageable, "
+                             "--untold and the device host");
     }
     if (!on_gpu && is_on_gpu(options)) {
         return options_wrong("--table %s is about host memory: leave out "
@@ -273,31 +271,6 @@ static int check_table(options_t *options)
     if (on_gpu && !is_on_gpu(options)) {
         options->devices[0] = 0;
         options->devices[1] = 0;
-    }
-    return -1;
-}
-
-static int check_tests(const options_t *options)
-{
-    bool any_block = false;
-    bool any_bar   = options->num_tests == 0;
-
-    for (unsigned i = 0; i < options->num_tests; i++) {
-        bool is_block = test_find(options->tests[i])->unit == UNIT_BLOCK;
-
-        any_block |= is_block;
-        any_bar |= !is_block;
-    }
-    if (any_block &&
-        ((options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
-         (options->size != 0) || (options->count != 0) ||
-         (options->pageable != 0) || options->untold)) {
-        return options_wrong("block sends nothing: leave out -s, -n, --sides, "
-                             "--wire, --pageable and --untold");
-    }
-    if (options->files[FILE_PLOT].is_asked && !any_bar) {
-        return options_wrong("--plot: a block's get and put is nothing to "
-                             "draw: leave it out, or give another test");
     }
     return -1;
 }
@@ -358,10 +331,10 @@ static int check_options(options_t *options)
                              options->untold ? "--untold" : "--pageable");
     }
     if (num_on_stdout(options) > 1) {
-        return options_wrong("one of --json, --csv and --plot can go to the "
-                             "standard output: name files for the others");
+        return options_wrong("one of --json and --plot can go to the standard "
+                             "output: name a file for the other");
     }
-    return options->table != NULL ? check_table(options) : check_tests(options);
+    return options->table != NULL ? check_table(options) : -1;
 }
 
 /* --- jobs ----------------------------------------------------------------- */
@@ -372,7 +345,6 @@ typedef struct run {
     bool         is_text; /* content of the output */
     unsigned     num_jobs;
     job_t        jobs[MAX_JOBS];
-    const char  *tables[MAX_JOBS]; /* table of each job; NULL: none */
     job_result_t results[MAX_JOBS];
 } run_t;
 
@@ -390,7 +362,7 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
         if (!side_is((side_t){ways[i], 0}, IS_COPY)) {
             job->sides[job->num_sides++] = (side_t){ways[i], MODE_PEER};
             job->sides[job->num_sides++] = (side_t){ways[i], MODE_NONE};
-        } else if (job->work.pageable == 0) {
+        } else if (work_has_copies(&job->work)) {
             job->sides[job->num_sides++] = (side_t){ways[i], MODE_COPY};
         }
     }
@@ -398,7 +370,7 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 
 /* The functions that add jobs return -1 to continue, or the exit code. */
 static int add_job(run_t *run, const test_t *test, uint64_t size,
-                   uint64_t count, uint32_t pool_mode, const char *table)
+                   uint64_t count, uint32_t pool_mode)
 {
     const options_t *options = &run->options;
     job_t           *job     = &run->jobs[run->num_jobs];
@@ -421,7 +393,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
             },
         .send_size     = test->send_size,
         .max_rounds    = options->rounds,
-        .may_miss      = table != NULL,
+        .may_miss      = options->table != NULL,
         .has_own_sides = options->num_sides != 0,
         .time_ns       = (uint64_t)(options->seconds * 1e9),
     };
@@ -432,11 +404,11 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     } else {
         add_sides(job, test, pool_mode);
     }
-    run->tables[run->num_jobs++] = table;
+    run->num_jobs++;
     return job_check(job) == 0 ? -1 : 2;
 }
 
-/* Returns the value of a row, or the option's if that is smaller, for a GPU
+/* Returns the value of a row, or the option's if that is smaller, for a machine
  * with little memory. */
 static uint64_t at_most(uint64_t row, uint64_t option)
 {
@@ -453,8 +425,7 @@ static int add_rows(run_t *run)
         if (is_asked_for(options, row)) {
             code = add_job(run, test_find(row->test),
                            at_most(row->size, options->size),
-                           at_most(row->count, options->count), row->pool_mode,
-                           row->table);
+                           at_most(row->count, options->count), row->pool_mode);
         }
     }
     return code;
@@ -473,7 +444,7 @@ static int add_jobs(run_t *run)
     }
     for (unsigned i = 0; (code < 0) && (i < options->num_tests); i++) {
         code = add_job(run, test_find(options->tests[i]), options->size,
-                       options->count, options->pool_mode, NULL);
+                       options->count, options->pool_mode);
     }
     return code;
 }
@@ -490,56 +461,45 @@ static void report_progress(const run_t *run, unsigned index)
     }
 }
 
-static void print_text(const run_t *run, unsigned index)
-{
-    const job_result_t *result = &run->results[index];
-    const char         *table  = run->tables[index];
-
-    if (table == NULL) {
-        report_text(result, run->output);
-    } else {
-        if ((index == 0) || (strcmp(run->tables[index - 1], table) != 0)) {
-            report_table_begin(table, result, run->output);
-        }
-        report_table_row(table, result, run->output);
-        if (index + 1 == run->num_jobs) {
-            report_table_end(table, run->results, run->num_jobs, run->output);
-        }
-    }
-    fflush(run->output);
-}
-
-/* Run the jobs in two processes here, or with a process on another host if
- * remote is not NULL. */
-static int run_jobs(run_t *run, remote_t *remote)
+static int run_jobs(run_t *run, control_t *control)
 {
     for (unsigned i = 0; i < run->num_jobs; i++) {
         report_progress(run, i);
-        if ((remote != NULL
-                 ? remote_run(remote, &run->jobs[i], &run->results[i])
-                 : pair_run(&run->jobs[i], run->options.cpus,
-                            &run->results[i])) != 0) {
+        if (measure_lead(&run->jobs[i], control, &run->results[i]) != 0) {
             return -1;
         }
         if (run->is_text) {
-            print_text(run, i);
+            report_text(&run->results[i], run->output);
+            fflush(run->output);
         }
     }
     return 0;
 }
 
-static int run_remote(run_t *run)
+/* Run the jobs with a receiver that is forked here, or that runs on another
+ * host. */
+static int run_pair(run_t *run)
 {
-    remote_t *remote;
-    int       status;
+    const options_t *options = &run->options;
+    control_t       *control;
+    int              status = 0;
 
-    if ((pair_pin(run->options.cpus[0]) != 0) ||
-        (remote_connect(run->options.connect, &remote) != 0)) {
+    if (options->connect == NULL) {
+        status = pair_start(options->cpus, &control);
+    } else if ((pair_pin(options->cpus[0]) != 0) ||
+               (remote_connect(options->connect, &control) != 0)) {
+        status = -1;
+    }
+    if (status != 0) {
         return -1;
     }
-    status = run_jobs(run, remote);
-    remote_destroy(remote);
-    return status;
+    if (is_on_gpu(options) && !control->is_remote) {
+        status = pair_check_devices(options->devices);
+    }
+    if (status == 0) {
+        status = run_jobs(run, control);
+    }
+    return control->end(control, status);
 }
 
 /* --- output --------------------------------------------------------------- */
@@ -550,17 +510,24 @@ static int try_files(run_t *run)
 {
     result_file_t *files = run->options.files;
 
-    if (files[FILE_PLOT].is_asked && (gnuplot_check("--plot") != 0)) {
+    if (files[FILE_PLOT].is_asked && (report_plot_check() != 0)) {
         return 1;
     }
-    return result_files_try(files, FILE_LAST, NULL, 0);
+    if (result_file_is(&files[FILE_JSON], files[FILE_PLOT].path)) {
+        return options_wrong("--json and --plot name the same file");
+    }
+    for (unsigned i = 0; i < FILE_LAST; i++) {
+        if (result_file_try(&files[i]) != 0) {
+            return 1;
+        }
+    }
+    return -1;
 }
 
 static int write_files(run_t *run)
 {
     int (*const printers[])(const void *, FILE *) = {
         [FILE_JSON] = report_json,
-        [FILE_CSV]  = report_csv,
         [FILE_PLOT] = report_plot,
     };
     result_file_t *files = run->options.files;
@@ -572,21 +539,6 @@ static int write_files(run_t *run)
         code = result_file_write(&files[i], printers[i], &report, run->output);
     }
     return code;
-}
-
-static int run_and_report(run_t *run)
-{
-    const options_t *options = &run->options;
-
-    if (is_on_gpu(options) && (options->connect == NULL) &&
-        (pair_check_devices(options->devices) != 0)) {
-        return -1;
-    }
-    if ((options->connect != NULL ? run_remote(run) : run_jobs(run, NULL)) !=
-        0) {
-        return -1;
-    }
-    return write_files(run);
 }
 
 /* Run all jobs and write the results. Returns the exit code. */
@@ -605,7 +557,8 @@ static int run_with_output(run_t *run)
     } else {
         code = add_jobs(run);
         code = code < 0 ? try_files(run) : code;
-        code = code < 0 ? run_and_report(run) != 0 : code;
+        code =
+            code < 0 ? (run_pair(run) != 0) || (write_files(run) != 0) : code;
     }
     return output_end(run->output, code);
 }

@@ -5,7 +5,6 @@
 #include <config.h>
 
 #include "common/error.h"
-#include "common/gnuplot.h"
 #include "common/number.h"
 #include "common/options.h"
 #include "common/output.h"
@@ -24,14 +23,6 @@
 /* Percentage of the host's free memory that a trace may use. */
 #define MEMORY_PERCENT 75
 
-typedef enum file {
-    FILE_LOG,
-    FILE_JSON,
-    FILE_CSV,
-    FILE_PICTURE,
-    FILE_LAST
-} file_t;
-
 typedef struct run {
     /* Options. */
     const char *log;        /* the file; NULL: a workload */
@@ -45,7 +36,7 @@ typedef struct run {
     int                     ordinal; /* DEVICE_HOST or a GPU */
     unsigned                divisor; /* of sizes */
     measure_params_t        params;
-    result_file_t           files[FILE_LAST];
+    result_file_t           csv;
     bool                    list;
 
     FILE     *output; /* the standard output */
@@ -147,8 +138,7 @@ static const option_row_t option_rows[] = {
     {"workload", 'w', "NAME", "make the calls instead (--list names them)",
      OPTION_TEXT(run_t, workload)},
     {"allocators", 'a', "LIST",
-     "of heap,cuda,async,bestfit and plugins (default: all that the device can "
-     "have)",
+     "of heap,cuda,async and plugins (default: all that the device can have)",
      OPTION_TEXT(run_t, allocators)},
     {"plugin", 'p', "[NAME=]FILE.so",
      "an allocator of your own, called plugin or NAME; again for more",
@@ -172,21 +162,8 @@ static const option_row_t option_rows[] = {
      OPTION_CALL(read_scale, "give 1/N, N from 1 to 64k")},
     {"rounds", 'r', "NUM", "play NUM times, each timed as a whole (default: 3)",
      OPTION_NUMBER(run_t, params.num_rounds, MEASURE_MAX_ROUNDS)},
-    {"threads", 't', NULL, "play each thread of the log in one of its own",
-     OPTION_FLAG(run_t, params.has_threads)},
-    {"mark", 0, NULL,
-     "once more, writing and reading the memory: see that no two allocations "
-     "share any",
-     OPTION_FLAG(run_t, params.is_marked)},
-    {"write", 0, "FILE", "write the calls as a log, and end",
-     OPTION_FILE(run_t, files[FILE_LOG])},
-    {"json", 0, "[=FILE]", "for programs: to a file, or instead of the text",
-     OPTION_FILE(run_t, files[FILE_JSON])},
-    {"csv", 0, "[=FILE]", "the same as CSV",
-     OPTION_FILE(run_t, files[FILE_CSV])},
-    {"picture", 0, "FILE.svg",
-     "draw what is live and held over time (or .png; needs gnuplot)",
-     OPTION_FILE(run_t, files[FILE_PICTURE])},
+    {"csv", 0, "[=FILE]", "print CSV, to a file or instead of the text",
+     OPTION_FILE(run_t, csv)},
     {"list", 0, NULL, "print workloads and allocators, and end",
      OPTION_FLAG(run_t, list)},
     {.name = NULL},
@@ -252,8 +229,8 @@ static int set_kinds(run_t *run)
     if (run->allocators == NULL) {
         take_all(run);
     } else if (parse_allocators(run) != 0) {
-        return options_wrong("-a %s: give some of heap,cuda,async,bestfit and "
-                             "the names of plug-ins, each once",
+        return options_wrong("-a %s: give some of heap,cuda,async and the "
+                             "names of plug-ins, each once",
                              run->allocators);
     }
     for (unsigned i = 0; i < run->num_kinds; i++) {
@@ -274,16 +251,10 @@ static int set_kinds(run_t *run)
 /* Read the command line. Returns -1 to continue, or the exit code. */
 static int read_options(run_t *run, int argc, char **argv)
 {
-    static const result_file_t files[FILE_LAST] = {
-        [FILE_LOG]     = {.option = "--write", .suffixes = ".csv"},
-        [FILE_JSON]    = {.option = "--json", .suffixes = ".json"},
-        [FILE_CSV]     = {.option = "--csv", .suffixes = ".csv"},
-        [FILE_PICTURE] = {.option = "--picture", .suffixes = ".svg or .png"},
-    };
     char **arguments;
     int    code;
 
-    memcpy(run->files, files, sizeof(files));
+    run->csv               = (result_file_t){.option = "--csv"};
     run->ordinal           = DEVICE_HOST;
     run->divisor           = 1;
     run->params.num_rounds = 3;
@@ -298,12 +269,6 @@ static int read_options(run_t *run, int argc, char **argv)
                                  ? "give a log, or a workload with -w"
                                  : "give a log or a workload, not both");
     }
-    if (run->files[FILE_LOG].is_asked &&
-        (run->files[FILE_JSON].is_asked || run->files[FILE_CSV].is_asked ||
-         run->files[FILE_PICTURE].is_asked)) {
-        return options_wrong("--write plays nothing: leave out --json, --csv "
-                             "and --picture");
-    }
     return set_kinds(run);
 }
 
@@ -313,21 +278,21 @@ static int read_options(run_t *run, int argc, char **argv)
  * Functions return -1 to continue, or the exit code.
  */
 
-static int try_files(run_t *run)
+static int try_file(run_t *run)
 {
-    const result_other_t others[] = {
-        {"the log that is read",
-         (run->log != NULL) && (strcmp(run->log, "-") == 0) ? "/dev/stdin"
-                                                            : run->log},
-        {"the file of UCXPOOL_HEAP_LOG", getenv("UCXPOOL_HEAP_LOG")},
-    };
+    const char *log = (run->log != NULL) && (strcmp(run->log, "-") == 0)
+                          ? "/dev/stdin"
+                          : run->log;
 
-    if (run->files[FILE_PICTURE].is_asked &&
-        (gnuplot_check("--picture") != 0)) {
-        return 1;
+    if (result_file_is(&run->csv, log)) {
+        return options_wrong("--csv: this is the log that is read: name "
+                             "another file");
     }
-    return result_files_try(run->files, FILE_LAST, others,
-                            sizeof(others) / sizeof(others[0]));
+    if (result_file_is(&run->csv, getenv("UCXPOOL_HEAP_LOG"))) {
+        return options_wrong("--csv: this is the file of UCXPOOL_HEAP_LOG: "
+                             "name another file");
+    }
+    return result_file_try(&run->csv) == 0 ? -1 : 1;
 }
 
 static int load(run_t *run)
@@ -361,12 +326,8 @@ static int check_memory(run_t *run)
 {
     char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
     uint64_t bytes;
-    bool     is_real = false;
 
-    for (unsigned i = 0; i < run->num_kinds; i++) {
-        is_real |= !run->kinds[i]->is_simulated;
-    }
-    if ((run->ordinal != DEVICE_HOST) || !is_real) {
+    if (run->ordinal != DEVICE_HOST) {
         return 0;
     }
     if (device_free_bytes(&run->device, &bytes) != 0) {
@@ -382,56 +343,25 @@ static int check_memory(run_t *run)
     return 0;
 }
 
-/* Limit simulated allocators. The heap has a limit even without -c. Simulated
- * allocators have no limit by default, so they get the same one. */
-static int limit_simulated(run_t *run)
-{
-    bool has_heap = false, is_simulated = false;
-
-    for (unsigned i = 0; i < run->num_kinds; i++) {
-        has_heap |= run->kinds[i] == &allocator_heap;
-        is_simulated |= run->kinds[i]->is_simulated;
-    }
-    if ((run->params.capacity != 0) || !has_heap || !is_simulated) {
-        return 0;
-    }
-    return allocator_heap_limit(&run->device, &run->params.heap_limit);
-}
-
-/* Returns true if text is printed: no other result is written to the standard
- * output. */
+/* Returns true if the standard output is text. */
 static bool has_text(const run_t *run)
 {
-    bool has_text = true;
-
-    for (unsigned i = 0; i < FILE_LAST; i++) {
-        has_text &= !run->files[i].is_asked || (run->files[i].path != NULL);
-    }
-    return has_text;
+    return !run->csv.is_asked || (run->csv.path != NULL);
 }
 
 static int write_results(run_t *run, const report_t *report)
 {
-    int (*const printers[])(const void *, FILE *) = {
-        [FILE_JSON]    = report_json,
-        [FILE_CSV]     = report_csv,
-        [FILE_PICTURE] = report_picture,
-    };
-    result_file_t table = {.is_asked = has_text(run)};
-    int code = result_file_write(&table, report_table, report, run->output);
-
-    for (unsigned i = FILE_JSON; (i < FILE_LAST) && (code == 0); i++) {
-        code =
-            result_file_write(&run->files[i], printers[i], report, run->output);
+    if (has_text(run)) {
+        report_table(report, run->output);
     }
-    return code;
+    return result_file_write(&run->csv, report_csv, report, run->output);
 }
 
 static int measure_all(run_t *run)
 {
     report_t report;
 
-    if ((check_memory(run) != 0) || (limit_simulated(run) != 0)) {
+    if (check_memory(run) != 0) {
         return -1;
     }
     report = (report_t){.trace        = run->trace,
@@ -439,10 +369,7 @@ static int measure_all(run_t *run)
                         .params       = run->params,
                         .clock_ns     = measure_clock(),
                         .measures     = run->measures,
-                        .num_measures = run->num_kinds,
-                        .picture_path = run->files[FILE_PICTURE].path != NULL
-                                            ? run->files[FILE_PICTURE].path
-                                            : "-"};
+                        .num_measures = run->num_kinds};
     if (has_text(run)) {
         report_trace(&report, run->output);
         fflush(run->output);
@@ -460,10 +387,6 @@ static int work(run_t *run)
 {
     int code;
 
-    if (run->files[FILE_LOG].is_asked) {
-        return result_file_write(&run->files[FILE_LOG], log_write, run->trace,
-                                 run->output);
-    }
     if (device_open(&run->device, run->ordinal, run->trace) != 0) {
         return -1;
     }
@@ -482,7 +405,7 @@ static int run_with_output(run_t *run)
     if (output_take(&run->output) != 0) {
         return 1;
     }
-    code = try_files(run);
+    code = try_file(run);
     if (code < 0) {
         code = load(run);
     }

@@ -7,7 +7,6 @@
 #include "tools/common/error.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
-#include "tools/gpu/gpu.h"
 #include "tools/shuffle/job.h"
 
 #include <errno.h>
@@ -33,9 +32,6 @@ typedef struct options {
     bool        has_header;
     bool        json;
     bool        compare_memcpy;
-    bool        on_gpu;
-    int         gpu;        /* -1: not given */
-    uint64_t    gpu_memory; /* 0: not given */
 } options_t;
 
 /* Under a launcher this process is one rank of several. */
@@ -53,14 +49,6 @@ static int read_delimiter(void *arg, const char *value)
     return options->delimiter != FIELD_UNKNOWN ? 0 : -1;
 }
 
-static int read_device(void *arg, const char *value)
-{
-    options_t *options = arg;
-
-    options->on_gpu = true;
-    return gpu_parse(value, &options->gpu);
-}
-
 static const option_row_t rows[] = {
     {"workers", 'w', "N", "worker processes (default: one per processor)",
      OPTION_NUMBER(options_t, num_workers, MAX_WORKERS)},
@@ -76,14 +64,6 @@ static const option_row_t rows[] = {
      OPTION_NUMBER(options_t, field, MAX_FIELD)},
     {"output", 'o', "DIR", "output folder, empty or to be created",
      OPTION_TEXT(options_t, folder)},
-    {"device", 0, "cuda[:N]",
-     "hold the partitions in GPU memory, exchanged from GPU to GPU; the "
-     "workers take the GPUs in turn (cuda:N: all take GPU N, counted from 0)",
-     OPTION_CALL(read_device, "give cuda, or cuda:N with N from 0 to 1023")},
-    {"device-memory", 0, "SIZE",
-     "hold at most SIZE per worker (default: its share of half of the "
-     "free memory)",
-     OPTION_SIZE(options_t, gpu_memory, SIZE_MAX)},
     {"header", 0, NULL,
      "the first line of each file is a header: no record, but the first line "
      "of each output",
@@ -120,9 +100,6 @@ static int check_options(const options_t *options, const launch_t *launch,
     if ((options->folder == NULL) || (options->folder[0] == '\0')) {
         return options_wrong("name an output folder with -o");
     }
-    if ((options->gpu_memory != 0) && !options->on_gpu) {
-        return options_wrong("--device-memory is for use with --device=cuda");
-    }
     if (files[0] == NULL) {
         return options_wrong("name at least one input file");
     }
@@ -148,8 +125,7 @@ static unsigned count_processors(void)
     return count < 64 ? (unsigned)count : 64;
 }
 
-/* Choose the id of the run. All workers use one claim on the folder, which
- * contains this id. */
+/* Choose the id of the run, which is part of the names of temporary files. */
 static int init_run(launch_t *launch, uint64_t *run_p)
 {
     if (launch->is_launched) {
@@ -174,12 +150,9 @@ static int init_job(const options_t *options, char *const *files, uint64_t run,
                                                        : job->num_workers;
     job->field          = options->field;
     job->compare_memcpy = options->compare_memcpy;
-    job->on_gpu         = options->on_gpu;
-    job->gpu            = options->gpu;
-    job->gpu_memory     = options->gpu_memory;
-    return (worker_choose_batch(job) == 0) &&
-                   (inputs_init(&job->inputs, files, num_files,
-                                options->delimiter) == 0) &&
+    worker_choose_batch(job);
+    return (inputs_init(&job->inputs, files, num_files, options->delimiter) ==
+            0) &&
                    (!options->has_header ||
                     (inputs_take_header(&job->inputs) == 0)) &&
                    (output_folder_open(&job->folder, options->folder, run) == 0)
@@ -274,7 +247,7 @@ static int run_and_end(const options_t *options, launch_t *launch,
 
 int main(int argc, char **argv)
 {
-    options_t options = {.delimiter = FIELD_UNKNOWN, .field = 1, .gpu = -1};
+    options_t options = {.delimiter = FIELD_UNKNOWN, .field = 1};
     launch_t  launch  = {.is_launched = ranks_are_launched()};
     char    **files;
     FILE     *stream;

@@ -1,10 +1,11 @@
 /*
  * Batches: one call posts many sends, receives, reads and writes.
  *
- * Each element of an array describes one operation, with the same arguments as
- * the function that posts it alone. The operations may be of any kinds, and on
- * any channels and remote windows of one pool. The call takes the pool's lock
- * once. Over `map` it wakes each sleeping peer once, after the last operation.
+ * Each element of an array describes one operation. Its fields are the
+ * arguments of the function that posts a single operation of this kind. A batch
+ * may have operations of all kinds, on any channels and remote windows of one
+ * pool. The call takes the pool's lock once. Over `map` it wakes each sleeping
+ * peer once, after the last operation.
  *
  *     ucxpool_op_t ops[2] = {
  *         {.kind    = UCXPOOL_OP_SEND,
@@ -45,8 +46,10 @@ typedef struct ucxpool_op {
     ucxpool_op_kind_t kind;
     uint32_t          reserved; /* 0 */
     ucxpool_data_t    data;
-    /* NULL for none. Operations may share them. They need not outlive the
-     * call. */
+    /*
+     * NULL for none. Several operations may have the same params, which are not
+     * used after the call.
+     */
     const ucxpool_request_params_t *params;
     /* [out] Where to store the request. NULL: the library releases the request
      * when it ends. */
@@ -65,35 +68,36 @@ typedef struct ucxpool_op {
 /*
  * Post operations in the order of the array.
  *
- * ops           Array of num_ops. It need not outlive the call. Memory, arrays
- *               and descriptors to which an operation points must stay valid
- *               as long as the function that posts it alone requires.
- * op_size       sizeof(ops[0]), the distance of the elements in bytes; a
- *               multiple of the alignment of ucxpool_op_t. If the program is
- *               newer than the library, the bytes that the library does not
- *               know must be 0.
+ * ops           Array of num_ops, which is not used after the call. The memory,
+ *               arrays and descriptors to which an operation points must stay
+ *               valid for the same time as with a single post.
+ * op_size       sizeof(ops[0]), the size of an element in bytes; a multiple of
+ *               the alignment of ucxpool_op_t. If the program is newer than the
+ *               library, an element may be longer than the library's
+ *               ucxpool_op_t. The additional bytes must then be 0.
  * num_ops       May be 0.
  * num_posted_p  [out] Number of operations that were posted; 0 after an error
  *               in the arguments.
  *
- * Each operation has the effect of a call of its function. If an operation is
- * refused, the function returns the status that this call would have returned,
- * and ucxpool_error_detail() returns its detail. *num_posted_p is then the
- * index of the refused operation. The operations before it are posted and
- * continue. Those after it are not posted, and their requests are not stored.
- * To continue without the refused operation, call the function again with the
- * rest of the array.
+ * Each operation has the same effect as a call to the corresponding function.
+ * If an operation is refused, ucxpool_post() returns the status that this
+ * function would return, and ucxpool_error_detail() returns the detail.
+ * *num_posted_p is then the index of the refused operation. The operations
+ * before it are posted and continue. The operations after it are not posted,
+ * and their requests are not stored. To continue without the refused operation,
+ * call ucxpool_post() again with the rest of the array.
  *
- * Callbacks are called as for single posts, and so never by this function.
- * Other threads that call functions of the pool wait until all operations have
- * been posted.
+ * As with single posts, callbacks are never called by this function. Other
+ * threads that call functions of the pool wait until all operations have been
+ * posted.
  *
  * UCXPOOL_ERR_INVALID_PARAM  also: an argument is NULL; op_size is smaller than
  *                            ucxpool_op_t of version 1.0; a channel or remote
  *                            window belongs to another pool
  * UCXPOOL_ERR_UNSUPPORTED    also: this library is too old to know the kind, or
  *                            a field that is not 0
- * others                     as the function of the refused operation
+ * others                     the status of the refused operation, as from its
+ *                            function
  */
 ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
                               size_t op_size, size_t num_ops,

@@ -3,14 +3,14 @@
  *
  * There are three ways to create a channel:
  *
- *   1. host:port    one side listens, the other connects. Each proves that it
- *                   knows the shared secret (SECRET_FILE) before any other
- *                   exchange.
+ *   1. host:port    one side listens, the other connects. Before any other
+ *                   exchange, each side proves that it knows the shared secret
+ *                   (SECRET_FILE).
  *   2. address      the two sides exchange the results of ucxpool_address_get()
  *                   themselves (MPI, PMIx, a file, ...), and each creates a
  *                   channel.
- *   3. endpoint     both sides have a ucp_ep_h to each other and each creates a
- *                   channel over it.
+ *   3. endpoint     each side has a ucp_ep_h to the other and creates a channel
+ *                   over it.
  *
  * Sends and receives can be posted to a new channel at once; they start after
  * the handshake. A client and its listener must authenticate each other within
@@ -52,13 +52,13 @@ typedef struct ucxpool_listener ucxpool_listener_t;
  * address_p [out]  Owned by the caller; release with ucxpool_address_release().
  * length_p  [out]  Length in bytes; a few hundred.
  *
- * The address names the pool and holds a random number that the peer must
- * present. Any process that has the address can connect, so keep it secret.
+ * The address identifies the pool and contains a random number that the peer
+ * must send. Any process that has the address can connect, so keep it secret.
  *
- * Peers may be on any network. Therefore UCX listens on all devices, or on
- * those in UCX_NET_DEVICES, from this call on. A warning lists the devices that
- * are added. If UCX is already in use, no device is added, and the address
- * covers only the devices that UCX uses now.
+ * Peers may be on any network. Therefore, from this call on, UCX listens on all
+ * devices, or on the devices in UCX_NET_DEVICES. A warning lists the added
+ * devices. If UCX is already in use, no device is added, and the address covers
+ * only the devices that UCX uses now.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);
@@ -97,15 +97,16 @@ typedef struct ucxpool_channel_params {
     /*
      * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
      * If the channel would use another path, it fails before its first message,
-     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE.
+     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE. The
+     * paths do not limit how windows are accessed: WINDOW_WAY does (window.h).
      */
     uint64_t require;
 } ucxpool_channel_params_t;
 
 /*
  * Create a channel over an address or an endpoint. Both sides must call this
- * function. Two pools may have several channels with each other, which are
- * paired in the order of creation.
+ * function. Two pools may have several channels with each other. These channels
+ * are paired in the order of creation.
  *
  * channel_p [out]  Close it with ucxpool_channel_close() or
  *                  ucxpool_channel_abort(); otherwise ucxpool_destroy() closes
@@ -139,8 +140,8 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  *                            other users
  *
  * If UCX is already in use without the network device that leads to the
- * listener, the device cannot be added, and the library logs a warning. The
- * channel can then use only the `map` wire, and otherwise fails with
+ * listener, the library cannot add the device and logs a warning. The channel
+ * can then use only the `map` wire, and otherwise fails with
  * UCXPOOL_ERR_UNSUPPORTED. To avoid this, connect to this listener before other
  * channels are opened, or set UCX_NET_DEVICES.
  */
@@ -160,8 +161,8 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
  *                             is readable by other users
  * UCXPOOL_ERR_INVALID_PARAM   where is malformed
  * UCXPOOL_ERR_UNSUPPORTED     UCX is already in use without the network device
- *                             of this address: listen on this address first, or
- *                             set UCX_NET_DEVICES
+ *                             of this address: create this listener before any
+ *                             channel, or set UCX_NET_DEVICES
  */
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p);
@@ -171,8 +172,9 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
  * Accept the next queued peer that has proved that it knows the secret. Does
- * not wait. The setting ACCEPT_QUEUE limits the queue. If it is full, the
- * listener refuses further peers, which retry until HANDSHAKE_TIMEOUT.
+ * not wait. The setting ACCEPT_QUEUE limits the length of the queue. If the
+ * queue is full, the listener refuses further peers, which retry until
+ * HANDSHAKE_TIMEOUT.
  *
  * params  The channel's name (default: the peer's address), user_ptr and
  *         require; NULL for the defaults.
@@ -201,8 +203,9 @@ void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /*
  * Set an opaque pointer of the caller, which ucxpool_channel_query() and the
- * channel's events return. Default: NULL. If the first events must contain the
- * pointer, pass it in the params of the call that creates the channel.
+ * channel's events return. Default: NULL. An event may be reported before this
+ * function is called. If every event must contain the pointer, pass the pointer
+ * in the params of the call that creates the channel.
  */
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 
@@ -229,10 +232,11 @@ typedef struct ucxpool_channel_attr {
     void      *user_ptr;
     ucxpool_t *pool;
     /*
-     * Both ends of the connection between listener and client, in numeric form,
-     * as this machine sees them: "10.0.0.1:7000", "[::1]:7000". The data may
-     * use another path, see wire. Both strings are "" until the client is
-     * connected, and always for channels over an address or an endpoint.
+     * The addresses of both ends of the connection between listener and client,
+     * in numeric form, as this machine sees them: "10.0.0.1:7000",
+     * "[::1]:7000". The data may use another path, see wire. Both strings are
+     * "" until the client is connected. For channels over an address or an
+     * endpoint they are always "".
      */
     char local_address[UCXPOOL_HOST_PORT_SIZE];
     char remote_address[UCXPOOL_HOST_PORT_SIZE];
@@ -244,8 +248,8 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size);
 
 /*
- * Progress until the channel is open, the channel has ended, or the timeout
- * expires.
+ * Make progress until the channel is open, the channel has ended, or the
+ * timeout expires.
  *
  * UCXPOOL_OK          open
  * UCXPOOL_INPROGRESS  still connecting
@@ -263,16 +267,17 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
- * Close a channel. The handle becomes invalid at once. Sends, and receives that
- * have matched a message, continue for at most CLOSE_TIMEOUT. After that,
- * requests still in progress, and receives from this channel that have not
- * matched a message, end with UCXPOOL_ERR_CANCELED. The library then notifies
- * the peer.
+ * Close a channel. The handle becomes invalid at once. Sends continue for at
+ * most CLOSE_TIMEOUT, and so do receives that have matched a message. After
+ * that, all requests of this channel that have not ended end with
+ * UCXPOOL_ERR_CANCELED, including receives that have not matched a message. The
+ * library then notifies the peer.
  *
- * Eager messages (see ucxpool_send()) that the library has already read, with
- * none missing before them, are kept. ucxpool_recv() and ucxpool_probe() still
- * find them if their channel argument is NULL. The same holds for a channel
- * that is aborted, that the peer has closed, or that has failed.
+ * The library keeps eager messages (see ucxpool_send()) that it has already
+ * read, as long as no earlier message is missing. ucxpool_recv() and
+ * ucxpool_probe() still find these messages if their channel argument is NULL.
+ * The same is true if the channel has been aborted, has been closed by the
+ * peer, or has failed.
  *
  * Does not wait: ucxpool_progress() or ucxpool_destroy() completes the close.
  * NULL is allowed.
@@ -281,7 +286,7 @@ void ucxpool_channel_close(ucxpool_channel_t *channel);
 
 /*
  * Close a channel immediately: requests that have not completed end with
- * UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same to channels that are
+ * UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same for channels that are
  * still open. NULL is allowed.
  */
 void ucxpool_channel_abort(ucxpool_channel_t *channel);

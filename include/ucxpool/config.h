@@ -1,7 +1,7 @@
 /*
- * Settings, as in UCX: the key BLOCK_SIZE is read from the environment variable
- * UCXPOOL_BLOCK_SIZE. `ucxpool_info -c` prints every key with its meaning, its
- * default, its value and the source of the value.
+ * Settings work as in UCX: the key BLOCK_SIZE is read from the environment
+ * variable UCXPOOL_BLOCK_SIZE. `ucxpool_info -c` prints every key with its
+ * meaning, its default, its value and the source of the value.
  *
  * A value is a size (4m, 500m, 2g, auto, inf), a number, a time (5s, 200ms,
  * 10us), a switch (y or n), or a word from a list.
@@ -23,8 +23,7 @@ typedef struct ucxpool_config ucxpool_config_t;
 
 /*
  * Read the settings from the defaults and the environment. If a variable
- * UCXPOOL_* does not name a key, the library logs a warning with the most
- * similar key, once per process.
+ * UCXPOOL_* does not name a key, the library logs a warning, once per process.
  *
  * config_p [out]  The settings, owned by the caller; release them with
  *                 ucxpool_config_release(). Unchanged after an error.
@@ -41,17 +40,16 @@ ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
  * key    Name without the prefix, for example "BLOCK_SIZE". Not NULL.
  * value  Text in the same form as in the environment. Not NULL.
  *
- * UCXPOOL_ERR_INVALID_PARAM  unknown key (the detail names the most similar
- *                            one) or invalid value; the settings are unchanged
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key or invalid value; the settings are
+ *                            unchanged
  */
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
 
 /*
- * Set the secret that a listener and its clients share
- * (docs/guide/security.md). The secret is passed in memory instead of in a
- * file. It overrides SECRET_FILE in pools that are created with these settings
- * afterwards.
+ * Set the secret that a listener and its clients share (docs/guide/security.md)
+ * from memory instead of from a file. The secret overrides SECRET_FILE in pools
+ * that are created with these settings afterwards.
  *
  * bytes   The secret. The library copies it, and wipes the copy after the
  *         settings and all pools created with them have been released. NULL
@@ -96,7 +94,7 @@ const char *ucxpool_config_key(size_t index);
  * attr_size  sizeof(*attr_p). Fields that the library does not know are
  *            cleared.
  *
- * UCXPOOL_ERR_INVALID_PARAM  unknown key; the detail names the most similar one
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key
  */
 ucxpool_status_t ucxpool_config_query(const ucxpool_config_t *config,
                                       const char             *key,

@@ -1,7 +1,7 @@
 /*
  * These functions list the GPUs on which this process can create pools, and
  * report how a pool would use each GPU. A program can create pools without
- * them.
+ * calling these functions.
  *
  * The first call loads the CUDA driver. A process that is forked afterwards
  * cannot use a GPU, so fork before the first call.
@@ -43,12 +43,12 @@ typedef enum ucxpool_device_ability {
     UCXPOOL_DEVICE_MEM_OPS = 1u << 7
 } ucxpool_device_ability_t;
 
-/* Capabilities of this process's UCX with a GPU's memory. */
+/* The capabilities of UCX in this process for a GPU's memory. */
 typedef enum ucxpool_device_ucx {
     /* UCX can send from GPU memory; otherwise the library never passes a GPU
      * address to UCX */
     UCXPOOL_DEVICE_UCX_TAKES = 1u << 0,
-    /* UCX can also share virtual memory with peers of the same host */
+    /* UCX can also share virtual memory with peers on the same host */
     UCXPOOL_DEVICE_UCX_SHARES_VMM = 1u << 1
 } ucxpool_device_ucx_t;
 
@@ -70,15 +70,17 @@ typedef enum ucxpool_device_attr_field {
     UCXPOOL_DEVICE_ATTR_FIELD_BACKING = 1u << 2
 } ucxpool_device_attr_field_t;
 
-/* The caller sets field_mask; the library fills the rest. Fields that were not
- * requested are 0 or "". */
+/*
+ * The caller sets field_mask, and the library fills the other fields. Fields
+ * that were not requested are 0 or "".
+ */
 typedef struct ucxpool_device_attr {
     uint64_t field_mask;
     char     name[64];
     char     bus_id[16]; /* "0000:19:00.0" */
     char     uuid[48];   /* "GPU-8f4e...", as nvidia-smi prints it */
     uint64_t memory_size;
-    int      cuda_version; /* of the driver: 12040 is 12.4 */
+    int      cuda_version; /* the driver's version: 12040 is 12.4 */
     int      compute_major;
     int      compute_minor;
     int      num_processors; /* multiprocessors */
@@ -90,10 +92,9 @@ typedef struct ucxpool_device_attr {
     /*
      * BAR1, the window through which other devices of the machine access the
      * GPU's memory. Memory that is registered with a network card must fit in
-     * BAR1. If bar1_size is 0, the size is unknown or the GPU has no BAR1, and
-     * bar1_reason has the cause. Without NVIDIA's management library, only the
-     * size is known, from the kernel; bar1_reason is then also set. The sizes
-     * are in bytes.
+     * BAR1. If bar1_size is 0, the size is unknown (it needs NVIDIA's
+     * management library) or the GPU has no BAR1, and bar1_reason contains the
+     * cause. The sizes are in bytes.
      */
     uint64_t bar1_size;
     uint64_t bar1_used;
@@ -108,12 +109,13 @@ typedef struct ucxpool_device_attr {
 } ucxpool_device_attr_t;
 
 /*
- * Returns the number of GPUs that this process can use. GPUs are numbered from
- * 0, as by the CUDA driver (CUDA_VISIBLE_DEVICES selects and orders them).
+ * Returns the number of GPUs that this process can use. GPUs have the same
+ * numbers as in the CUDA driver, from 0 (CUDA_VISIBLE_DEVICES selects and
+ * orders them).
  *
  * Returns 0 if there is no driver, the driver is too old, there is no GPU, or
- * the process was forked from one that had used CUDA. ucxpool_error_detail()
- * then names the cause.
+ * the process was forked from a process that had used CUDA.
+ * ucxpool_error_detail() then names the cause.
  */
 int ucxpool_device_count(void);
 
@@ -121,16 +123,17 @@ int ucxpool_device_count(void);
  * Query one GPU, and how a pool would use it. Does not change the calling
  * thread's current CUDA context.
  *
- * device           Number of the GPU, from 0.
- * config           Settings; NULL: as from ucxpool_config_read(). Used for
- *                  CUDA_BACKING.
+ * device           GPU index, starting at 0.
+ * config           Settings; CUDA_BACKING is used. NULL: the settings
+ *                  that ucxpool_config_read() returns.
  * attr_p [in,out]  Unchanged after an error.
  * attr_size        sizeof(*attr_p), see ucxpool.h.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such GPU, attr_p is NULL, or attr_size is less
- *                            than sizeof(attr_p->field_mask); without config:
- *                            as for ucxpool_config_read()
- * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count()
+ *                            than sizeof(attr_p->field_mask); if config is
+ *                            NULL, also any error that ucxpool_config_read()
+ *                            returns
+ * UCXPOOL_ERR_UNSUPPORTED    ucxpool_device_count() is 0
  * UCXPOOL_ERR_NO_MEMORY      too little memory on the GPU for a context
  * UCXPOOL_ERR_IO             the driver failed
  */
@@ -147,7 +150,7 @@ ucxpool_status_t ucxpool_device_query(int                     device,
  * cudaMallocHost()) works equally well. Allocating takes 100 us or more, so
  * reuse the memory.
  *
- * device      Number of a GPU, from 0. Other GPUs can also read the memory.
+ * device      GPU index, starting at 0. Other GPUs can also read the memory.
  * size        Bytes, 1 or more.
  * list_p      [out] Aligned to 64 bytes. Free it with
  *             ucxpool_device_list_free(), which may be called after the last

@@ -1,19 +1,18 @@
 /*
- * Events report which channels and listeners need attention, so that a program
- * with a thousand channels need not query each one.
+ * Events report which channels and listeners need attention. A program with a
+ * thousand channels then does not have to query each one.
  *
- * The pool keeps a queue of channels and listeners with events. Each of them is
- * in the queue at most once. The events are:
+ * The pool keeps a queue of the channels and listeners that have events. Each
+ * channel and listener is in the queue at most once. The events are:
  *
  *   MESSAGE  a message has arrived that matches no posted receive: call
  *            ucxpool_probe(), or post a receive
  *   STATE    the channel has opened or ended: call ucxpool_channel_query()
- *   CALLER   a peer that has proved that it knows the secret is queued: call
- *            ucxpool_listener_accept()
+ *   CALLER   an authenticated peer is queued: call ucxpool_listener_accept()
  *
- * MESSAGE and CALLER are level-triggered, as is epoll by default: if two
- * messages have arrived and one is received, the event is reported again. A
- * reported channel or listener moves to the end of the queue, so that the
+ * MESSAGE and CALLER are level-triggered, like epoll by default. If two
+ * messages have arrived and one has been received, the event is reported again.
+ * A reported channel or listener moves to the end of the queue, so that the
  * others are reported first the next time. STATE is reported once. Consecutive
  * changes are reported together, and the query returns the current state.
  *
@@ -29,10 +28,10 @@
  * event is pending, and ucxpool_arm() makes the event descriptor readable. The
  * program therefore never sleeps while an event is unhandled. To postpone a
  * message, take it with ucxpool_probe() and keep its handle. The program then
- * owns the message, and the library does not report it again.
+ * owns the message, and the library no longer reports it.
  *
- * Reporting an event needs no memory, so no event is lost. Events do not report
- * the end of requests: callbacks and ucxpool_completion_get() do.
+ * Reporting an event needs no memory, so no event is lost. The end of a request
+ * is not an event. It is reported by callbacks and ucxpool_completion_get().
  */
 #ifndef UCXPOOL_EVENT_H
 #define UCXPOOL_EVENT_H
@@ -57,26 +56,27 @@ typedef struct ucxpool_event {
     unsigned            kinds;    /* ucxpool_event_kind_t, one or more */
     ucxpool_channel_t  *channel;  /* NULL for a listener */
     ucxpool_listener_t *listener; /* NULL for a channel */
-    void               *user_ptr; /* of the channel; NULL for a listener */
+    void               *user_ptr; /* the channel's; NULL for a listener */
     uint64_t            reserved[2];
 } ucxpool_event_t;
 
 /*
  * Get events, starting with the channel or listener that has been in the queue
- * longest. Does not progress, and does not wait.
+ * for the longest time. Does not make progress, and does not wait.
  *
  * events  [out]  Array of max.
- * num_p   [out]  Number written; fewer than max if no more are pending. Each
- *                channel and each listener is in the array at most once.
+ * num_p   [out]  Number of events written; less than max if no more are
+ *                pending. Each channel and each listener is in the array at
+ *                most once.
  *
- * Closed channels and destroyed listeners are not reported. However, an array
- * that has been returned does not change. If the program closes a channel whose
- * event comes later in the array, it must skip that event. Messages of a closed
- * channel have no events; ucxpool_recv() and ucxpool_probe() find such messages
- * if their channel argument is NULL.
+ * Closed channels and destroyed listeners are not reported. However, the array
+ * does not change after the function has returned. So if the program closes a
+ * channel that has an event later in the array, the program must skip this
+ * event. Messages of a closed channel have no events; ucxpool_recv() and
+ * ucxpool_probe() find such messages if their channel argument is NULL.
  *
  * Several threads may call this function. MESSAGE and CALLER are reported to
- * every calling thread, but a change of state to only one of them.
+ * every calling thread, but STATE is reported to only one of them.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
  */

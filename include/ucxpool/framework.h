@@ -1,39 +1,41 @@
 /*
  * Functions that let PyTorch, CuPy, RMM and Numba allocate from a pool's heap
- * (heap.h). All of these libraries then share one pool and its free memory. A
- * Python program installs the allocators with one line, by the package in
- * python/. docs/guide/frameworks.md has the details, including those for C++.
- * The functions are in a separate library, libucxpool-framework (pkg-config
+ * (heap.h). All these frameworks then share one pool and its free memory. A
+ * Python program installs the allocators with one line of code and the package
+ * in python/. docs/guide/frameworks.md has the details for Python and C++. The
+ * functions are in a separate library, libucxpool-framework (pkg-config
  * ucxpool-framework), which uses libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        allocate by device and stream
  *        \       |      |      /
  *         pool of device 0, of device 1, ...   each created on first use
  *
- * Pools. Each device has one pool for all frameworks. It is the pool that was
- * set by ucxpool_framework_set_pool(), or one that is created on first use with
- * the settings of the environment (UCXPOOL_*). If the environment sets none of
- * COMM_SIZE, BLOCK_SIZE and REGION_SIZE, COMM_SIZE is 8m, because such a pool
- * sends little data. If the environment does not set HEAP_ALIGNMENT, it is 512,
- * because PyTorch and CuPy rely on this alignment. A pool created in this way
- * is never destroyed, because frameworks free memory until the process exits.
- * Devices are numbered as the CUDA driver numbers them in this process.
+ * Pools. Each device has one pool for all frameworks.
+ * ucxpool_framework_set_pool() sets this pool. Otherwise a pool is created on
+ * first use, configured from the environment variables UCXPOOL_*. If the
+ * environment sets none of COMM_SIZE, BLOCK_SIZE and REGION_SIZE, COMM_SIZE is
+ * 8m, because such a pool sends little data. If the environment does not set
+ * HEAP_ALIGNMENT, it is 512, because PyTorch and CuPy rely on this alignment. A
+ * pool created on first use is never destroyed, because frameworks free memory
+ * until the process exits. Devices are numbered as the CUDA driver numbers them
+ * in this process.
  *
  * An allocation of size 0 returns NULL. This is not an error, and NULL may be
  * freed.
  *
  * Errors. A function that cannot allocate returns NULL, or throws if its
  * description below says so. ucxpool_error_detail() in the same thread then
- * returns the reason. Only the first failure is logged as a warning. Later ones
- * are logged at level debug, because frameworks free their caches and retry.
+ * returns the reason. Only the first failure is logged as a warning. Later
+ * failures are logged at level debug, because frameworks free their caches and
+ * retry.
  *
  * Streams. A stream is a CUstream or cudaStream_t; 0 and 1 both name the legacy
  * default stream. Memory is freed in stream order, see heap.h.
  *
  * Threads. All functions may be called from any thread.
  *
- * Fork. A child process has no pools. Freeing memory of the parent in a child
- * has no effect. As always with CUDA, the child cannot use a GPU that the
+ * Fork. A child process has no pools. If a child frees memory of the parent,
+ * this has no effect. As always with CUDA, the child cannot use a GPU that the
  * parent has used.
  */
 #ifndef UCXPOOL_FRAMEWORK_H
@@ -60,7 +62,7 @@ extern "C" {
  * may use the pool but must not destroy it.
  *
  * device      A GPU, or UCXPOOL_FRAMEWORK_HOST.
- * pool_p [out] Unchanged after an error.
+ * pool_p [out] The pool; unchanged on error.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such device, or an invalid setting in the
  *                            environment
@@ -69,15 +71,18 @@ extern "C" {
 ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p);
 
 /*
- * Make the frameworks allocate from a pool of the caller, which must have been
- * created for that device. The pool must live until all memory from it has been
- * freed. To destroy it before the process exits, set NULL first.
+ * Make the frameworks allocate from a pool of the caller. The pool must have
+ * been created for this device. The pool must live until all memory from it has
+ * been freed. To destroy the pool before the process exits, call this function
+ * with NULL first.
  *
- * pool  NULL: remove the device's pool. The next use creates one, as above.
+ * pool  NULL: remove the device's pool. The next use then creates a pool from
+ *       the environment variables.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such device
  * UCXPOOL_ERR_BUSY           the device already has another pool, which may be
- *                            in use. If that pool is not in use, set NULL first
+ *                            in use. If that pool is not in use, call this
+ *                            function with NULL first
  */
 ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool);
 
@@ -98,47 +103,47 @@ void *ucxpool_torch_alloc(ssize_t size, int device, void *stream);
  * PyTorch's own. PyTorch does not check the result of such an allocator for
  * NULL, so this function throws instead. Python code sees a RuntimeError with
  * "CUDA out of memory" and the detail. C++ programs without libc10 see
- * std::bad_alloc. Not for C: in a process without a C++ library this function
- * returns NULL.
+ * std::bad_alloc. Do not call this function from C: in a process without a C++
+ * library it returns NULL.
  */
 void *ucxpool_torch_alloc_or_throw(ssize_t size, int device, void *stream);
 
 /*
  * Free memory from ucxpool_torch_alloc() or ucxpool_torch_alloc_or_throw().
- * NULL is allowed. The memory is reused only after the work that is now in the
- * stream, and in the streams that were recorded for it by
- * ucxpool_torch_record_stream().
+ * NULL is allowed. The memory is reused only after the work that is now in this
+ * stream has completed. The same is true for the streams that
+ * ucxpool_torch_record_stream() has recorded for the memory.
  */
 void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream);
 
 /*
- * Record that work in this stream also uses the memory. For PyTorch's
- * Tensor.record_stream().
+ * Record that work in this stream also uses the memory. PyTorch calls this
+ * function for Tensor.record_stream().
  *
  * address  From one of the allocating functions; other addresses are ignored.
  */
 void ucxpool_torch_record_stream(void *address, void *stream);
 
 /*
- * Return free memory of all devices to the driver. For PyTorch's
- * torch.cuda.empty_cache(). Waits for work in streams in which memory was
- * freed.
+ * Return free memory of all devices to the driver. PyTorch calls this function
+ * for torch.cuda.empty_cache(). It waits for work in streams in which memory
+ * was freed.
  */
 void ucxpool_torch_empty_cache(void);
 
 /*
- * Reject the capture of a CUDA graph. For PyTorch's hooks that are called for a
- * capture. A graph needs memory that is not reused between replays, which this
- * allocator does not support. Throws as ucxpool_torch_alloc_or_throw() does.
- * Ignores the hook's arguments.
+ * Reject the capture of a CUDA graph. PyTorch calls this function if it is set
+ * as one of the hooks for a capture. A graph needs memory that is not reused
+ * between replays, which this allocator does not support. Throws like
+ * ucxpool_torch_alloc_or_throw(). Ignores the hook's arguments.
  */
 void ucxpool_torch_refuse_graph(void);
 
 /*
- * Allocate and free for CuPy's cupy.cuda.memory.CFunctionAllocator. This
- * allocator passes neither the stream nor, when it frees, the size. These
- * functions therefore get the stream from its parameter, which they receive as
- * stream_p:
+ * Allocate and free for CuPy's cupy.cuda.memory.CFunctionAllocator. CuPy does
+ * not pass the stream to these functions, nor the size to ucxpool_cupy_free().
+ * The functions therefore get the stream from the allocator's parameter, which
+ * CuPy passes as stream_p:
  *
  * stream_p  Address of a variable of type void * that holds the stream. The
  *           functions read it at each call, so its value may change. The
@@ -159,8 +164,8 @@ void  ucxpool_cupy_free(void *stream_p, void *address, int device);
  * pool  The pool, which the resource passes as the argument of the callbacks.
  *       NULL: the pool of device 0.
  *
- * ucxpool_rmm_alloc() throws std::bad_alloc if it cannot allocate. Not for C:
- * in a process without a C++ library it returns NULL.
+ * ucxpool_rmm_alloc() throws std::bad_alloc if it cannot allocate. Do not call
+ * it from C: in a process without a C++ library it returns NULL.
  */
 void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool);
 void  ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool);

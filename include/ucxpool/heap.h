@@ -1,42 +1,43 @@
 /*
  * The heap allocates memory of any size for purposes other than communication.
  *
- *     chunks are adjacent in one reserved range of addresses, the home:
+ *     The heap consists of physical allocations, called chunks. The chunks are
+ *     adjacent in one reserved address range, called the home:
  *
  *       home      | chunk 0 | chunk 1 | chunk 2 | chunk 3 | chunk 4 | ...
  *                   live      free      live      free      live
  *
- *     if no free range is long enough, scattered free chunks are mapped a
- *     second time, one after the other, as a stitched range:
+ *     If no free range is long enough, scattered free chunks are mapped a
+ *     second time, one after the other. The result is a stitched range:
  *
  *       stitched  | chunk 1 | chunk 3 |
  *
- * Fragmentation therefore seldom makes an allocation fail: the heap can combine
- * any chunks that are wholly free. Chunks are large (HEAP_CHUNK) for long
- * allocations and 2 MiB otherwise. Free space smaller than a chunk serves
- * shorter allocations. An allocation never moves, and its addresses are
- * contiguous.
+ * Fragmentation therefore rarely makes an allocation fail: the heap can combine
+ * any chunks that are completely free. Chunks are large (HEAP_CHUNK) for long
+ * allocations and 2 MiB otherwise. Free space smaller than a chunk is used for
+ * shorter allocations. The addresses of an allocation are contiguous and never
+ * change.
  *
- * The heap of a pool is host memory, or memory of the pool's GPU. The heap and
- * the blocks do not share memory, but both count against MEMORY_LIMIT. There is
- * one exception: if the heap is on a GPU and the blocks are in pinned host
- * memory, the blocks do not count. With COMM_SIZE=0 the pool has no blocks and
- * the heap can use the whole limit; such a pool cannot have channels and
- * listeners (UCXPOOL_ERR_UNSUPPORTED). The heap starts empty and grows on
- * demand.
+ * The heap of a pool is in host memory, or in the memory of the pool's GPU. The
+ * heap and the blocks do not share memory, but both count against MEMORY_LIMIT.
+ * There is one exception: if the heap is on a GPU and the blocks are in pinned
+ * host memory, the blocks do not count. With COMM_SIZE=0 the pool has no
+ * blocks, and the heap can use the whole limit. Such a pool cannot have
+ * channels or listeners (UCXPOOL_ERR_UNSUPPORTED). The heap starts empty and
+ * grows on demand.
  *
- * Streams. Allocating and freeing take a stream: a CUstream (or cudaStream_t);
- * NULL is the legacy default stream. Work in the stream of an allocation may
- * use the memory at once, even if earlier work in that stream still uses it for
- * a previous allocation. Before work in another stream may use the memory, the
- * caller must make that other stream wait for the first one. Memory freed in a
- * stream may still be in use by work that is in the stream at that moment. The
- * heap gives such memory to another stream only after that work has ended, or
- * makes the other stream wait for the work. In a heap of host memory a stream
- * is only a label, and freed memory can be reused at once.
+ * Streams. The functions that allocate and free take a stream: a CUstream (or
+ * cudaStream_t); NULL is the legacy default stream. Work in the stream of an
+ * allocation may use the memory at once, even if earlier work in this stream
+ * still uses it for a previous allocation. Before work in another stream may
+ * use the memory, the caller must make that stream wait for the stream of the
+ * allocation. When memory is freed in a stream, work in this stream may still
+ * be using it. The heap gives such memory to another stream only after this
+ * work has ended, or makes the other stream wait for it. In a heap of host
+ * memory a stream is only a label, and freed memory can be reused at once.
  *
  * CUDA graphs. Allocate the memory that a graph uses before its capture begins,
- * and free it after its last launch. The heap tracks work by events that it
+ * and free it after its last launch. The heap tracks work with events that it
  * records in streams, so it does not detect the launches of a graph.
  *
  * CU_STREAM_PER_THREAD names a different stream in each thread and is rejected.
@@ -46,8 +47,8 @@
  * Threads. All functions may be called from any thread. Threads that use
  * different streams rarely contend for a lock.
  *
- * Registration. The heap is not registered with UCX. ucxpool_send_buffer()
- * packs its memory like any other memory.
+ * Registration. Heap memory is not registered with UCX. ucxpool_send_buffer()
+ * packs it like any other memory.
  */
 #ifndef UCXPOOL_HEAP_H
 #define UCXPOOL_HEAP_H
@@ -85,14 +86,14 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
 
 /*
  * Free memory. Other streams can reuse it only after the work that is now in
- * this stream.
+ * this stream has completed.
  *
  * address  From ucxpool_heap_alloc(); NULL is allowed.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the address is not the first byte of a live
- *                            allocation: it was freed before, is inside an
- *                            allocation, or is not from this heap. The heap is
- *                            unchanged
+ *                            allocation: the memory was already freed, the
+ *                            address is inside an allocation, or the memory is
+ *                            not from this heap. The heap is unchanged
  */
 ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address,
                                    void *stream);
@@ -127,16 +128,17 @@ typedef struct ucxpool_heap_segment {
 } ucxpool_heap_segment_t;
 
 /*
- * Get the physically contiguous pieces of a range, in the order of addresses.
- * Together they are as long as the range. Use this function for an interface
- * that does not accept memory across the end of a physical allocation: pass it
- * the pieces one by one.
+ * Get the physically contiguous pieces of a range, in address order. Their
+ * total length is the length of the range. Use this function with an interface
+ * that does not accept memory across the end of a physical allocation, and pass
+ * it the pieces one by one.
  *
  * address           An address in a live allocation.
- * length            Bytes; the range must not leave the allocation.
+ * length            Bytes; the range must be within the allocation.
  * segments [out]    Array of max_segments; as many as fit are written. May be
  *                   NULL if max_segments is 0.
- * num_segments_p [out] Number of pieces of the range.
+ * num_segments_p [out] Number of pieces of the range. It may exceed
+ *                   max_segments.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the range is not within one live allocation, or
  *                            is empty
@@ -148,20 +150,22 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                        size_t                 *num_segments_p);
 
 /*
- * Grow the heap to `size` bytes now, so that later allocations need not grow
- * it. A program that knows how much memory it needs should call this at
- * startup. Later allocations then rarely wait for the driver (1 ms when a chunk
- * is split for small allocations).
+ * Grow the heap to `size` bytes now, so that later allocations do not have to
+ * grow it. A program that knows how much memory it needs should call this
+ * function at startup. Later allocations then rarely wait for the driver. The
+ * exception is an allocation for which a chunk must be split for small
+ * allocations: it waits for about 1 ms.
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is more than MEMORY_LIMIT leaves for the heap
- * UCXPOOL_ERR_NO_MEMORY      too little memory; the heap keeps what it got
+ * UCXPOOL_ERR_NO_MEMORY      too little memory; the heap keeps the memory that
+ *                            it has allocated
  * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_IO  as for ucxpool_heap_alloc()
  */
 ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
 
 /*
  * Return free chunks to the system or the driver, until the heap holds at most
- * keep_size bytes, or no chunk is wholly free. Waits for work in streams in
+ * keep_size bytes, or no chunk is completely free. Waits for work in streams in
  * which memory was freed.
  *
  * released_p [out]  Bytes that were returned. May be NULL.

@@ -14,9 +14,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef enum ucxpool_log_level {
-    UCXPOOL_LOG_NONE  = 0, /* as a limit: log nothing; no message has it */
+    UCXPOOL_LOG_NONE  = 0, /* log nothing; no message has this level */
     UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
-    UCXPOOL_LOG_WARN  = 2, /* a failure that no call returns */
+    UCXPOOL_LOG_WARN  = 2, /* a failure that no call reports */
     UCXPOOL_LOG_INFO  = 3, /* errors that calls return; choices that
                               the library made */
     UCXPOOL_LOG_DEBUG = 4,
@@ -30,38 +30,38 @@ typedef enum ucxpool_log_level {
  *
  * The thread may hold locks of a pool, so the handler must not call the
  * library. The handler must not wait for a thread that may be in the library or
- * may wait for the library. It must not take a lock that such a thread may hold
- * (for example Python's GIL). A safe handler stores the message for another
- * thread and returns.
+ * may be waiting for the library. Nor must it take a lock that such a thread
+ * may hold (for example Python's GIL). A safe handler stores the message for
+ * another thread and returns.
  *
  * level    Never UCXPOOL_LOG_NONE.
- * message  One line without its newline, of less than 1024 bytes, without
- *          control characters; valid until the handler returns.
+ * message  One line of less than 1024 bytes, without a newline or other control
+ *          characters; valid until the handler returns.
  * arg      As passed to ucxpool_log_set_handler().
  */
 typedef void (*ucxpool_log_handler_t)(ucxpool_log_level_t level,
                                       const char *message, void *arg);
 
 /*
- * Send the messages of this process to a handler instead of stderr. May be
- * called from any thread, at any time.
+ * Pass the log messages of this process to a handler instead of writing them to
+ * stderr. May be called from any thread, at any time.
  *
  * handler  NULL: write to stderr again.
  * arg      Passed to the handler; the library does not read it. When this
  *          function returns, other threads may still be in the previous
- *          handler, or about to call it. Do not free the data of the previous
- *          arg.
+ *          handler, or about to call it. So do not free the data to which the
+ *          previous arg points.
  *
- * UCXPOOL_ERR_NO_MEMORY  out of memory; the previous handler stays
+ * UCXPOOL_ERR_NO_MEMORY  out of memory; the previous handler stays set
  */
 ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
                                          void                 *arg);
 
 /*
- * Set the level of the log for all pools of this process. Creating a pool later
- * sets the level again, to LOG_LEVEL of that pool's settings. Before the first
- * of these calls, the level is the one that ucxpool_config_read() finds in the
- * environment.
+ * Set the level of the log for all pools of this process. If a pool is created
+ * later, the level changes to LOG_LEVEL of the pool's settings. Before the
+ * first pool is created and before this function is called, the level is the
+ * one that ucxpool_config_read() finds in the environment.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such level; the level is unchanged
  */

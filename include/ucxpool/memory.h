@@ -13,8 +13,8 @@
  *
  * ucxpool_create() divides the blocks once: SEND_SHARE percent for packing
  * messages to send, RECV_SHARE percent for arriving data, and the rest for the
- * caller. The functions below take blocks only from the caller's share, so that
- * a caller cannot starve transfers.
+ * caller. The functions below take blocks only from the caller's share. So a
+ * caller cannot use up the blocks of transfers.
  */
 #ifndef UCXPOOL_MEMORY_H
 #define UCXPOOL_MEMORY_H
@@ -44,8 +44,8 @@ typedef struct ucxpool_block {
 } ucxpool_block_t;
 
 /*
- * Take one block from the caller's share. Makes no system call, allocates
- * nothing and takes no lock.
+ * Take one block from the caller's share. Makes no system call, allocates no
+ * memory and takes no lock.
  *
  * UCXPOOL_ERR_NO_BLOCKS  all blocks of the caller's share are taken; *block_p
  *                        is unchanged
@@ -70,16 +70,16 @@ void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
 /*
  * Allocate a buffer that consists of registered blocks and has contiguous
  * addresses. Data in the buffer is sent and received in place. The blocks may
- * be scattered; each physically contiguous piece is sent as one operation.
+ * be scattered. Each physically contiguous piece is sent as one operation.
  *
  * length         Bytes, 1 or more; rounded up to whole blocks.
  * address_p [out] First byte, page-aligned.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
  * UCXPOOL_ERR_NO_BLOCKS      too few blocks of the caller's share are free. On
- *                            a GPU with CUDA_BACKING=alloc blocks cannot be
- *                            mapped a second time, so the free blocks must also
- *                            be contiguous
+ *                            a GPU with CUDA_BACKING=alloc, the free blocks
+ *                            must also be contiguous, because such blocks
+ *                            cannot be mapped a second time
  * UCXPOOL_ERR_NO_MEMORY      no address range could be reserved
  */
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
@@ -87,9 +87,9 @@ ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
 
 /*
  * Free a buffer from ucxpool_comm_alloc(). NULL is allowed. The address becomes
- * invalid at once. If a request has ended but a peer may still read its blocks,
- * these blocks are quarantined: they stay unavailable until the peer can no
- * longer read them.
+ * invalid at once. If a peer may still read blocks of the buffer, for example
+ * after a canceled send, these blocks are quarantined: they stay unavailable
+ * until the peer can no longer read them.
  */
 void ucxpool_comm_free(ucxpool_t *pool, void *address);
 

@@ -1,23 +1,23 @@
 /*
- * A pool is a fixed set of physical blocks, mapped once and registered once,
- * and the transfers that use them.
+ * A pool is a fixed set of physical blocks and the transfers that use them. The
+ * blocks are mapped once and registered once.
  *
  * Threads. Every function of this library may be called from any thread at any
  * time, with three exceptions. ucxpool_destroy() must be the last call on its
- * pool. A handle must not be used while another thread releases it. The calls
- * on a pool with a borrowed worker (see worker below) must follow the threading
- * rules of that worker. Calls on one pool are serialized by the pool's lock.
- * Data is copied by the threads that call ucxpool_progress(), ucxpool_wait() or
- * ucxpool_request_wait(). For parallel copies, use one pool per thread. Getting
- * and putting blocks is lock-free.
+ * pool. A handle must not be used while another thread releases it. If a pool
+ * has a borrowed worker (see worker below), the calls on the pool must follow
+ * the threading rules of this worker. Calls on one pool are serialized by the
+ * pool's lock. Data is copied by the threads that call ucxpool_progress(),
+ * ucxpool_wait() or ucxpool_request_wait(). For parallel copies, use one pool
+ * per thread. Getting and putting blocks is lock-free.
  *
  * Progress. The library has no thread of its own. Transfers advance only inside
  * ucxpool_progress() and the functions that wait.
  *
  * Fork. A pool belongs to the process that created it. A forked child must not
  * use it; ucxpool_destroy() does nothing in a child. In the child, the library
- * closes the pool's connections, including those of UCX. Peers therefore detect
- * that the parent has ended even if the child is still running. A program
+ * closes the pool's connections, including UCX's connections. Peers therefore
+ * detect the end of the parent even if the child is still running. A program
  * started by exec() does not inherit the connections.
  */
 #ifndef UCXPOOL_POOL_H
@@ -35,7 +35,7 @@ extern "C" {
 
 typedef struct ucxpool_pool ucxpool_t;
 
-/* Handles of UCX. They are declared here so that this header need not include a
+/* UCX handles. They are declared here so that this header need not include a
  * UCX header. */
 struct ucp_context;
 struct ucp_worker;
@@ -59,8 +59,10 @@ typedef enum ucxpool_params_field {
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_params {
     uint64_t field_mask;
-    /* Settings, which the library copies. Default: those of
-     * ucxpool_config_read(). */
+    /*
+     * Settings, which the library copies. Default: the settings that
+     * ucxpool_config_read() returns.
+     */
     const ucxpool_config_t *config;
     /*
      * A UCX context of the caller, created with UCP_FEATURE_AM and
@@ -109,10 +111,10 @@ typedef struct ucxpool_params {
  * UCXPOOL_ERR_INVALID_PARAM  a setting contradicts another setting or does not
  *                            suit this machine, or another pool uses the same
  *                            message ids (AM_ID) on the borrowed worker
- * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail gives
- *                            the requested size and the setting to lower), or
- *                            the memory limits leave no room for the thread
- *                            that UCX starts
+ * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail
+ *                            contains the requested size and the setting to
+ *                            lower), or a memory limit prevents UCX from
+ *                            starting its thread
  * UCXPOOL_ERR_LIMIT          too few file descriptors are left (ulimit -n)
  * UCXPOOL_ERR_UNSUPPORTED    the memory kind is not built in, or the borrowed
  *                            context lacks a feature
@@ -137,7 +139,7 @@ typedef struct ucxpool_attr {
     const char           *name;
     ucxpool_memory_kind_t memory_kind;
     int                   device;     /* the GPU; -1 on the host */
-    size_t                block_size; /* bytes of a block, and of a region */
+    size_t                block_size; /* in bytes */
     size_t                region_size;
     size_t                num_regions;
     ucxpool_degraded_t    degraded_to;
@@ -155,9 +157,9 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * peer. Waits at most CLOSE_TIMEOUT for peers, and then at most 2 s for UCX to
  * close the remaining endpoints by force. NULL is allowed.
  *
- * Revokes windows as ucxpool_window_destroy() does, within the same
- * CLOSE_TIMEOUT. window.h describes what a peer may still do to their memory
- * afterwards.
+ * Also revokes the pool's windows, as ucxpool_window_destroy() does, and waits
+ * for their peers within the same CLOSE_TIMEOUT. window.h describes how a peer
+ * may still access the memory of a window afterwards.
  *
  * Releases the pool's requests, messages and remote windows (window.h) that the
  * caller did not release. Deregisters the pool from protection domains
@@ -214,7 +216,8 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * loop with epoll.
  *
  * Several threads. The descriptor is for one event loop: one thread at a time
- * arms, polls and progresses, and the same thread must handle the results.
+ * arms the pool, polls the descriptor and calls ucxpool_progress(), and the
+ * same thread must handle the results.
  * Other threads may post, cancel, query and release, and may call
  * ucxpool_progress(). Each of these calls makes the descriptor readable, so
  * that the loop runs again. Other threads must not call ucxpool_arm(),
@@ -232,36 +235,27 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
  * Make the event descriptor become readable at the next event. Call this
  * function only in the thread of the event loop; see ucxpool_event_fd().
  *
- * UCXPOOL_OK               the caller may sleep. The descriptor is readable
- *                          already if something has arrived since the first
- *                          ucxpool_progress() after the last sleep, or if
- *                          ucxpool_event_get() would return an event
- * UCXPOOL_ERR_BUSY         the pool has work to do: progress, then arm again
+ * UCXPOOL_OK               the caller may sleep. In two cases the descriptor is
+ *                          already readable, so that the sleep ends at once:
+ *                          ucxpool_event_get() would return an event, or a
+ *                          notification has arrived since the first
+ *                          ucxpool_progress() call after the last sleep
+ * UCXPOOL_ERR_BUSY         the pool has work to do: call ucxpool_progress(),
+ *                          then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()
  */
 ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
 
 /*
- * Verify the pool's invariants: for each share of the blocks,
- * free + held + quarantined == total, and the states of the blocks agree with
- * these counts. For tests and debugging: it is slow, and the result is reliable
+ * Verify the pool's invariants: for each share of the blocks, free + held +
+ * quarantined == total, and the states of the blocks match these counts. This
+ * function is for tests and debugging. It is slow, and its result is reliable
  * only while no other thread uses the pool.
  *
  * UCXPOOL_OK            all invariants hold
  * UCXPOOL_ERR_PROTOCOL  an invariant is violated; the detail names it
  */
 ucxpool_status_t ucxpool_check(ucxpool_t *pool);
-
-/*
- * Send one message through every region to a second pool in this process over
- * the `ucx` wire, and compare the received bytes.
- *
- * UCXPOOL_OK            every byte arrived
- * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail gives their position
- * others                an error of the transfers, as for ucxpool_send() and
- *                       ucxpool_recv()
- */
-ucxpool_status_t ucxpool_self_test(ucxpool_t *pool);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

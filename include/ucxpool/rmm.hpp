@@ -1,15 +1,16 @@
 /*
- * A memory resource for RMM 26.10 and later: RMM, cuDF and other programs that
- * take a cuda::mr resource allocate from a pool's heap (heap.h).
+ * A memory resource for RMM 26.10 and later. With it, RMM, cuDF and other
+ * programs that accept a cuda::mr resource allocate from a pool's heap
+ * (heap.h).
  *
  *     ucxpool_t *pool;
  *     ucxpool_framework_pool(0, &pool);
  *     rmm::mr::set_current_device_resource(ucxpool::heap_resource(pool));
  *
- * Needs RMM's headers and library, CUDA's headers, and libucxpool. The class
- * has no other state than the pool, so it can be copied. The pool must live
- * until all memory has been freed. The pool of ucxpool_framework_pool(), which
- * is in libucxpool-framework, lives until the process exits.
+ * Needs RMM's headers and library, CUDA's headers, and libucxpool. A resource
+ * can be copied, because its only state is the pool. The pool must live until
+ * all memory has been freed. The pool of ucxpool_framework_pool(), which is in
+ * libucxpool-framework, lives until the process exits.
  *
  * docs/guide/frameworks.md compares this class with the callbacks of
  * framework.h for older versions of RMM.
@@ -39,14 +40,15 @@ namespace ucxpool
 {
 
 /*
- * Allocates memory of the pool's GPU in stream order, by the rules of heap.h.
- * Streams that the program destroys must be passed to ucxpool_heap_stream_end()
- * before. The default stream of each thread (cudaStreamPerThread) is rejected.
+ * Allocates memory on the pool's GPU in stream order, following the rules in
+ * heap.h. Before the program destroys a stream, it must pass the stream to
+ * ucxpool_heap_stream_end(). The default stream of each thread
+ * (cudaStreamPerThread) is rejected.
  */
 class heap_resource
 {
 public:
-    /* Throws rmm::invalid_argument if the pool has no memory of a GPU. */
+    /* Throws rmm::invalid_argument if the pool is not on a GPU. */
     explicit heap_resource(ucxpool_t *pool) : pool_(pool)
     {
         ucxpool_attr_t attr;
@@ -60,9 +62,9 @@ public:
 
     /*
      * Returns memory that work in the stream may use, or nullptr for 0 bytes.
-     * Throws rmm::out_of_memory if the heap has too little memory, and
-     * otherwise rmm::bad_alloc, both with the error detail. An alignment that
-     * is greater than HEAP_ALIGNMENT may fail.
+     * Throws rmm::out_of_memory if the heap has too little memory. After other
+     * errors it throws rmm::bad_alloc. Both contain the error detail. An
+     * allocation with an alignment greater than HEAP_ALIGNMENT may fail.
      */
     [[nodiscard]] void *
     allocate(cuda::stream_ref stream, std::size_t bytes,
@@ -89,16 +91,20 @@ public:
         return address;
     }
 
-    /* Free memory. Other streams reuse it only after the work that is now in
-     * this stream. Errors are logged. */
+    /*
+     * Free memory. Other streams reuse it only after the work that is now in
+     * this stream has completed. Errors are logged.
+     */
     void deallocate(cuda::stream_ref stream, void *address, std::size_t,
                     std::size_t = rmm::CUDA_ALLOCATION_ALIGNMENT) noexcept
     {
         (void)ucxpool_heap_free(pool_, address, stream.get());
     }
 
-    /* Returns memory that work in any stream may use. Waits for the default
-     * stream, and therefore needs the pool's GPU as the current device. */
+    /*
+     * Returns memory that work in any stream may use. The function waits for
+     * the default stream, so the pool's GPU must be the current device.
+     */
     [[nodiscard]] void *
     allocate_sync(std::size_t bytes,
                   std::size_t alignment = rmm::CUDA_ALLOCATION_ALIGNMENT)

@@ -17,10 +17,10 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /*
- * Statistics are identified by name, so that programs, language bindings and
- * exporters need no struct with a field per statistic. Names never change
- * between versions of the library; new ones may be added. Indices may differ
- * between versions, but not within a process.
+ * Statistics are identified by name. So programs, language bindings and
+ * exporters need no struct with a field for each statistic. Names never change
+ * between versions of the library, but new names may be added. Indices may
+ * differ between versions, but not within a process.
  *
  *     num = ucxpool_stats_count();
  *     ucxpool_stats_read(pool, values, num, &num);
@@ -29,30 +29,34 @@ extern "C" {
  *         printf("%s %" PRIu64 " %s\n", attr.name, values[i], attr.unit);
  *     }
  *
- * Blocks are counted separately for each share. The shares send and recv are
- * for transfers; the share user is for the caller (memory.h). For each share
- * blocks_SHARE_total == _free + _held + _quarantined, at any moment.
+ * Blocks are counted separately for each share. The `send` and `recv` shares
+ * are for transfers; the `user` share is for the caller (memory.h). For each
+ * share, blocks_SHARE_total == _free + _held + _quarantined at any time.
  *
- * Bytes and fragments (operations of a wire), sent and received, are counted by
- * mode: eager (with the message's descriptor), map_packed and ucx_packed
- * (through a block), map_inplace and ucx_inplace (directly from or to their
- * final place), map_pushed (through a block of the receiver, see
- * UCXPOOL_MAP_WAY).
+ * Sent and received bytes, and fragments (operations of a wire), are counted by
+ * the mode in which the bytes are transferred:
  *
- * Reads and writes of windows are counted by way (window.h): mapped, process,
- * cuda, rma, messages. The data of a way `messages` also counts as messages.
+ *     eager                     with the message's descriptor
+ *     map_packed, ucx_packed    through a block
+ *     map_inplace, ucx_inplace  directly from or to the caller's memory
+ *     map_pushed                through a block of the receiver (see
+ *                               UCXPOOL_MAP_WAY)
+ *
+ * Reads and writes of windows are counted for each way (window.h): mapped,
+ * process, cuda, rma, messages. The messages of the way `messages` are also
+ * counted as messages.
  *
  * A send waits for a block if no block of the share send is free. A short send
  * waits for a credit if the peer has not received earlier short messages. The
  * wait ends when a credit arrives, or when the library sends only the
- * descriptor of the message. Waits are counted when they begin, and their
- * duration when they end.
+ * descriptor of the message. A wait is counted when it begins, and its duration
+ * is added when it ends.
  *
  * The names of the heap's statistics (heap.h) begin with heap_. These
  * statistics are 0 before the first allocation. heap_reserved == heap_live +
- * heap_free; memory that waits for a stream counts as free. The fragmentation
- * of the free memory is 1 - heap_largest_contiguous / heap_free, and with
- * stitching 1 - heap_largest_stitchable / heap_free.
+ * heap_free, where memory that waits for a stream counts as free. The
+ * fragmentation of the free memory is 1 - heap_largest_contiguous / heap_free,
+ * and with stitching 1 - heap_largest_stitchable / heap_free.
  */
 
 typedef enum ucxpool_stat_kind {
@@ -81,8 +85,9 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
 /*
  * Read all statistics of a pool in one snapshot.
  *
- * values [out]  Array of max_values; as many as fit are written, by index.
- * num_p  [out]  Number written.
+ * values [out]  Array of max_values; as many values as fit are written, in the
+ *               order of the indices.
+ * num_p  [out]  Number of values written.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
  */
@@ -100,13 +105,14 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
 /* --- of a channel -----------------------------------------------------------
  * The statistics of messages, waits and windows are also counted for each
  * channel, under the same names. They are available until the channel is closed
- * with ucxpool_channel_close() or ucxpool_channel_abort(), also if it has
- * failed. The pool's statistics include all channels, open or closed.
- * Receives without a channel that fail before they match a message are counted
- * only for the pool.
+ * with ucxpool_channel_close() or ucxpool_channel_abort(), even if it has
+ * failed. The pool's statistics include all channels, open or closed. A receive
+ * from any channel that fails before it has matched a message is counted only
+ * for the pool.
  *
- * A name that contains map_ or ucx_ counts what used this wire. The other names
- * count what used the wire that ucxpool_channel_query() returns.
+ * Statistics with map_ or ucx_ in their names count data that used this wire.
+ * All other statistics count data that used the wire returned by
+ * ucxpool_channel_query().
  *
  * The counters of a channel take less than 1 KiB.
  */
@@ -141,23 +147,25 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
                                            const char *name, uint64_t *value_p);
 
 /* --- latencies --------------------------------------------------------------
- * A pool has one histogram of latencies for each operation (send, recv, read,
- * write), wire, and way in which the bytes move. The ways of sends and receives
- * are eager, packed, inplace and pushed, as in the names of statistics; those
- * of reads and writes are the ways of windows. If the data of a message moves
- * in several ways, the last one counts.
+ * A pool has one histogram of latencies for each combination of operation
+ * (send, recv, read, write), wire, and way in which the bytes are transferred.
+ * The ways of sends and receives are eager, packed, inplace and pushed, as in
+ * the names of statistics. For reads and writes, the way is one of the ways
+ * listed in window.h. If the data of a message is transferred in several ways,
+ * the latency is counted for the last way used.
  *
  * The latency is the time from the post of an operation to its end, before its
- * callback is called. A send in the way eager ends when its bytes have been
- * copied, so its latency is not the time until they arrive. For receives the
- * latency includes the time until the message arrives. Only operations that
- * succeed are counted.
+ * callback is called. An eager send ends when its bytes have been copied, so
+ * its latency does not include their transfer. The latency of a receive
+ * includes the time until the message arrives. Only successful operations are
+ * counted.
  *
- * Reading the clock for each short message would be too slow. Sends, reads and
- * writes of 64 KiB or more are all timed. The others are sampled: often at
- * first, and later one in about 128. Each of the rest is counted with the
- * latency of the last sample of its histogram. So `count` is exact, and the
- * distribution is an estimate. The histograms of a pool take about 20 KiB.
+ * Reading the clock for each short message would be too slow. All sends, reads
+ * and writes of 64 KiB or more are timed. Other operations are sampled: often
+ * at first, and later about one in 128. An operation that is not timed is
+ * counted with the latency of the last sample of its histogram. So `count` is
+ * exact, but the distribution is an estimate. The histograms of a pool take
+ * about 20 KiB.
  *
  *     for (i = 0; i < ucxpool_histogram_count(); i++) {
  *         ucxpool_histogram_query(i, &attr, sizeof(attr));
@@ -177,13 +185,13 @@ typedef struct ucxpool_histogram_attr {
 
 typedef struct ucxpool_histogram {
     uint64_t count; /* operations: the sum of the buckets */
-    uint64_t sum;   /* of their latencies, in nanoseconds */
+    uint64_t sum;   /* sum of the latencies, in nanoseconds */
     /*
      * Bucket i > 0 counts the operations that took at least 2^(i-1) and less
-     * than 2^i nanoseconds. The last bucket also counts all longer ones. Bucket
-     * 0 counts the operations that ended before the histogram's first sample.
-     * When that sample is taken, they are moved to its bucket. Until then sum
-     * does not include them.
+     * than 2^i nanoseconds. The last bucket also counts all longer operations.
+     * Bucket 0 counts the operations that ended before the histogram's first
+     * sample. When this sample is taken, they are moved to its bucket. Until
+     * then, sum does not include them.
      */
     uint64_t buckets[UCXPOOL_HISTOGRAM_BUCKETS];
 } ucxpool_histogram_t;
@@ -218,9 +226,10 @@ typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_OPENMETRICS = 2  /* metric families, ends with # EOF */
 } ucxpool_stats_format_t;
 
-/* Print the pool's statistics in one snapshot; ucxpool_heap_print() prints the
- * heap's. The pool's name is a label (OpenMetrics) or a field. Latencies and
- * the statistics of channels are not printed. */
+/* Print the statistics of the pool in one snapshot. ucxpool_heap_print() prints
+ * the heap's statistics. The pool's name is a label (OpenMetrics) or a field.
+ * Latencies and the statistics of channels are not printed: read them with
+ * ucxpool_histogram_get() and ucxpool_channel_stats_read(). */
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format);
 

@@ -7,11 +7,11 @@
  * failed, on which object, and what to change.
  *
  * A handle or an output pointer must not be NULL unless the documentation of
- * the function allows it. If one is NULL nevertheless, the error detail names
- * the parameter, and the function returns UCXPOOL_ERR_INVALID_PARAM. Of the
- * functions that do not return a status, those that return a count return 0. A
- * query clears its struct and sets the struct's status field, if it has one.
- * Other functions do nothing.
+ * the function allows it. If it is NULL nevertheless, the function returns
+ * UCXPOOL_ERR_INVALID_PARAM, and the error detail names the parameter.
+ * Functions without a status behave as follows: a function that returns a count
+ * returns 0. A query clears its struct and sets the struct's status field, if
+ * it has one. Other functions do nothing.
  */
 #ifndef UCXPOOL_STATUS_H
 #define UCXPOOL_STATUS_H
@@ -57,8 +57,8 @@ const char *ucxpool_status_string(ucxpool_status_t status);
  * has failed yet.
  *
  * The string belongs to the library and is valid until the next call into the
- * library from the same thread. A failed request has a detail of its own, which
- * ucxpool_request_query() returns. ucxpool_request_wait() also makes it the
+ * library from the same thread. A failed request has its own detail, which
+ * ucxpool_request_query() returns. ucxpool_request_wait() also sets it as the
  * calling thread's last error. Errors that a call returns are logged at level
  * info. Errors that no caller can see are logged as warnings.
  */

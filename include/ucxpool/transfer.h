@@ -43,34 +43,35 @@ extern "C" {
  *     pieces      ucxpool_data_pieces()     ucxpool_source_pieces()
  *     ranges      -                         ucxpool_source_ranges()
  *
- * The ucxpool_data_t itself need not outlive the call to which it is passed.
+ * The ucxpool_data_t itself is not used after the call to which it is passed.
  * The arrays, memory and names to which it points must stay unchanged until the
  * request ends. An array of one element is copied.
  *
- * Pieces are segments of one common length. If there are many short ones,
- * pieces are faster than segments: the array is half as long, and the library
- * need not add up the lengths. In a pool on a GPU, if the request's params have
- * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are moved. The GPU
- * itself reads the array if it is in pinned memory (cuMemHostAlloc(),
- * cudaMallocHost()) and has at least 4,096 addresses.
+ * Pieces are segments of one common length. For many short pieces, this form is
+ * faster than segments: the array has half the size, and the library does not
+ * have to add the lengths. In a pool on a GPU, if the request's params have
+ * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are transferred. If
+ * the array is in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and has at
+ * least 4,096 addresses, the GPU itself reads it.
  *
- * Segments are treated like pieces if there are at least 4,096 of them in a
- * pinned array, all of one length under 512 bytes and all in one allocation.
- * The library checks these conditions once, when the request is posted, unless
- * the params have UCXPOOL_SEGMENTS_EVEN.
+ * Segments are treated like pieces under these conditions: there are at least
+ * 4,096 of them, their array is in pinned memory, all have the same length
+ * under 512 bytes, and all are in one allocation. The library checks these
+ * conditions once, when the request is posted, unless the params have
+ * UCXPOOL_SEGMENTS_EVEN.
  *
  * Ranges are parts of memory and of files, in any order. Each range is one
  * segment to the receiver. A file is read while its bytes are sent. The file is
  * not mapped, and the position of its descriptor does not change. The caller
- * must keep the descriptors open until the request ends. They must belong to
- * regular files or block devices, and must not need aligned memory (O_DIRECT).
- * Consecutive ranges of one file are read together.
+ * must keep the descriptors open until the request ends. The descriptors must
+ * belong to regular files or block devices, and must not require aligned memory
+ * (O_DIRECT). Consecutive ranges of one file are read together.
  *
- * Calls that read a file may block on the file's device. These are
+ * Calls that read a file may block on the file's device. Files are read by
  * ucxpool_progress() and the functions that wait, and for messages of up to
- * EAGER_SIZE bytes also ucxpool_send() and ucxpool_post(). One round of
- * progress reads at most one block, not counting messages of up to EAGER_SIZE
- * bytes.
+ * EAGER_SIZE bytes also by ucxpool_send() and ucxpool_post(). Apart from
+ * messages of up to EAGER_SIZE bytes, one round of progress reads at most one
+ * block.
  */
 
 /* `length` bytes from `address`, which may be NULL if length is 0. The layout
@@ -97,13 +98,14 @@ typedef enum ucxpool_range_kind {
  * ignored. Made by ucxpool_range_memory() and ucxpool_range_file(). */
 typedef struct ucxpool_range {
     ucxpool_range_kind_t kind;
-    int                  fd; /* of a file */
+    int                  fd; /* the file's descriptor */
     union {
         const void *address;
-        int64_t     offset; /* in the file */
+        int64_t     offset; /* offset in the file */
     } at;
-    size_t      length;
-    const char *name; /* of a file, for errors. NULL: its path in /proc */
+    size_t length;
+    /* File name for error messages. NULL: its path in /proc. */
+    const char *name;
 } ucxpool_range_t;
 
 typedef enum ucxpool_data_kind {
@@ -122,8 +124,8 @@ typedef struct ucxpool_data {
         const void *const             *pieces;
         const ucxpool_range_t         *ranges;
     } at;
-    size_t   count;       /* of segments, pieces or ranges; buffer: 1 */
-    size_t   length;      /* bytes of the buffer, or of each piece */
+    size_t   count;       /* number of segments, pieces or ranges; buffer: 1 */
+    size_t   length;      /* length of the buffer, or of each piece */
     uint64_t reserved[4]; /* 0 */
 } ucxpool_data_t;
 
@@ -175,8 +177,9 @@ typedef struct ucxpool_message ucxpool_message_t;
 /*
  * Called once when a request ends, by ucxpool_progress() or a function that
  * waits or destroys, with no lock held. The function that posts the request
- * never calls it, even if the request ends there. The callback may call any
- * function except ucxpool_destroy(), and may release the request.
+ * never calls the callback, even if the request ends before that function
+ * returns. The callback may call any function except ucxpool_destroy(), and may
+ * release the request.
  *
  * Other functions report the end only after the callback has returned:
  * ucxpool_request_test(), ucxpool_request_wait(), ucxpool_request_query() and
@@ -202,26 +205,26 @@ typedef enum ucxpool_request_params_field {
 /* The location of the segments of a request, for pools of UCXPOOL_MEMORY_CUDA.
  */
 typedef enum ucxpool_segments_kind {
-    UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver, once for
-                                  each allocation in the list */
-    UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all of them: device,
-                                  managed or pinned memory. The library does not
-                                  check this. If it is wrong, the GPU's context
-                                  becomes unusable */
-    UCXPOOL_SEGMENTS_HOST = 2, /* all are host memory, pinned or not, and the
-                                  CPU copies them. The library does not check
-                                  this. If it is wrong, the process crashes. For
-                                  pageable memory, any other kind needs one
-                                  query per segment */
-    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all have the same length as the
-                                  first. If many short segments are in a pinned
-                                  array, only the GPU reads it. If the lengths
-                                  differ, the request may end with
-                                  UCXPOOL_ERR_INVALID_PARAM, and the detail
+    UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver for each
+                                  allocation in the list */
+    UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all segments, which
+                                  are in device, managed or pinned memory. The
+                                  library does not check this. If it is wrong,
+                                  the GPU's context becomes unusable */
+    UCXPOOL_SEGMENTS_HOST = 2, /* all segments are in host memory, pinned or
+                                  not, and the CPU copies them. The library does
+                                  not check this. If it is wrong, the process
+                                  crashes. With any other kind, pageable memory
+                                  needs one query per segment */
+    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all segments have the same
+                                  length. If an array of many short segments is
+                                  in pinned memory, only the GPU reads it. If
+                                  the lengths differ, the request may fail with
+                                  UCXPOOL_ERR_INVALID_PARAM; the detail then
                                   names the segment */
 } ucxpool_segments_kind_t;
 
-/* No stream dependency. */
+/* A value for `stream`: the segments depend on no work in a stream. */
 #define UCXPOOL_STREAM_READY ((void *)-1)
 
 /* Only the fields named in field_mask are read. */
@@ -240,14 +243,14 @@ typedef struct ucxpool_request_params {
     uint64_t timeout_ns;
     /*
      * For pools of UCXPOOL_MEMORY_CUDA: a CUstream (or cudaStream_t). The
-     * library accesses the segments only after all work that is in the stream
-     * when the request is posted. Default: NULL, the legacy default stream,
-     * which waits for all blocking streams of its context.
+     * library accesses the segments only after the work that is in the stream
+     * at the time of the post has completed. Default: NULL, the legacy default
+     * stream, which waits for all blocking streams of its context.
      * UCXPOOL_STREAM_READY: no dependency.
      *
      * Each request adds one operation to the stream. If the stream is stalled
      * and the driver's queue is full (about 1,000 operations), the call blocks,
-     * as any other call of the driver would.
+     * as any other call to the driver would.
      *
      * After a request has ended, the library no longer accesses the segments,
      * and kernels launched afterwards see the received data.
@@ -259,8 +262,10 @@ typedef struct ucxpool_request_params {
      * pointer, which may be NULL. A callback may also be set.
      */
     void *completion_ptr;
-    /* For reads and writes of remote windows: the tag of a message that the
-     * window's owner receives after all bytes have been moved. */
+    /*
+     * For reads and writes of remote windows: the tag of a message that the
+     * window's owner receives after all bytes have been transferred.
+     */
     uint64_t notify_tag;
 } ucxpool_request_params_t;
 
@@ -276,23 +281,23 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_OK                 the receiver has the message. An eager send ends
  *                            earlier, as soon as its bytes have been copied. A
  *                            send is eager if it has at most EAGER_SIZE bytes,
- *                            none of them in memory that the pool's GPU can
- *                            access, and if the receiver holds fewer than
- *                            CREDITS eager messages that it has not received
+ *                            none of its bytes are in memory that the pool's
+ *                            GPU can access, and fewer than CREDITS eager
+ *                            messages wait at the receiver
  * UCXPOOL_ERR_REFUSED        the receiver refused the message; the detail
- *                            contains its reason
+ *                            contains the reason
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
- * UCXPOOL_ERR_LIMIT          the receiver has MAX_UNEXPECTED messages that it
- *                            has not received, and UNEXPECTED_FULL is `fail`
- * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL and was read only during the
- *                            transfer (a pool on a GPU, UCXPOOL_SEGMENTS_CUDA);
- *                            the detail names it
+ * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages wait at the receiver, and
+ *                            UNEXPECTED_FULL is `fail`
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL, and was read only
+ *                            during the transfer (in a pool on a GPU, with
+ *                            UCXPOOL_SEGMENTS_CUDA); the detail names the piece
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
- *                            does; the detail contains its name, the offset and
- *                            the reason. The receive ends with
+ *                            does; the detail contains the file's name, the
+ *                            offset and the reason. The receive ends with
  *                            UCXPOOL_ERR_CANCELED and the same detail; for a
  *                            message of up to EAGER_SIZE bytes see below
  *
@@ -305,22 +310,22 @@ typedef struct ucxpool_request_params {
  * receiver then never sees the message, over either wire. A receive that would
  * have matched the message stays in progress and takes the next match.
  *
- * Long messages to several GPUs are sent one at a time, in the order that is
- * described for ucxpool_remote_window_write().
+ * Long messages to several GPUs are sent one at a time, in the order described
+ * at ucxpool_remote_window_write().
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  the sum of the lengths overflows; an address is
- *                            NULL, but its length is not 0; in a pool on a GPU:
- *                            an address is not mapped; the descriptor of a
- *                            range is not open, or its offset is negative or
- *                            exceeds the limit of a file
+ *                            NULL, but its length is not 0; the descriptor of a
+ *                            range is not open; the offset of a range is
+ *                            negative or exceeds the limit of a file; or, in a
+ *                            pool on a GPU, an address is not mapped
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or this library is too old to
  *                            know the kind of data or range
- * UCXPOOL_ERR_LIMIT          more metadata than MAX_METADATA; or, counting
- *                            consecutive segments of the same length once, more
- *                            segments than MAX_SEGMENTS
+ * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
+ *                            are more segments than MAX_SEGMENTS. Consecutive
+ *                            segments of the same length count as one
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -349,12 +354,12 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * The request ends with
  * UCXPOOL_OK             all bytes have arrived; ucxpool_request_query() has
  *                        their number
- * UCXPOOL_ERR_TRUNCATED  the message is longer than the data. The message is
- *                        discarded, and its sender is notified (probe first to
- *                        avoid this)
- * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL and was read only during the
- *                        transfer, as for sends. The sender's request ends with
- *                        UCXPOOL_ERR_REFUSED
+ * UCXPOOL_ERR_TRUNCATED  the message is longer than the memory that `data`
+ *                        describes. The message is discarded, and its sender is
+ *                        notified (to avoid this, probe first)
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL, and was read only
+ *                        during the transfer, as for sends. The sender's
+ *                        request ends with UCXPOOL_ERR_REFUSED
  * UCXPOOL_ERR_CANCELED   canceled here or by the sender, or the channel was
  *                        closed here
  * UCXPOOL_ERR_CLOSED     the peer closed the channel
@@ -385,10 +390,10 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      ucxpool_request_t             **request_p);
 
 /*
- * Take the oldest matching message that no receive has taken, so that the
- * caller can inspect it before receiving it. The caller then owns the message
- * and must release it with ucxpool_message_recv() or ucxpool_message_refuse().
- * Does not progress.
+ * Take the oldest matching message that no receive has taken. The caller can
+ * then inspect the message before receiving it. The caller then owns the
+ * message and must release it with ucxpool_message_recv() or
+ * ucxpool_message_refuse(). Does not make progress.
  *
  * UCXPOOL_ERR_NO_MESSAGE     no such message has arrived
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool
@@ -400,10 +405,10 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 typedef struct ucxpool_message_attr {
     uint64_t           tag;
     size_t             length;       /* total bytes */
-    size_t             num_segments; /* the sender's */
+    size_t             num_segments; /* number of the sender's segments */
     const void        *metadata;     /* NULL when metadata_length is 0 */
     size_t             metadata_length;
-    ucxpool_channel_t *channel; /* NULL if closed */
+    ucxpool_channel_t *channel; /* NULL if the channel is closed */
 } ucxpool_message_attr_t;
 
 /* Query a message before receiving it. The metadata stays valid until the
@@ -427,8 +432,9 @@ size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
  * Receive a probed message; otherwise the same as ucxpool_recv(). On success
  * the message handle becomes invalid; after an error the caller still owns it.
  *
- * UCXPOOL_ERR_TRUNCATED  returned at once: the data is too small. The message
- *                        is not lost
+ * UCXPOOL_ERR_TRUNCATED  the message is longer than the memory that `data`
+ *                        describes. This status is returned at once, and the
+ *                        caller still owns the message
  */
 ucxpool_status_t ucxpool_message_recv(ucxpool_message_t              *message,
                                       const ucxpool_data_t           *data,
@@ -461,8 +467,8 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
                                        ucxpool_request_t **request_p);
 
 /* Returns the state of a request: UCXPOOL_INPROGRESS, or its result. A request
- * with a callback has ended once the callback has returned. Does not progress.
- */
+ * with a callback has ended once the callback has returned. Does not make
+ * progress. */
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
@@ -480,11 +486,11 @@ typedef struct ucxpool_request_attr {
     ucxpool_status_t status;
     char             detail[UCXPOOL_REASON_SIZE]; /* why it failed, in words;
                                                      never "" after an error */
-    uint64_t tag;         /* of the message; 0 for reads and writes */
-    size_t   length;      /* bytes of the message; for reads and writes: of all
-                             places together */
-    const void *metadata; /* receive: the sender's; NULL before the end */
-    size_t      metadata_length;
+    uint64_t    tag;      /* the message's tag; 0 for reads and writes */
+    size_t      length;   /* of the message, or of all places together */
+    const void *metadata; /* of a receive: the sender's metadata; NULL until
+                             the receive has ended */
+    size_t             metadata_length;
     ucxpool_channel_t *channel; /* NULL if unknown or closed */
 } ucxpool_request_attr_t;
 
@@ -497,13 +503,13 @@ void ucxpool_request_query(const ucxpool_request_t *request,
 /*
  * Cancel a request. The request ends with UCXPOOL_ERR_CANCELED, unless it has
  * already ended. Blocks that the peer may still read are quarantined: they are
- * not reused before the peer can no longer read them.
+ * reused only when the peer can no longer read them.
  *
- * Over the `ucx` wire, an in-place send or receive that is moving bytes ends
- * only after UCX has released the caller's memory, and stays in progress until
- * then. If UCX still uses the memory after 250 ms, because the peer does not
- * progress, the channel fails, which ends the request. If the deadline of such
- * a request passes, the same happens.
+ * Over the `ucx` wire, an in-place send or receive that is transferring data
+ * stays in progress until UCX has released the caller's memory. If UCX still
+ * uses the memory after 250 ms, because the peer makes no progress, the channel
+ * fails, which ends the request. The same happens if the deadline of such a
+ * request passes.
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 
@@ -520,13 +526,15 @@ typedef struct ucxpool_completion {
 
 /*
  * Get requests that have ended and that were posted with
- * UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION. Each is reported once, in the order
- * in which they ended. A request that is released before it is reported is not
- * reported. With this function, one call collects the results of many requests,
- * and no callbacks are needed. Does not progress, and does not wait.
+ * UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION. Each request is reported once, in the
+ * order in which the requests ended. A request that is released before it is
+ * reported is not reported. With this function, one call collects the results
+ * of many requests, and no callbacks are needed. Does not make progress, and
+ * does not wait.
  *
  * completions [out]  Array of max.
- * num_p       [out]  Number written; fewer than max if no more have ended.
+ * num_p       [out]  Number of completions written; less than max if no more
+ *                    requests have ended.
  *
  * While a completion is pending, ucxpool_wait() does not sleep, and an armed
  * event descriptor is readable.

@@ -31,16 +31,16 @@
  *
  * Names. A function is named after the object that it creates or acts on:
  * ucxpool_request_wait(), ucxpool_window_create(),
- * ucxpool_remote_window_read(). The functions of a pool have no prefix other
- * than ucxpool_: ucxpool_create(), ucxpool_progress(). ucxpool_send(),
+ * ucxpool_remote_window_read(). The names of functions that act on a pool do
+ * not name the pool: ucxpool_create(), ucxpool_progress(). ucxpool_send(),
  * ucxpool_recv() and ucxpool_probe() exchange messages.
  *
- * Releasing objects. The last part of a function's name tells what the function
- * releases:
+ * Releasing objects. The last part of a function's name indicates what the
+ * function releases:
  *
  *   _destroy     an object that was created: pool, listener, window
  *   _close       a channel; _abort closes it at once
- *   _release     an object that the library handed out: request, remote window,
+ *   _release     an object that the library returned: request, remote window,
  *                address, settings
  *   _free        memory of ucxpool_comm_alloc(), ucxpool_heap_alloc(),
  *                ucxpool_device_list_alloc() and the allocators of framework.h
@@ -52,14 +52,13 @@
  * ucxpool_destroy() also releases all objects of the pool and frees its memory.
  *
  * Timeouts. All timeouts are in nanoseconds. If the timeout of a function
- * expires before the awaited result, the function returns UCXPOOL_INPROGRESS.
- * UCXPOOL_ERR_TIMED_OUT has another meaning: the deadline of a request has
- * passed.
+ * expires, the function returns UCXPOOL_INPROGRESS. UCXPOOL_ERR_TIMED_OUT has
+ * another meaning: the deadline of a request has passed.
  *
  * Structs. The caller passes the size of a struct that the library fills. If
  * the library is newer than the program, it fills only the fields that fit in
- * this size. If it is older, it sets the fields that it does not know to 0. A
- * struct that the caller fills has a mask of the fields that are set, or
+ * this size. If the library is older, it sets the rest of the struct to 0. A
+ * struct that the caller fills has either a mask of the fields that are set, or
  * `reserved` fields, which must be 0.
  *
  * docs/reference/api.md lists the few calls that most programs need, the calls

@@ -13,11 +13,12 @@
  * destructor, which never throws. Handles can be moved, but not copied. get()
  * returns the pointer for the C functions, or nullptr if the handle has been
  * moved from, or if its pool has been destroyed. The C functions report such a
- * nullptr as UCXPOOL_ERR_INVALID_PARAM, so using such a handle is an error and
- * not undefined. Handles may be destroyed in any order: those that are
- * destroyed after their pool do nothing, because ucxpool_destroy() has released
- * their objects. In a forked child of the process that created the pool, they
- * release nothing. Otherwise the destructors do the following:
+ * nullptr as UCXPOOL_ERR_INVALID_PARAM, so using such a handle is an error, but
+ * not undefined behavior. Handles may be destroyed in any order. If a handle is
+ * destroyed after its pool, its destructor does nothing, because
+ * ucxpool_destroy() has released the object. In a forked child of the process
+ * that created the pool, destructors release nothing. Otherwise the destructors
+ * do the following:
  *
  *     pool           destroys the pool: waits at most CLOSE_TIMEOUT and 2 s
  *     channel        closes the channel without waiting. Its requests continue
@@ -29,20 +30,14 @@
  *     comm_buffer    frees the memory
  *
  * Lifetime of data. The memory of a send, receive, read or write must stay
- * valid until its request has ended. Declare the memory before the request: the
- * request is then destroyed first and waits until the library no longer uses
- * the memory, also if an exception ends the function.
+ * valid until its request has ended. Declare the memory before the request. The
+ * request is then destroyed first, even if an exception is thrown, and its
+ * destructor waits until the library no longer uses the memory.
  *
  * Errors. A function that fails throws ucxpool::error, unless it is noexcept.
  * request::wait_status() returns the result of a request without throwing. To
  * send or receive without exceptions, call the C function and adopt its result:
- *
- *     ucxpool_request_t *raw = nullptr;
- *     ucxpool_status_t   status = ucxpool_send(channel.get(), &data.get(), 1,
- *                                              nullptr, &raw);
- *     ucxpool::request   request(channel, raw);
- *
- * make_error_code() turns a status into a std::error_code.
+ * `ucxpool::request request(channel, raw)`.
  *
  * Threads. The rules of pool.h apply. In addition, a handle must not be moved
  * or reset while another thread uses it. The coroutines are described below.
@@ -72,10 +67,8 @@
 #include <pthread.h>
 #include <sys/uio.h>
 
-#if defined(__has_include)
 #if __has_include(<version>)
 #include <version>
-#endif
 #endif
 #ifdef __cpp_lib_span
 #include <span>
@@ -167,8 +160,10 @@ private:
     std::runtime_error detail_; /* a string whose copies do not throw */
 };
 
-/* Throw the calling thread's last error if the status is one. Returns true for
- * UCXPOOL_OK, and false for UCXPOOL_INPROGRESS. */
+/*
+ * Throw the calling thread's last error if the status is an error. Returns true
+ * for UCXPOOL_OK, and false for UCXPOOL_INPROGRESS.
+ */
 inline bool check(ucxpool_status_t status)
 {
     if (status < 0) {
@@ -182,7 +177,8 @@ inline bool check(ucxpool_status_t status)
 inline constexpr std::chrono::nanoseconds forever =
     std::chrono::nanoseconds::max();
 
-/* Returns the time as the C functions take it. A negative time counts as 0. */
+/* Converts a duration to the timeout in nanoseconds that the C functions
+ * expect. A negative time counts as 0. */
 inline std::uint64_t timeout_ns(std::chrono::nanoseconds time) noexcept
 {
     if (time == forever) {
@@ -191,7 +187,7 @@ inline std::uint64_t timeout_ns(std::chrono::nanoseconds time) noexcept
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
 
-/* How long a canceled request may take to end, see class request. */
+/* The time that a canceled request may take to end, see class request. */
 inline constexpr std::chrono::seconds end_limit{10};
 
 /* --- handles -------------------------------------------------------------- */
@@ -199,8 +195,10 @@ inline constexpr std::chrono::seconds end_limit{10};
 namespace detail
 {
 
-/* How often this process was forked from another one since the first pool was
- * created. Cheaper than getpid(), which is a system call. */
+/*
+ * The number of forks that led to this process since the first pool was
+ * created. Cheaper than getpid(), which is a system call.
+ */
 inline std::atomic<unsigned> num_forks{0};
 
 inline unsigned count_forks() noexcept
@@ -231,19 +229,7 @@ struct life {
 
 using life_ptr = std::shared_ptr<const life>;
 
-inline ucxpool_t *pool_of(const life_ptr &life) noexcept
-{
-    return life == nullptr ? nullptr : life->get();
-}
-
-/* Release an object by a C function. */
-template <typename T, void (*Release)(T *)>
-void end(const life &, T *raw) noexcept
-{
-    Release(raw);
-}
-
-inline void end_message(const life &, ucxpool_message_t *message) noexcept
+inline void end_message(ucxpool_message_t *message) noexcept
 {
     ucxpool_message_refuse(message, "the receiver dropped the message");
 }
@@ -254,8 +240,8 @@ inline void end_comm(const life &life, void *address) noexcept
 }
 
 /*
- * Progress until the request has ended. Does not call a function that sleeps in
- * the library, because only the thread of the event loop may do so
+ * Make progress until the request has ended. Does not call a function that
+ * sleeps in the library, because only the thread of the event loop may do so
  * (ucxpool_event_fd()).
  */
 inline void await_end(const life &life, ucxpool_request_t *request) noexcept
@@ -285,10 +271,21 @@ inline void end_request(const life &life, ucxpool_request_t *request) noexcept
     ucxpool_request_release(request);
 }
 
+/* Returns the attributes of an object. */
+template <typename T, typename Attr>
+Attr query(void (*call)(const T *, Attr *, std::size_t), const T *object)
+{
+    Attr attr;
+
+    call(object, &attr, sizeof(attr));
+    return attr;
+}
+
 } /* namespace detail */
 
-/* The owner of one object of a pool. End releases the object. */
-template <typename T, void (*End)(const detail::life &, T *)> class handle
+/* The owner of one object of a pool. End(object) or End(life, object) releases
+ * the object, and Query is the C function that returns its attributes. */
+template <typename T, auto End, auto Query = nullptr> class handle
 {
 public:
     using pointer = T *;
@@ -307,13 +304,10 @@ public:
     {
     }
 
-    handle &operator=(handle &&other) noexcept
+    handle &operator=(handle other) noexcept
     {
-        if (this != &other) {
-            reset();
-            life_ = std::move(other.life_);
-            raw_  = std::exchange(other.raw_, nullptr);
-        }
+        std::swap(life_, other.life_);
+        std::swap(raw_, other.raw_);
         return *this;
     }
 
@@ -324,7 +318,7 @@ public:
 
     explicit operator bool() const noexcept { return get() != nullptr; }
 
-    /* Do what the destructor does. */
+    /* Release the object like the destructor. */
     void reset() noexcept
     {
         T *raw = get();
@@ -332,7 +326,11 @@ public:
         raw_ = nullptr;
         /* A forked child must not use the pool. */
         if (raw != nullptr && !life_->is_in_child()) {
-            End(*life_, raw);
+            if constexpr (std::is_invocable_v<decltype(End), T *>) {
+                End(raw);
+            } else {
+                End(*life_, raw);
+            }
         }
         life_.reset();
     }
@@ -347,8 +345,13 @@ public:
         return raw;
     }
 
+    auto query() const noexcept { return detail::query(Query, get()); }
+
     /* Returns the pool, or nullptr. */
-    ucxpool_t *pool() const noexcept { return detail::pool_of(life_); }
+    ucxpool_t *pool() const noexcept
+    {
+        return life_ == nullptr ? nullptr : life_->get();
+    }
 
     const detail::life_ptr &life() const noexcept { return life_; }
 
@@ -370,22 +373,14 @@ Handle make(const Owner &owner, Call call, Args... args)
     return Handle(owner, raw);
 }
 
-/* Returns the attributes of an object. */
-template <typename T, typename Attr>
-Attr query(void (*call)(const T *, Attr *, std::size_t), const T *object)
-{
-    Attr attr;
-
-    call(object, &attr, sizeof(attr));
-    return attr;
-}
-
 } /* namespace detail */
 
 /* --- data ----------------------------------------------------------------- */
 
-/* Containers that do not own their elements. Only these can be passed as a
- * temporary object. Specialize it for a span type of your own. */
+/*
+ * Containers that do not own their elements. Only such containers can be passed
+ * as a temporary object. Specialize this template for your own span type.
+ */
 template <typename T> struct is_view : std::false_type {
 };
 template <typename C, typename T>
@@ -397,8 +392,10 @@ struct is_view<std::span<T, N>> : std::true_type {
 };
 #endif
 
-class source;
-class target;
+template <typename Void> class basic_data;
+
+using source = basic_data<const void>;
+using target = basic_data<void>;
 
 namespace detail
 {
@@ -419,8 +416,10 @@ inline constexpr bool is_any_of = (std::is_same_v<T, Types> || ...);
 template <typename T>
 inline constexpr bool is_segment = is_any_of<T, ucxpool_segment_t, ::iovec>;
 
-/* Elements whose bytes are data. Those of a view or a description are
- * pointers. */
+/*
+ * Element types whose bytes are data. Views and descriptions of memory are
+ * excluded, because their bytes are pointers.
+ */
 template <typename T>
 inline constexpr bool is_plain =
     std::is_trivially_copyable_v<T> &&
@@ -430,26 +429,30 @@ inline constexpr bool is_plain =
 
 } /* namespace detail */
 
-/* Data to send or write. The memory must stay unchanged until the request has
- * ended. The source itself need not outlive the call. */
-class source
+/*
+ * Data to send or write (source), or memory to receive or read into (target).
+ * The memory must stay valid until the request has ended. The memory of a
+ * source must also stay unchanged until then. The object itself need not
+ * outlive the call.
+ */
+template <typename Void> class basic_data
 {
 public:
-    source(const void *address, std::size_t length) noexcept
-        : data_(ucxpool_source_buffer(address, length))
+    basic_data(Void *address, std::size_t length) noexcept
+        : data_(bytes(address, length))
     {
     }
 
-    source(const ucxpool_data_t &data) noexcept : data_(data) {}
+    basic_data(const ucxpool_data_t &data) noexcept : data_(data) {}
 
     /*
      * A container with data() and size(): a vector, an array, a string, a span.
-     * Elements of type ucxpool_const_segment_t, ucxpool_segment_t or iovec are
-     * a list of segments, and those of ucxpool_range_t a list of ranges. All
-     * others are the bytes to send.
+     * Elements of type ucxpool_const_segment_t (source only), ucxpool_segment_t
+     * or iovec are a list of segments. Elements of type ucxpool_range_t (source
+     * only) are a list of ranges. The bytes of all other elements are the data.
      */
     template <typename C, typename T = detail::element<C>>
-    source(C &&container) noexcept
+    basic_data(C &&container) noexcept
         : data_(describe(std::data(container), std::size(container)))
     {
         static_assert(detail::outlives_call<C>,
@@ -457,75 +460,52 @@ public:
     }
 
     /* Pieces of one length. */
-    static source pieces(const void *const *addresses, std::size_t count,
-                         std::size_t length) noexcept
+    static basic_data pieces(Void *const *addresses, std::size_t count,
+                             std::size_t length) noexcept
     {
-        return ucxpool_source_pieces(addresses, count, length);
-    }
-
-    const ucxpool_data_t &get() const noexcept { return data_; }
-
-private:
-    template <typename T>
-    static ucxpool_data_t describe(const T *items, std::size_t count) noexcept
-    {
-        if constexpr (std::is_same_v<T, ucxpool_const_segment_t>) {
-            return ucxpool_source_segments(items, count);
-        } else if constexpr (detail::is_segment<T>) {
-            return ucxpool_source_segments(
-                reinterpret_cast<const ucxpool_const_segment_t *>(items),
-                count);
-        } else if constexpr (std::is_same_v<T, ucxpool_range_t>) {
-            return ucxpool_source_ranges(items, count);
+        if constexpr (is_source) {
+            return ucxpool_source_pieces(addresses, count, length);
         } else {
-            static_assert(detail::is_plain<T>,
-                          "the elements are not plain bytes");
-            return ucxpool_source_buffer(items, count * sizeof(T));
+            return ucxpool_data_pieces(addresses, count, length);
         }
     }
 
-    ucxpool_data_t data_;
-};
-
-/* Memory to receive or read into. As for a source, except that it is written.
- */
-class target
-{
-public:
-    target(void *address, std::size_t length) noexcept
-        : data_(ucxpool_data_buffer(address, length))
-    {
-    }
-
-    target(const ucxpool_data_t &data) noexcept : data_(data) {}
-
-    template <typename C, typename T = detail::element<C>>
-    target(C &&container) noexcept
-        : data_(describe(std::data(container), std::size(container)))
-    {
-        static_assert(detail::outlives_call<C>,
-                      "the container is destroyed before the request ends");
-    }
-
-    static target pieces(void *const *addresses, std::size_t count,
-                         std::size_t length) noexcept
-    {
-        return ucxpool_data_pieces(addresses, count, length);
-    }
-
     const ucxpool_data_t &get() const noexcept { return data_; }
 
 private:
+    static constexpr bool is_source = std::is_const_v<Void>;
+
+    static ucxpool_data_t bytes(Void *address, std::size_t length) noexcept
+    {
+        if constexpr (is_source) {
+            return ucxpool_source_buffer(address, length);
+        } else {
+            return ucxpool_data_buffer(address, length);
+        }
+    }
+
     template <typename T>
     static ucxpool_data_t describe(T *items, std::size_t count) noexcept
     {
-        if constexpr (detail::is_segment<std::remove_const_t<T>>) {
+        using plain = std::remove_const_t<T>;
+
+        if constexpr (detail::is_segment<plain> && !is_source) {
             return ucxpool_data_segments(
                 reinterpret_cast<const ucxpool_segment_t *>(items), count);
+        } else if constexpr (is_source &&
+                             (detail::is_segment<plain> ||
+                              std::is_same_v<plain, ucxpool_const_segment_t>)) {
+            return ucxpool_source_segments(
+                reinterpret_cast<const ucxpool_const_segment_t *>(items),
+                count);
+        } else if constexpr (is_source &&
+                             std::is_same_v<plain, ucxpool_range_t>) {
+            return ucxpool_source_ranges(items, count);
         } else {
-            static_assert(detail::is_plain<T> && !std::is_const_v<T>,
-                          "the elements are not plain bytes to write");
-            return ucxpool_data_buffer(items, count * sizeof(T));
+            static_assert(detail::is_plain<plain> &&
+                              (is_source || !std::is_const_v<T>),
+                          "the elements are not plain bytes");
+            return bytes(items, count * sizeof(T));
         }
     }
 
@@ -605,24 +585,25 @@ private:
  * pool until it has ended, so callbacks and coroutines of other requests may
  * run in the destructor. In most cases the request ends at once. An operation
  * in place over `ucx` ends within 250 ms or when its channel has failed, see
- * ucxpool_request_cancel(). If the request has not ended after 10 s (a GPU
- * stream that it depends on is stalled), the destructor calls std::terminate(),
- * as that of std::thread does, because the memory would become invalid while it
- * is in use. detach() leaves the request in progress instead.
+ * ucxpool_request_cancel(). A request that depends on a stalled GPU stream may
+ * not have ended after 10 s. The destructor then calls std::terminate(), like
+ * the destructor of std::thread, because the memory would become invalid while
+ * it is in use. To let the request continue instead, call detach().
  */
-class request : public handle<ucxpool_request_t, detail::end_request>
+class request : public handle<ucxpool_request_t, detail::end_request,
+                              ucxpool_request_query>
 {
 public:
     using handle::handle;
 
-    /* Returns UCXPOOL_INPROGRESS or the result. Does not progress. */
+    /* Returns UCXPOOL_INPROGRESS or the result. Does not make progress. */
     ucxpool_status_t test() const noexcept
     {
         return ucxpool_request_test(get());
     }
 
-    /* Progress until the request has ended. Returns false if the timeout has
-     * expired, and throws if the request has failed. */
+    /* Make progress until the request has ended. Returns false if the timeout
+     * has expired, and throws if the request has failed. */
     bool wait(std::chrono::nanoseconds timeout = forever) const
     {
         return check(wait_status(timeout));
@@ -633,11 +614,6 @@ public:
     wait_status(std::chrono::nanoseconds timeout = forever) const noexcept
     {
         return ucxpool_request_wait(get(), timeout_ns(timeout));
-    }
-
-    ucxpool_request_attr_t query() const noexcept
-    {
-        return detail::query(ucxpool_request_query, get());
     }
 
     /* The bytes of the message. */
@@ -661,18 +637,16 @@ public:
 /* --- messages ------------------------------------------------------------- */
 
 /* A message that has arrived and has not been received. */
-class message : public handle<ucxpool_message_t, detail::end_message>
+class message : public handle<ucxpool_message_t, detail::end_message,
+                              ucxpool_message_query>
 {
 public:
     using handle::handle;
 
-    ucxpool_message_attr_t query() const noexcept
-    {
-        return detail::query(ucxpool_message_query, get());
-    }
-
-    /* Receive the message. The handle is then empty; after an error it still
-     * has the message. */
+    /*
+     * Receive the message. The handle is then empty. After an error it still
+     * has the message.
+     */
     [[nodiscard]] request recv(const target         &where,
                                const request_params &params = {})
     {
@@ -695,9 +669,8 @@ public:
 using window_blob = std::array<unsigned char, UCXPOOL_WINDOW_BLOB_SIZE>;
 
 /* Memory that peers read and write. */
-class window
-    : public handle<ucxpool_window_t,
-                    detail::end<ucxpool_window_t, ucxpool_window_destroy>>
+class window : public handle<ucxpool_window_t, ucxpool_window_destroy,
+                             ucxpool_window_query>
 {
 public:
     using handle::handle;
@@ -710,23 +683,17 @@ public:
         return blob;
     }
 
-    /* Returns true if no peer accesses the memory any more. */
+    /* Returns true if no peer can access the memory. */
     bool revoke(std::chrono::nanoseconds timeout) const
     {
         return check(ucxpool_window_revoke(get(), timeout_ns(timeout)));
-    }
-
-    ucxpool_window_attr_t query() const noexcept
-    {
-        return detail::query(ucxpool_window_query, get());
     }
 };
 
 /* A window of a peer. */
 class remote_window
-    : public handle<
-          ucxpool_remote_window_t,
-          detail::end<ucxpool_remote_window_t, ucxpool_remote_window_release>>
+    : public handle<ucxpool_remote_window_t, ucxpool_remote_window_release,
+                    ucxpool_remote_window_query>
 {
 public:
     using handle::handle;
@@ -760,11 +727,6 @@ public:
     {
         return write(ucxpool_places(&place, 1), what, params);
     }
-
-    ucxpool_remote_window_attr_t query() const noexcept
-    {
-        return detail::query(ucxpool_remote_window_query, get());
-    }
 };
 
 /* --- channels and listeners ----------------------------------------------- */
@@ -789,9 +751,8 @@ message probe(const Owner &owner, ucxpool_t *pool, ucxpool_channel_t *channel,
 } /* namespace detail */
 
 /* The connection to one peer. */
-class channel
-    : public handle<ucxpool_channel_t,
-                    detail::end<ucxpool_channel_t, ucxpool_channel_close>>
+class channel : public handle<ucxpool_channel_t, ucxpool_channel_close,
+                              ucxpool_channel_query>
 {
 public:
     using handle::handle;
@@ -839,19 +800,12 @@ public:
         return check(ucxpool_channel_wait(get(), timeout_ns(timeout)));
     }
 
-    ucxpool_channel_attr_t query() const noexcept
-    {
-        return detail::query(ucxpool_channel_query, get());
-    }
-
     /* Close the channel at once. The handle is then empty. */
     void abort() noexcept { ucxpool_channel_abort(release()); }
 };
 
 /* Accepts peers. */
-class listener
-    : public handle<ucxpool_listener_t,
-                    detail::end<ucxpool_listener_t, ucxpool_listener_destroy>>
+class listener : public handle<ucxpool_listener_t, ucxpool_listener_destroy>
 {
 public:
     using handle::handle;
@@ -894,7 +848,7 @@ private:
 
 /* --- pools ---------------------------------------------------------------- */
 
-/* Settings, which begin with those of the environment. */
+/* Settings. They are initialized from the environment. */
 class config
 {
 public:
@@ -921,14 +875,8 @@ public:
     ucxpool_config_t *get() const noexcept { return raw_.get(); }
 
 private:
-    struct deleter {
-        void operator()(ucxpool_config_t *raw) const noexcept
-        {
-            ucxpool_config_release(raw);
-        }
-    };
-
-    std::unique_ptr<ucxpool_config_t, deleter> raw_;
+    std::unique_ptr<ucxpool_config_t, void (*)(ucxpool_config_t *)> raw_{
+        nullptr, ucxpool_config_release};
 };
 
 /* A pool. Must not be destroyed in a callback or in a coroutine that progress
@@ -946,14 +894,11 @@ public:
         check(ucxpool_create(&params, &life_->pool));
     }
 
-    pool(pool &&other) noexcept : life_(std::move(other.life_)) {}
+    pool(pool &&other) noexcept = default;
 
-    pool &operator=(pool &&other) noexcept
+    pool &operator=(pool other) noexcept
     {
-        if (this != &other) {
-            reset();
-            life_ = std::move(other.life_);
-        }
+        life_.swap(other.life_);
         return *this;
     }
 
@@ -979,8 +924,10 @@ public:
     /* Returns the number of steps; see ucxpool_progress(). */
     unsigned progress() const noexcept { return ucxpool_progress(get()); }
 
-    /* Progress until something has advanced. Returns false if the timeout has
-     * expired. */
+    /*
+     * Progress until a transfer or a channel has advanced. Returns false if the
+     * timeout has expired.
+     */
     bool wait(std::chrono::nanoseconds timeout = forever) const
     {
         return check(ucxpool_wait(get(), timeout_ns(timeout)));
@@ -994,7 +941,8 @@ public:
         return fd;
     }
 
-    /* Returns true if the caller may sleep, and false if it must progress. */
+    /* Returns true if the caller may sleep, and false if it must call
+     * progress(). */
     bool arm() const
     {
         ucxpool_status_t status = ucxpool_arm(get());
@@ -1105,13 +1053,13 @@ private:
  * ucxpool_progress() or a function that waits or destroys, with no lock held.
  * The library has no other thread and no scheduler. The rules for callbacks
  * apply to a resumed coroutine until it suspends again: it may call any
- * function except ucxpool_destroy(), and should not block, because it holds up
- * that thread. If the pool is destroyed, its coroutines are resumed with
+ * function except ucxpool_destroy(), and should not block, because it delays
+ * this thread. If the pool is destroyed, its coroutines are resumed with
  * UCXPOOL_ERR_CANCELED. If another thread completes the request while co_await
  * is posting it, the coroutine continues in its own thread.
  *
- * A suspended coroutine may be destroyed, in the thread that progresses the
- * pool: its request is canceled as described for class request.
+ * The thread that progresses the pool may destroy a suspended coroutine. Its
+ * request is then canceled as described for class request.
  */
 #ifdef __cpp_impl_coroutine
 

@@ -8,61 +8,76 @@
  *                                             ucxpool_remote_window_write()
  *     ucxpool_window_destroy()                ucxpool_remote_window_release()
  *
- * Windows are for long-lived memory: pages of a cache, columns of a store. A
- * window is announced once and used until it is destroyed. Reads and writes
- * need no action by the owner, except in UCXPOOL_WAY_MESSAGES, for which the
- * owner's pool must progress.
+ * Windows are for long-lived memory, such as the pages of a cache or the
+ * columns of a store. A window is exported once and used until it is destroyed.
+ * Reads and writes need no action by the owner, except with
+ * UCXPOOL_WAY_MESSAGES, for which the owner's pool must make progress.
  *
  * When a window is imported, the library selects the way in which the window's
- * bytes are moved. ucxpool_remote_window_query() returns this way:
+ * bytes are transferred. ucxpool_remote_window_query() returns this way:
  *
- *     UCXPOOL_WAY_MAPPED    Same host, same user, and memory of a file that
+ *     UCXPOOL_WAY_MAPPED    Same host, same user. The window is in a file that
  *                           both processes map: the pool's own memory
  *                           (ucxpool_heap_alloc(), and for reading
  *                           ucxpool_comm_alloc()), or a file that the owner
  *                           passes (UCXPOOL_WINDOW_PARAM_FIELD_FD). The peer's
  *                           CPU copies the bytes, without a system call per
  *                           piece. The owner does nothing
- *     UCXPOOL_WAY_PROCESS   Same host, same user: the peer's CPU copies from or
- *                           to any host memory of the owner by system calls,
- *                           which take several times as long as the copy
- *                           itself. The owner does nothing. If the owner's CPU
- *                           is idle, WINDOW_WAY=messages is faster above a few
- *                           KiB
+ *     UCXPOOL_WAY_PROCESS   Same host, same user. The window is in any host
+ *                           memory of the owner. The peer's CPU copies the
+ *                           bytes with system calls, which take several times
+ *                           as long as the copy itself. The owner does nothing.
+ *                           If the owner's CPU is idle, WINDOW_WAY=messages is
+ *                           faster for more than a few KiB
  *     UCXPOOL_WAY_CUDA      Same host, same user, both pools on GPUs that can
- *                           access each other. The memory must be one of these:
- *                           memory from cuMemAlloc(); memory from a CUDA memory
- *                           pool that can export file descriptors; or virtual
- *                           memory (cuMemCreate()) of at most 128 allocations
- *                           that can be exported as file descriptors, as in the
- *                           pool's heap. One kernel on the peer's GPU copies
- *                           all pieces. The owner does nothing
+ *                           access each other. The memory is from
+ *                           cuMemAlloc(), or virtual memory (cuMemCreate()) of
+ *                           at most 262,144 allocations that can be exported
+ *                           as file descriptors, as in the pool's heap and in
+ *                           PyTorch's expandable segments. Both processes need
+ *                           only a few free descriptors, and a Unix socket in
+ *                           common: one network namespace, or SOCKET_DIR. One
+ *                           kernel on the peer's GPU copies all pieces. The
+ *                           owner does nothing.
+ *                           A pool on a GPU also reads, but does not write, a
+ *                           window of a pool in host memory in this way: one
+ *                           allocation of the owner's pool, or one file, as
+ *                           for UCXPOOL_WAY_MAPPED. The window is pinned when
+ *                           it is imported
  *     UCXPOOL_WAY_RMA       Any peer on the `ucx` wire, if UCX's transports
  *                           implement get and put in hardware (RDMA, NVLink).
- *                           The owner does nothing. An operation with short
- *                           pieces, under 32 KiB on average, uses messages
- *                           unless WINDOW_WAY=direct is set. The window is
- *                           registered with UCX once, when the first such peer
- *                           imports it, within WINDOW_BUDGET. Over other
- *                           transports (TCP) the library uses messages: UCX
- *                           would emulate get and put with messages of its own.
- *                           These are no faster, and the owner's process would
- *                           crash if the peer died during one
- *     UCXPOOL_WAY_MESSAGES  Any peer: the owner's pool packs the bytes that are
- *                           read, or stores the bytes that are written, as for
- *                           ucxpool_send() and ucxpool_recv()
+ *                           The owner does nothing, but over NVLink UCX 1.22
+ *                           completes a write only when the owner's pool makes
+ *                           progress. An operation with short pieces, under 32
+ *                           KiB on average, uses messages unless
+ *                           WINDOW_WAY=direct is set. The window is registered
+ *                           with UCX once, when the first such peer imports it.
+ *                           WINDOW_BUDGET limits these registrations. Over
+ *                           other transports (TCP), UCX would emulate get and
+ *                           put with its own messages. The emulation is not
+ *                           faster than UCXPOOL_WAY_MESSAGES, and the owner's
+ *                           process would crash if the peer died during an
+ *                           emulated get or put. So the library uses
+ *                           UCXPOOL_WAY_MESSAGES instead
+ *     UCXPOOL_WAY_MESSAGES  Any peer. The owner's pool sends the bytes that are
+ *                           read and receives the bytes that are written, as
+ *                           with ucxpool_send() and ucxpool_recv()
  *
- * The library uses the first way in this list that is available. Memory of the
- * pool must live as long as the window. If such memory is freed while the
- * window exists, peers may read and write whatever reuses it.
+ * The library uses the first way in this list that is available. With
+ * WINDOW_WAY=direct it never uses messages: a remote window without another way
+ * fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting REQUIRE does
+ * not limit the ways, because messages also use the required path.
  *
- * The blob is a capability: any process that has it, and a channel to the
- * owner's pool, has the access that the blob grants. Keep it secret. The
- * library enforces the access that a blob grants. The system does not, and
- * allows more:
+ * If the window is in memory of the pool, the caller must not free this memory
+ * while the window exists. Otherwise peers may read and write the data of its
+ * next user.
  *
- *   - a process of the same user can access all memory of another one, as far
- *     as the rules for debuggers (ptrace) allow
+ * The blob is a capability: any process that has the blob, and a channel to the
+ * owner's pool, has the access that the blob grants. Keep the blob secret. The
+ * library allows only the access that a blob grants. The system allows more:
+ *
+ *   - a process can access all memory of another process of the same user, as
+ *     far as the rules for debuggers (ptrace) allow
  *   - a peer that maps a file can access the whole file
  *   - a peer that imports GPU memory has CUDA's handle of the whole allocation,
  *     for reading and writing
@@ -96,11 +111,11 @@ typedef struct ucxpool_window_params {
      * A memory file (memfd_create()). The window's memory must be a shared
      * mapping of this file, at any offset. Peers of the same host and user map
      * the file. The file must be sealed against shrinking (F_SEAL_SHRINK),
-     * because truncating the file would kill the processes that read it. A file
-     * that is not sealed, or is too short for the window, is not mapped. The
-     * peer finds the reason in way_reason of its remote window. The descriptor
-     * belongs to the caller, who may close it after the call. Ignored in a pool
-     * on a GPU.
+     * because truncating the file would kill the processes that read it. If the
+     * file is not sealed, or is too short for the window, peers do not map it,
+     * and way_reason of their remote windows contains the reason. The
+     * descriptor belongs to the caller, who may close it after the call.
+     * Ignored in a pool on a GPU.
      */
     int fd;
 } ucxpool_window_params_t;
@@ -109,8 +124,9 @@ typedef struct ucxpool_window_params {
  * Create a window over memory.
  *
  * address      Memory of any kind that the pool can send. The memory belongs to
- *              the caller, who must not free it until the window is destroyed,
- *              or until ucxpool_window_revoke() has returned UCXPOOL_OK.
+ *              the caller. The caller must not free it before the window has
+ *              been destroyed, or ucxpool_window_revoke() has returned
+ *              UCXPOOL_OK.
  * length       Bytes, 1 or more.
  * params       NULL for none.
  * window_p [out]  Destroy it with ucxpool_window_destroy(); otherwise
@@ -154,18 +170,21 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
                                        unsigned access, void *blob);
 
 /*
- * Stop all access by peers. From then on imports are refused, and reads and
- * writes that peers have in progress end with UCXPOOL_ERR_CANCELED. Progresses
- * until no peer accesses the memory, or the timeout expires. When a peer stops
- * depends on how it accesses the window:
+ * Stop all access by peers. From then on, imports are refused, and the reads
+ * and writes in progress end with UCXPOOL_ERR_CANCELED at the peers. Makes
+ * progress until no peer accesses the memory, or the timeout expires. The time
+ * at which a peer stops depends on the way in which it accesses the window:
  *
- *     mapped, process  at the end of the current step of its copy, of at most
- *                      1 MiB. A peer that is not copying need not progress
+ *     mapped, process  at the end of the current step of its copy. A step
+ *                      copies at most 1 MiB. A peer that is not copying does
+ *                      not need to make progress
  *     messages         as soon as this pool has finished its copies. Over
  *                      `ucx`, after UCX has finished its in-place transfers
- *     CUDA             when the peer progresses, or its process has ended
- *     RMA              when the peer progresses, its process has ended, or its
- *                      endpoint is closed
+ *     CUDA             when the peer makes progress, or its process has ended.
+ *                      This also applies to a window that a peer on a GPU could
+ *                      have pinned, even if it uses messages instead
+ *     RMA              when the peer makes progress, its process has ended, or
+ *                      its endpoint is closed
  *
  * Does not wait for a peer whose channel failed with UCXPOOL_ERR_PROTOCOL. Such
  * a peer may still write to memory that it has mapped.
@@ -181,23 +200,24 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  * CLOSE_TIMEOUT, and destroy it. NULL is allowed.
  *
  * If a peer still accesses the memory after CLOSE_TIMEOUT, the library stops
- * waiting for it and logs a warning with the peer's channel and the window.
- * What the peer may still do depends on how it accesses the window:
+ * waiting for the peer and logs a warning with the peer's channel and the
+ * window. What the peer may still do depends on the way in which it accesses
+ * the window:
  *
  *     mapped, process  finish one step of a copy, of at most 1 MiB. This
  *                      happens only if the process was stopped (SIGSTOP, a
  *                      debugger) in the middle of that step
  *     CUDA             finish the kernels that it has launched, and launch more
- *                      until it progresses
- *     RMA, messages    nothing: its channel fails with UCXPOOL_ERR_TIMED_OUT,
- *                      which closes its endpoint. That takes at most 1 s more.
- *                      A borrowed endpoint must be closed by the caller
+ *                      until it makes progress
+ *     RMA, messages    nothing: the channel fails with UCXPOOL_ERR_TIMED_OUT,
+ *                      which closes its endpoint and takes at most 1 s more. A
+ *                      borrowed endpoint must be closed by the caller
  *
  * To be certain that no peer accesses the memory, call ucxpool_window_revoke()
- * until it returns UCXPOOL_OK, and keep the memory until then. Over `ucx`,
- * peers may then still be ending reads or writes by messages. Keep calling
- * ucxpool_progress() until these have ended: if UCX still uses their memory
- * after 250 ms, the channel fails.
+ * until it returns UCXPOOL_OK, and do not free the memory before. Over `ucx`,
+ * reads or writes through messages may still be ending at the peers. Keep
+ * calling ucxpool_progress() until they have ended. If UCX still uses the
+ * peers' memory after 250 ms, the channel fails.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
 
@@ -205,10 +225,10 @@ typedef struct ucxpool_window_attr {
     char     name[UCXPOOL_NAME_SIZE]; /* "" if unnamed */
     void    *address;
     size_t   length;
-    unsigned num_peers; /* channels that have imported it */
+    unsigned num_peers; /* number of channels that have imported it */
     int      is_revoked;
     size_t   registered; /* bytes registered with UCX: length, or 0 */
-    /* Why the last peer that asked for a registration did not get it, or "". */
+    /* Why the registration that the last peer requested was refused, or "". */
     char not_registered[UCXPOOL_REASON_SIZE];
 } ucxpool_window_attr_t;
 
@@ -223,18 +243,18 @@ void ucxpool_window_query(const ucxpool_window_t *window,
 typedef struct ucxpool_remote_window ucxpool_remote_window_t;
 
 /*
- * Import a window of the channel's peer. Returns at once; the library then asks
- * the owner for access. Reads and writes that are posted before the owner
- * answers wait for the answer. If the owner refuses access, they end with
- * UCXPOOL_ERR_REFUSED and the owner's reason.
+ * Import a window of the channel's peer. Returns at once; the library then
+ * requests access from the owner. Reads and writes that are posted before the
+ * owner answers wait for the answer. If the owner refuses access, they fail
+ * with UCXPOOL_ERR_REFUSED, and the detail gives the owner's reason.
  *
  * blob          From the owner's ucxpool_window_export().
  * remote_p [out]  Release it with ucxpool_remote_window_release(); otherwise
  *                 ucxpool_destroy() releases it.
  *
- * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (it has a checksum), or its
- *                            window belongs to a pool other than the channel's
- *                            peer
+ * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (its checksum does not match),
+ *                            or its window belongs to a pool other than the
+ *                            channel's peer
  * UCXPOOL_ERR_PROTOCOL       the blob has another protocol version
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
@@ -259,11 +279,11 @@ typedef enum ucxpool_way {
 
 typedef struct ucxpool_remote_window_attr {
     /* UCXPOOL_INPROGRESS: the owner has not answered yet. UCXPOOL_OK: usable.
-     * Any other status says why the window cannot be used; reason says it in
-     * words. */
+     * Any other status is the error for which the window cannot be used; reason
+     * describes it. */
     ucxpool_status_t status;
     char             reason[UCXPOOL_REASON_SIZE];
-    size_t           length; /* bytes of the window */
+    size_t           length; /* size of the window, in bytes */
     unsigned         access; /* ucxpool_window_access_t */
     ucxpool_way_t    way;    /* of reads, or of writes if the blob grants only
                                 writing */
@@ -293,11 +313,11 @@ typedef struct ucxpool_place_list {
     const ucxpool_place_t *places;  /* NULL: all places have one length */
     const uint64_t        *offsets; /* used if places is NULL */
     size_t                 count;
-    uint64_t               length; /* of each place, with offsets */
-    uint64_t               reserved[2];
+    uint64_t length; /* length of each place; used if places is NULL */
+    uint64_t reserved[2];
 } ucxpool_places_t;
 
-/* Describe places, each with its length. */
+/* Describe places, each with its own length. */
 ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
@@ -306,44 +326,46 @@ ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
  * there are at least 4,096 places, and the offsets and the local addresses
  * (ucxpool_data_pieces()) are arrays in pinned memory
  * (ucxpool_device_list_alloc(), or CUDA's own). The GPU then also checks the
- * offsets: it skips a place beyond the window's end, may or may not move the
- * others, and the request ends with UCXPOOL_ERR_INVALID_PARAM.
+ * offsets. If a place lies beyond the window's end, the GPU skips it, and the
+ * request ends with UCXPOOL_ERR_INVALID_PARAM. The other places may or may not
+ * have been transferred.
  */
 ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
                                      uint64_t length);
 
 /*
- * Read places of a peer's window into local memory. The bytes of the places,
- * one after the other, fill the data, which may have another layout and may be
- * longer.
+ * Read places of a peer's window into local memory. The bytes of the places are
+ * stored one after the other in the memory that `data` describes. This memory
+ * may be divided in another way than the places, and may be longer.
  *
  * data       Where to put the bytes; see ucxpool_data_buffer() and the other
  *            functions in transfer.h.
  * params     NULL for none. With UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY the owner
  *            gets an empty message after all bytes have been read. The message
- *            has notify_tag and the metadata; the owner receives the message by
+ *            has notify_tag and the metadata; the owner receives it with
  *            ucxpool_recv().
  * request_p  [out] As for ucxpool_send(); NULL for none.
  *
  * The request ends with
  * UCXPOOL_OK            the bytes have arrived
- * UCXPOOL_ERR_REFUSED   the owner refused access; the detail gives its reason
+ * UCXPOOL_ERR_REFUSED   the owner refused access; the detail contains the
+ *                       reason
  * UCXPOOL_ERR_CANCELED  canceled here, or the owner has revoked the window
- * UCXPOOL_ERR_INVALID_PARAM  a list that only a GPU has read has an invalid
- *                            piece or place; the detail contains its number
+ * UCXPOOL_ERR_INVALID_PARAM  a piece or place is invalid in a list that only
+ *                            the GPU has read; the detail contains its number
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CLOSED,
  * UCXPOOL_ERR_CHECKSUM
  *
- * After an error the local memory may hold some of the bytes. The library no
- * longer writes to this memory.
+ * After an error, the local memory may contain some of the bytes. The library
+ * no longer writes to this memory.
  *
  * Returned at once, without a request:
- * UCXPOOL_ERR_INVALID_PARAM  a place exceeds the window's end; the data is
- *                            shorter than all places together; the sum of the
- *                            lengths overflows; an argument is NULL
+ * UCXPOOL_ERR_INVALID_PARAM  a place exceeds the window's end; the memory of
+ *                            `data` is shorter than all places together; the
+ *                            sum of the lengths overflows; an argument is NULL
  * UCXPOOL_ERR_PERMISSION     the blob does not grant reading
- * UCXPOOL_ERR_LIMIT          more places than a list may have (1 Mi); more
- *                            metadata than MAX_METADATA
+ * UCXPOOL_ERR_LIMIT          more than 1 Mi places; more metadata than
+ *                            MAX_METADATA
  * UCXPOOL_ERR_NO_MEMORY, and the status of a remote window that has failed
  */
 ucxpool_status_t ucxpool_remote_window_read(
@@ -355,19 +377,22 @@ ucxpool_status_t ucxpool_remote_window_read(
  * Write local memory to places of a peer's window. The bytes of the data fill
  * all places, one after the other.
  *
- * data  As for ucxpool_send(), except ranges; as long as all places together.
+ * data  As for ucxpool_send(), but not ranges. Its length must be the total
+ *       length of all places.
  *
- * The request ends with UCXPOOL_OK when the bytes are in their places, and
- * otherwise with the same errors as ucxpool_remote_window_read(). After an
- * error some of the places may have been written. The errors that are returned
- * at once are also the same, except that UCXPOOL_ERR_PERMISSION means that the
- * blob does not grant writing. A notification is delivered after the bytes.
+ * The request ends with UCXPOOL_OK when the bytes are in their places.
+ * Otherwise it ends with one of the errors of ucxpool_remote_window_read(), and
+ * some of the places may have been written. The errors that are returned at
+ * once are also the same, but UCXPOOL_ERR_PERMISSION means that the blob does
+ * not grant writing. A notification is delivered after the bytes have been
+ * written.
  *
- * Long reads and long writes of windows on GPUs are executed one at a time.
- * Those of one channel keep the order in which they were posted. The channels
- * take turns, so that they share the bandwidth evenly; the channel with the
- * first operation begins. If several pools write to all others, let pool i
- * begin with pool i + 1, so that each pool begins with a different target.
+ * Long reads and long writes of windows on GPUs are executed one at a time. The
+ * operations of one channel are executed in the order in which they were
+ * posted. The channels take turns, so that they share the bandwidth evenly. The
+ * channel with the first operation begins. If several pools write to all
+ * others, pool i should begin with pool i + 1, so that each pool begins with a
+ * different target.
  */
 ucxpool_status_t ucxpool_remote_window_write(
     ucxpool_remote_window_t *remote, const ucxpool_places_t *places,

@@ -19,6 +19,9 @@
     F(channel_close) \
     F(channel_connect) \
     F(channel_query) \
+    F(channel_stats_count) \
+    F(channel_stats_query) \
+    F(channel_stats_read) \
     F(comm_alloc) \
     F(comm_free) \
     F(completion_get) \

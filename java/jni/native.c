@@ -224,38 +224,30 @@ METHOD(jlong, addressOf, jobject buffer)
 /* --- channels and listeners ----------------------------------------------- */
 
 /*
- * Returns a new number of a channel in Java. Unlike an address, a number is
- * never reused.
+ * Returns params with which events identify the channel by its number, from the
+ * first event on. require: bits of ucxpool_path_t, or -1 for the setting.
  */
-static jlong next_number(void)
+static ucxpool_channel_params_t params_of(jlong number, jint require)
 {
-    static jlong last;
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR,
+                                       .user_ptr = to_pointer(number)};
 
-    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-}
-
-/* Returns params with which events identify the channel by its number, from the
- * first event on. */
-static ucxpool_channel_params_t with_number(jlong number)
-{
-    return (ucxpool_channel_params_t){.field_mask =
-                                          UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR,
-                                      .user_ptr = to_pointer(number)};
+    if (require >= 0) {
+        params.field_mask |= UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE;
+        params.require = (uint64_t)require;
+    }
+    return params;
 }
 
 /*
- * Get the number of a new channel. Java registers the channel under this number
- * before the channel is created, because creating it resolves the host name,
- * and an event may be delivered before this returns.
+ * Java registers the channel under this number before the channel is created,
+ * because creating it resolves the host name, and an event may be delivered
+ * before this returns.
  */
-METHOD(jlong, nextNumber)
+METHOD(jlong, connect, jlong pool, jbyteArray where, jlong number, jint require)
 {
-    return next_number();
-}
-
-METHOD(jlong, connect, jlong pool, jbyteArray where, jlong number)
-{
-    ucxpool_channel_params_t params  = with_number(number);
+    ucxpool_channel_params_t params  = params_of(number, require);
     ucxpool_channel_t       *channel = NULL;
     ucxpool_status_t         status  = UCXPOOL_ERR_NO_MEMORY;
     size_t                   length;
@@ -286,6 +278,16 @@ METHOD(jlong, listen, jlong pool, jbyteArray where)
 METHOD(jint, listenerPort, jlong listener)
 {
     return library.listener_port(to_pointer(listener));
+}
+
+/* Returns 0 if no peer is queued. */
+METHOD(jlong, accept, jlong listener, jlong number, jint require)
+{
+    ucxpool_channel_params_t params  = params_of(number, require);
+    ucxpool_channel_t       *channel = NULL;
+
+    library.listener_accept(to_pointer(listener), &params, &channel);
+    return to_handle(channel);
 }
 
 METHOD(void, listenerDestroy, jlong listener)
@@ -512,7 +514,7 @@ enum {
     RECORD_ENDED   = 1, /* a request */
     RECORD_MESSAGE = 2,
     RECORD_STATE   = 3,
-    RECORD_CALLER  = 4
+    RECORD_CALLER  = 4 /* a listener with queued peers */
 };
 
 typedef struct record {
@@ -520,8 +522,8 @@ typedef struct record {
     int32_t  status;       /* ENDED, STATE */
     int64_t  size;         /* bytes with the text, rounded up to 8 */
     int64_t  number;       /* transfer; or channel */
-    int64_t  handle;       /* request; message; channel */
-    uint64_t tag;          /* ENDED, MESSAGE; CALLER: the listener */
+    int64_t  handle;       /* request; message; listener */
+    uint64_t tag;          /* ENDED, MESSAGE */
     uint64_t length;       /* ENDED, MESSAGE: bytes; STATE: the state */
     int64_t  num_segments; /* MESSAGE */
     int64_t  text_length;  /* detail; metadata; reason */
@@ -592,8 +594,8 @@ static void add_completions(ucxpool_t *pool, records_t *records)
     }
 }
 
-/* Returns true if a channel or listener has room for a record outside the
- * reserved space. */
+/* Returns true if a channel has room for a record outside the reserved space.
+ */
 static bool has_room(const records_t *records, size_t kept)
 {
     return records->left >= kept + RECORD_MAX;
@@ -660,25 +662,12 @@ static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
     }
 }
 
-static void add_callers(const ucxpool_event_t *event, records_t *records,
-                        size_t kept)
+static void add_listener(const ucxpool_event_t *event, records_t *records)
 {
-    while (has_room(records, kept)) {
-        jlong                    number = next_number();
-        ucxpool_channel_params_t params = with_number(number);
-        ucxpool_channel_t       *channel;
-
-        if (library.listener_accept(event->listener, &params, &channel) !=
-            UCXPOOL_OK) {
-            return;
-        }
-        add_record(records,
-                   &(record_t){.kind   = RECORD_CALLER,
-                               .number = number,
-                               .handle = to_handle(channel),
-                               .tag    = (uint64_t)to_handle(event->listener)},
-                   NULL, 0);
-    }
+    add_record(records,
+               &(record_t){.kind   = RECORD_CALLER,
+                           .handle = to_handle(event->listener)},
+               NULL, 0);
 }
 
 /*
@@ -701,7 +690,7 @@ static void add_events(ucxpool_t *pool, records_t *records)
         if (events[i].channel != NULL) {
             add_channel(pool, &events[i], records, kept);
         } else {
-            add_callers(&events[i], records, kept);
+            add_listener(&events[i], records);
         }
     }
 }
@@ -715,9 +704,9 @@ static jlong now(void)
 }
 
 /*
- * Collect all events. The monitor of `handles` is held while channels and
- * listeners are looked up. They are released only with this monitor held, so
- * they still exist at that time.
+ * Collect all events. The monitor of `handles` is held while channels are
+ * looked up. They are released only with this monitor held, so they still exist
+ * at that time.
  */
 static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
                     jlong size)
@@ -812,30 +801,47 @@ METHOD(void, release, jlongArray requests, jint count)
 
 /* --- statistics ----------------------------------------------------------- */
 
-METHOD(jint, statsCount)
+METHOD(jint, statsCount, jboolean of_channel)
 {
-    return (jint)library.stats_count();
+    return (jint)(of_channel ? library.channel_stats_count()
+                             : library.stats_count());
 }
 
-METHOD(jbyteArray, statsName, jint index)
+METHOD(jbyteArray, statsName, jint index, jboolean of_channel)
 {
     ucxpool_stat_attr_t attr = {0};
 
-    library.stats_query((size_t)index, &attr, sizeof(attr));
+    if (of_channel) {
+        library.channel_stats_query((size_t)index, &attr, sizeof(attr));
+    } else {
+        library.stats_query((size_t)index, &attr, sizeof(attr));
+    }
     return new_text(env, attr.name);
 }
 
-METHOD(void, statsRead, jlong pool, jlongArray values_out)
+/* handle: of the pool or the channel */
+METHOD(jint, statsRead, jlong handle, jlongArray values_out,
+       jboolean of_channel)
 {
-    size_t    num    = (size_t)(*env)->GetArrayLength(env, values_out);
-    uint64_t *values = calloc(num, sizeof(*values));
+    size_t           num    = (size_t)(*env)->GetArrayLength(env, values_out);
+    uint64_t        *values = calloc(num, sizeof(*values));
+    ucxpool_status_t status;
 
-    if ((values != NULL) && (library.stats_read(to_pointer(pool), values, num,
-                                                &num) == UCXPOOL_OK)) {
+    if (values == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    if (of_channel) {
+        status =
+            library.channel_stats_read(to_pointer(handle), values, num, &num);
+    } else {
+        status = library.stats_read(to_pointer(handle), values, num, &num);
+    }
+    if (status == UCXPOOL_OK) {
         (*env)->SetLongArrayRegion(env, values_out, 0, (jsize)num,
                                    (jlong *)values);
     }
     free(values);
+    return status;
 }
 
 /* --- files ---------------------------------------------------------------- */

@@ -32,7 +32,7 @@ async def own() -> None:
                 sys.executable, __file__, f"127.0.0.1:{listener.port}",
                 window.export(read=True, write=True).hex())
             channel = await listener.accept()
-            message = await channel.recv(tag=7, mask=ucxpool.ANY)
+            message = await channel.recv(tag=7)
             await message.frames()
             print(message.metadata.decode(), "were written:",
                   pages[:5].decode(), pages[PAGE:PAGE + 5].decode())

@@ -41,7 +41,7 @@ from ._errors import __all__ as _errors
 from ._heap import Heap, Segment
 from ._library import library as _load
 
-_POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pieces", "Pool",
+_POOL = ("Channel", "Listener", "Message", "Operation", "Pieces", "Pool",
          "RemoteWindow", "Transfer", "Window")
 _MODULES = ("cupy", "dask", "nixl", "numba", "prometheus", "ray", "rmm", "torch",
             "ucxx")

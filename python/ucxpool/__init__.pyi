@@ -1,6 +1,6 @@
 from ._errors import *
 from ._heap import Heap as Heap, Segment as Segment
-from ._pool import (ANY as ANY, Channel as Channel, Listener as Listener,
+from ._pool import (Channel as Channel, Listener as Listener,
                     Message as Message, Operation as Operation,
                     Pieces as Pieces, Pool as Pool,
                     RemoteWindow as RemoteWindow, Transfer as Transfer,
@@ -12,9 +12,9 @@ __all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
            "TruncatedError", "NoMessageError", "BusyError",
            "NotPermittedError", "ProtocolError", "ChecksumError",
            "AddressInUseError", "ClosedError", "LimitError",
-           "ANY", "Channel", "Listener", "Message", "Operation", "Pieces",
-           "Pool", "RemoteWindow", "Transfer", "Window", "Heap", "Segment", "heap", "heap_stats",
-           "library_path", "ucx_version", "version"]
+           "Channel", "Listener", "Message", "Operation", "Pieces",
+           "Pool", "RemoteWindow", "Transfer", "Window", "Heap", "Segment",
+           "heap", "heap_stats", "library_path", "ucx_version", "version"]
 
 __version__: str
 

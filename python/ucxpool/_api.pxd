@@ -88,6 +88,17 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
     ucxpool_status_t ucxpool_check(ucxpool_t *pool)
 
+    # --- heap.h
+    ctypedef struct ucxpool_heap_segment_t:
+        void *address
+        size_t length
+        void *chunk
+        size_t chunk_size
+    ucxpool_status_t ucxpool_heap_segments(
+        ucxpool_t *pool, const void *address, size_t length,
+        ucxpool_heap_segment_t *segments, size_t max_segments,
+        size_t *num_segments_p)
+
     # --- channel.h
     ctypedef enum ucxpool_channel_state_t:
         UCXPOOL_CHANNEL_CONNECTING

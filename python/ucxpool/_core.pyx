@@ -64,7 +64,6 @@ FAILED = UCXPOOL_CHANNEL_FAILED
 EVENT_MESSAGE = UCXPOOL_EVENT_MESSAGE
 EVENT_STATE = UCXPOOL_EVENT_STATE
 EVENT_CALLER = UCXPOOL_EVENT_CALLER
-ANY = 0xFFFFFFFFFFFFFFFF
 
 _WIRES = {0: None, 1: "map", 2: "ucx"}
 _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
@@ -179,7 +178,7 @@ cdef int _tell() except -1:
 
 
 def tell_log():
-    """Report the log after a direct call of the library."""
+    """Report the log after a direct call to the library."""
     _tell()
 
 
@@ -1077,6 +1076,82 @@ cdef class Message:
         self._handle = NULL
 
 
+# --- pools and heaps ----------------------------------------------------------
+
+cdef ucxpool_t *_create_pool(device, name, secret, settings) except NULL:
+    """Create a pool; settings maps names to strings."""
+    cdef ucxpool_params_t params
+    cdef ucxpool_config_t *config = NULL
+    cdef ucxpool_t *pool = NULL
+    cdef ucxpool_status_t status
+    cdef bytes label = name.encode()
+
+    global _level_is_given
+
+    memset(&params, 0, sizeof(params))
+    _level_is_given = _level_is_given or "LOG_LEVEL" in settings
+    if _log.IS_USED and not _level_is_given:
+        settings["LOG_LEVEL"] = _log.level_word()
+    _follow_level()
+    _check(ucxpool_config_read(&config))
+    try:
+        for key, value in settings.items():
+            _check(ucxpool_config_modify(config, key.encode(), value.encode()))
+        if secret is not None:
+            secret = bytes(secret)
+            _check(ucxpool_config_set_secret(config, <const char *>secret,
+                                             len(secret)))
+        params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME
+        params.config = config
+        params.name = label
+        if device is not None:
+            params.field_mask |= (UCXPOOL_PARAM_FIELD_MEMORY_KIND
+                                  | UCXPOOL_PARAM_FIELD_DEVICE)
+            params.memory_kind = UCXPOOL_MEMORY_CUDA
+            params.device = device
+        with nogil:
+            status = ucxpool_create(&params, &pool)
+        _check(status)
+    finally:
+        ucxpool_config_release(config)
+    return pool
+
+
+def heap_create(device, settings):
+    """Return the handle of the pool of a new heap, as a number."""
+    cdef uintptr_t pool = <uintptr_t>_create_pool(device, "python", None,
+                                                  settings)
+
+    _tell()
+    return pool
+
+
+def heap_segments(uintptr_t pool, uintptr_t address, size_t length):
+    """Return address, length, chunk and chunk_size of each segment of a
+    range."""
+    cdef ucxpool_heap_segment_t *found = NULL
+    cdef size_t room = 0
+    cdef size_t num = 0
+    cdef size_t i
+
+    try:
+        while True:
+            _check(ucxpool_heap_segments(<ucxpool_t *>pool, <void *>address,
+                                         length, found, room, &num))
+            if num <= room:
+                break
+            free(found)
+            found = <ucxpool_heap_segment_t *>malloc(num * sizeof(found[0]))
+            if found == NULL:
+                raise MemoryError("no memory for a list of segments")
+            room = num
+        return [(<uintptr_t>found[i].address, found[i].length,
+                 <uintptr_t>found[i].chunk, found[i].chunk_size)
+                for i in range(num)]
+    finally:
+        free(found)
+
+
 # --- channels and listeners ---------------------------------------------------
 
 cdef object _paths(require):
@@ -1241,7 +1316,7 @@ cdef class Channel:
         self._leave()
         return self._pool._posted(request, status)
 
-    def _post_recv(self, buffers, tag=0, mask=0, timeout=None):
+    def _post_recv(self, buffers, tag, mask, timeout):
         """Receive the next message that matches. Returns the request."""
         cdef ucxpool_t *pool
         cdef Buffers held
@@ -1302,7 +1377,7 @@ cdef class Channel:
         remote._pool = self._pool
         return remote
 
-    def _probe(self, tag=0, mask=0):
+    def _probe(self, tag, mask):
         """Return the oldest message that matches and was not received, or
         None."""
         cdef ucxpool_message_t *handle = NULL
@@ -1459,9 +1534,9 @@ cdef class Window:
         return blob
 
     def _revoke_for(self, timeout):
-        """Revoke the window, and progress until no peer accesses it, for at
-        most `timeout` seconds. Returns whether no peer accesses it any
-        more."""
+        """Revoke the window, and make progress until no peer accesses it,
+        for at most `timeout` seconds. Returns whether no peer accesses it
+        any more."""
         cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_status_t status
 
@@ -1712,42 +1787,8 @@ cdef class Pool:
 
     def _create(self, device, name, secret, settings):
         """Create the pool; settings maps names to strings."""
-        cdef ucxpool_params_t params
-        cdef ucxpool_config_t *config = NULL
-        cdef ucxpool_status_t status
-        cdef bytes label = name.encode()
-
-        global _level_is_given
-
-        memset(&params, 0, sizeof(params))
-        _level_is_given = _level_is_given or "LOG_LEVEL" in settings
-        if _log.IS_USED and not _level_is_given:
-            settings["LOG_LEVEL"] = _log.level_word()
-        _follow_level()
-        _check(ucxpool_config_read(&config))
-        try:
-            for key, value in settings.items():
-                _check(ucxpool_config_modify(config, key.encode(),
-                                             value.encode()))
-            if secret is not None:
-                secret = bytes(secret)
-                _check(ucxpool_config_set_secret(
-                    config, <const char *>secret, len(secret)))
-            params.field_mask = (UCXPOOL_PARAM_FIELD_CONFIG
-                                 | UCXPOOL_PARAM_FIELD_NAME)
-            params.config = config
-            params.name = label
-            if device is not None:
-                params.field_mask |= (UCXPOOL_PARAM_FIELD_MEMORY_KIND
-                                      | UCXPOOL_PARAM_FIELD_DEVICE)
-                params.memory_kind = UCXPOOL_MEMORY_CUDA
-                params.device = device
-                self.is_cuda = True
-            with nogil:
-                status = ucxpool_create(&params, &self._pool)
-            _check(status)
-        finally:
-            ucxpool_config_release(config)
+        self.is_cuda = device is not None
+        self._pool = _create_pool(device, name, secret, settings)
         _pools[id(self)] = weakref.ref(self)
         _tell()
 

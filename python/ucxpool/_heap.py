@@ -1,6 +1,7 @@
 """The heap of a pool."""
 import collections
 import ctypes
+import json
 import os
 import weakref
 
@@ -45,25 +46,11 @@ def _without_blocks(settings):
     return settings
 
 
-def _create(lib, device, settings):
-    config = ctypes.c_void_p()
-    pool = ctypes.c_void_p()
-    lib.check(lib.config_read(ctypes.byref(config)))
-    try:
-        for key, value in _without_blocks(settings).items():
-            lib.check(lib.config_modify(config, key.encode(), value.encode()))
-        params = _library.Params(
-            config=config, device=max(device, 0), name=b"python",
-            memory_kind=_library.Params.MEMORY_HOST)
-        params.field_mask = (_library.Params.CONFIG | _library.Params.NAME |
-                             _library.Params.MEMORY_KIND)
-        if device != _library.HOST:
-            params.field_mask |= _library.Params.DEVICE
-            params.memory_kind = _library.Params.MEMORY_CUDA
-        lib.check(lib.create(ctypes.byref(params), ctypes.byref(pool)))
-    finally:
-        lib.config_release(config)
-    return pool.value
+def _core():
+    """Return the extension. It needs the libraries that library() loads."""
+    _library.library()
+    from . import _core as extension
+    return extension
 
 
 class DeviceBuffer:
@@ -106,7 +93,7 @@ class Heap:
         self._lib = _library.library()
         self.device = _library.HOST if device is None else device
         self._failure = None
-        self._pool = _create(self._lib, self.device, settings)
+        self._pool = _core().heap_create(device, _without_blocks(settings))
         self._finalizer = weakref.finalize(self, self._lib.destroy,
                                            self._pool)
 
@@ -142,6 +129,7 @@ class Heap:
         self._pool = None
         if self._finalizer is not None:
             self._finalizer()
+            _core().tell_log()
 
     def __enter__(self):
         return self
@@ -192,7 +180,7 @@ class Heap:
             self.free(address)
 
     def usable_size(self, address):
-        """Return the number of usable bytes of an allocation."""
+        """Return the usable size of an allocation, in bytes."""
         size = ctypes.c_size_t()
         self._lib.check(self._lib.heap_usable_size(self.pool, address,
                                                    ctypes.byref(size)))
@@ -201,16 +189,8 @@ class Heap:
     def segments(self, address, length):
         """Return the parts of an allocation's range that lie in different
         physical chunks, as a list of Segment."""
-        num, room = ctypes.c_size_t(), 0
-        while True:
-            found = (_library.Segment * room)()
-            self._lib.check(self._lib.heap_segments(
-                self.pool, address, length, found, room, ctypes.byref(num)))
-            if num.value <= room:
-                break
-            room = num.value
-        return [Segment(one.address, one.length, one.chunk, one.chunk_size)
-                for one in found[:num.value]]
+        return [Segment(*one) for one in
+                _core().heap_segments(self.pool, address, length)]
 
     def stream_end(self, stream):
         """Forget a stream; call this method before the stream is destroyed."""
@@ -244,18 +224,9 @@ class Heap:
     def stats(self):
         """Return the heap's statistics as a dict. The keys are the statistics'
         names in <ucxpool/stats.h> without the prefix heap_."""
-        count = self._lib.stats_count()
-        values = (ctypes.c_uint64 * count)()
-        self._lib.check(self._lib.stats_read(
-            self.pool, values, count, ctypes.byref(ctypes.c_size_t())))
-        stats, attr = {}, _library.StatAttr()
-        for index, value in enumerate(values):
-            self._lib.check(self._lib.stats_query(
-                index, ctypes.byref(attr), ctypes.sizeof(attr)))
-            name = attr.name.decode()
-            if name.startswith("heap_"):
-                stats[name[len("heap_"):]] = value
-        return stats
+        return {name: value
+                for name, value in json.loads(self.report("json")).items()
+                if isinstance(value, int)}
 
     def report(self, form="text"):
         """Return the report of ucxpool_heap_print(), as "text", "json" or

@@ -16,33 +16,10 @@ OK = 0
 HOST = -1
 
 
-class Params(ctypes.Structure):
-    """ucxpool_params_t"""
-    _fields_ = [("field_mask", ctypes.c_uint64), ("config", ctypes.c_void_p),
-                ("context", ctypes.c_void_p), ("worker", ctypes.c_void_p),
-                ("memory_kind", ctypes.c_int), ("name", ctypes.c_char_p),
-                ("device", ctypes.c_int)]
-    CONFIG, MEMORY_KIND, NAME, DEVICE = 1, 8, 16, 32
-    MEMORY_HOST, MEMORY_CUDA = 0, 1
-
-
-class Segment(ctypes.Structure):
-    """ucxpool_heap_segment_t"""
-    _fields_ = [("address", ctypes.c_void_p), ("length", ctypes.c_size_t),
-                ("chunk", ctypes.c_void_p), ("chunk_size", ctypes.c_size_t),
-                ("reserved", ctypes.c_uint64 * 2)]
-
-
 class _Found(ctypes.Structure):
     """Dl_info"""
     _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
                 ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p)]
-
-
-class StatAttr(ctypes.Structure):
-    """ucxpool_stat_attr_t"""
-    _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p),
-                ("help", ctypes.c_char_p), ("kind", ctypes.c_int)]
 
 
 FAILURE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
@@ -59,11 +36,8 @@ _FUNCTIONS = (
     ("status_string", ctypes.c_char_p, (ctypes.c_int,)),
     ("version_string", ctypes.c_char_p, ()),
     ("config_read", ctypes.c_int, (_out,)),
-    ("config_modify", ctypes.c_int,
-     (_pointer, ctypes.c_char_p, ctypes.c_char_p)),
     ("config_print", None, (_pointer, _pointer, ctypes.c_uint)),
     ("config_release", None, (_pointer,)),
-    ("create", ctypes.c_int, (ctypes.POINTER(Params), _out)),
     ("destroy", None, (_pointer,)),
     ("torch_alloc", _pointer, (ctypes.c_ssize_t, ctypes.c_int, _pointer)),
     ("torch_free", None,
@@ -74,15 +48,9 @@ _FUNCTIONS = (
     ("heap_free", ctypes.c_int, (_pointer, _pointer, _pointer)),
     ("heap_usable_size", ctypes.c_int, (_pointer, _pointer, _out_size)),
     ("heap_stream_end", ctypes.c_int, (_pointer, _pointer)),
-    ("heap_segments", ctypes.c_int,
-     (_pointer, _pointer, _size, ctypes.POINTER(Segment), _size, _out_size)),
     ("heap_trim", ctypes.c_int, (_pointer, _size, _out_size)),
     ("heap_set_failure_handler", ctypes.c_int,
      (_pointer, FAILURE, _pointer)),
-    ("stats_count", _size, ()),
-    ("stats_query", ctypes.c_int, (_size, ctypes.POINTER(StatAttr), _size)),
-    ("stats_read", ctypes.c_int,
-     (_pointer, ctypes.POINTER(ctypes.c_uint64), _size, _out_size)),
     ("heap_print", None, (_pointer, _pointer, ctypes.c_int)),
 )
 

@@ -23,9 +23,19 @@ from ._errors import (ClosedError, Error, TimedOutError,  # noqa: E402
                       TruncatedError)
 from ._log import logger  # noqa: E402
 
-ANY = _core.ANY
+_ALL_BITS = 0xFFFFFFFFFFFFFFFF
 
 atexit.register(_core.close_all)
+
+
+def _match(tag, mask):
+    """Return the tag and the mask as numbers, for recv(tag, mask)."""
+    if tag is None:
+        if mask is not None:
+            raise ValueError("a mask needs a tag: pass both, or none of them "
+                             "to receive any message")
+        return 0, 0
+    return tag, _ALL_BITS if mask is None else mask
 
 
 class Operation:
@@ -275,31 +285,36 @@ class Channel(_core.Channel):
         limits its length. timeout is in seconds, after which the send ends
         with TimedOutError (None: the setting REQUEST_TIMEOUT).
 
-        A message of up to the setting EAGER_SIZE ends when its bytes have been
-        copied, a longer one when the receiver has received it. send() itself
-        raises ValueError for a buffer that is strided, or on a GPU in a pool
-        on the host; TypeError for an object that is not a buffer;
-        OverflowError for a tag of more than 64 bits; LimitError for metadata
-        that is too long; ClosedError for a channel that has ended."""
+        A send of up to EAGER_SIZE bytes (a setting) ends when its bytes have
+        been copied. A longer send ends when the receiver has received the
+        message. send() itself raises ValueError for a strided buffer, or if
+        the pool is on the host and a buffer is on a GPU; TypeError for an
+        object that is not a buffer; OverflowError for a tag of more than 64
+        bits; LimitError for metadata that is too long; ClosedError for a
+        channel that has ended."""
         return self._pool._started(
             self._post_send(buffers, tag, metadata, timeout))
 
-    def recv(self, tag=0, mask=0):
-        """Wait for the next message whose tag equals `tag` in the bits of
-        `mask` (0: any message; ucxpool.ANY: exactly this tag). The result is a
-        Message, which still has to be received. Several waiting calls get
-        messages in the order in which they started to wait. Cancelling the
-        call loses no message. Raises ClosedError if the peer has closed the
-        channel and no message is left, PeerLostError if the peer has died."""
+    def recv(self, tag=None, mask=None):
+        """Wait for the next message: any message, or with `tag`, a message
+        with this tag. If `mask` is given, only the bits of the tag that are
+        set in the mask are compared. The result is a Message, which still has
+        to be received. Several waiting calls get messages in the order in
+        which they started to wait. Cancelling the call loses no message.
+        Raises ClosedError if the peer has closed the channel and no message is
+        left, PeerLostError if the peer has died, ValueError for a mask without
+        a tag."""
+        tag, mask = _match(tag, mask)
         return Operation(lambda: self._recv(tag, mask),
                          lambda timeout: self._recv_wait(tag, mask, timeout))
 
-    def recv_into(self, buffers, tag=0, mask=0, timeout=None):
+    def recv_into(self, buffers, tag=None, mask=None, timeout=None):
         """Receive the next message that matches, as in recv(), into writable
-        buffers. Returns a Transfer; its length is the number of bytes of the
+        buffers. Returns a Transfer; its length is the number of bytes in the
         message. If the buffers are too short, the transfer ends with
         TruncatedError and the message is lost; its sender also gets an
         error."""
+        tag, mask = _match(tag, mask)
         message = self._take(tag, mask)
         if message is None:
             return self._pool._started(
@@ -464,10 +479,10 @@ class Channel(_core.Channel):
         if self.closed:
             return
         if kinds & _core.EVENT_MESSAGE:
-            message = self._probe()
+            message = self._probe(0, 0)
             while message is not None:
                 self._keep(message)
-                message = self._probe()
+                message = self._probe(0, 0)
         if kinds & _core.EVENT_STATE:
             if (self._opening is not None and not self._opening.done()
                     and self._state_number != _core.CONNECTING):
@@ -636,7 +651,7 @@ class Window(_core.Window):
     def close(self):
         """Revoke the window and release the buffer. Blocks the thread while a
         peer accesses the window, for at most the setting CLOSE_TIMEOUT. There
-        is no limit if an event loop of another thread drives the pool.
+        is no limit if an event loop in another thread drives the pool.
         Calling it again has no effect."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():

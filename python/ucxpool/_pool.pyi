@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import GenericAlias
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from typing_extensions import Buffer, Self
 
@@ -23,8 +23,6 @@ class _File(Protocol):
 _Memory = Buffer | _Array | _CudaArray
 _Buffers = _Memory | Iterable[_Memory] | Pieces
 _Places = Buffer | _Array | Iterable[tuple[int, int]] | Iterable[int]
-
-ANY: Final[int]
 
 class Operation(Coroutine[Any, Any, _T_co]):
     def __init__(self, start: Callable[[], Coroutine[Any, Any, _T_co]],
@@ -133,8 +131,10 @@ class Channel:
     def remote_address(self) -> str: ...
     def send(self, buffers: _Buffers, tag: int = 0, metadata: Buffer = b"",
              timeout: float | None = None) -> Transfer[None]: ...
-    def recv(self, tag: int = 0, mask: int = 0) -> Operation[Message]: ...
-    def recv_into(self, buffers: _Buffers, tag: int = 0, mask: int = 0,
+    def recv(self, tag: int | None = None,
+             mask: int | None = None) -> Operation[Message]: ...
+    def recv_into(self, buffers: _Buffers, tag: int | None = None,
+                  mask: int | None = None,
                   timeout: float | None = None) -> Transfer[None]: ...
     def flush(self, timeout: float | None = None) -> Transfer[None]: ...
     def import_window(self, blob: Buffer) -> RemoteWindow: ...

@@ -413,7 +413,7 @@ class UcxPoolListener(BaseListener):
                 raise NotPermittedError(f"{error}. For Dask: {_SECRET}"
                                         ) from error
             # No host was given: without a secret, listen for this host only.
-            logger.warning("Without a secret only processes of this host can "
+            logger.warning("Without a secret only processes on this host can "
                            "connect. For other hosts: %s", _SECRET)
             self.ip = "127.0.0.1"
             self._listener = pool().listen(

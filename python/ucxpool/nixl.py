@@ -275,9 +275,9 @@ class nixl_agent_config:
     capture_telemetry     enable get_xfer_telemetry()
     listen_address        an address or a network interface of this host to
                           listen on, for metadata and transfers. None: the
-                          environment variable LIBUCXPOOL_LISTEN; if that is
-                          not set, ucxpool.ucxx.get_address(), and for metadata
-                          all addresses if there is a secret
+                          environment variable LIBUCXPOOL_LISTEN. If that is
+                          not set: the address of ucxpool.ucxx.get_address();
+                          for metadata, if there is a secret, all addresses
     num_threads           has no effect
     backends              ["UCX"]; other names are ignored with a warning
     sync_mode             has no effect"""
@@ -681,8 +681,8 @@ class nixl_agent:
 
     def check_remote_metadata(self, agent: str | bytes,
                               descs: nixlXferDList | None = None) -> bool:
-        """Return whether the peer is known, and also this memory of the
-        peer."""
+        """Return True if the peer is known. If descs is given, the peer's
+        metadata must also contain this memory."""
         self._collect_into_notes()
         try:
             peer = self._peer(agent)
@@ -753,10 +753,10 @@ class nixl_agent:
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
         """Look up descriptors once for many transfers. agent_name is the agent
         that has the memory: "NIXL_INIT_AGENT" or "" for this agent, or the
-        name of a peer. With its own name, this agent is its own peer. In an
-        array of five columns (address, length, device, stride, count), each
-        row stands for `count` descriptors. Raises nixlNotFoundError for memory
-        that is not registered."""
+        name of a peer. If agent_name is this agent's own name, the agent is
+        treated as its own peer. In an array of five columns (address, length,
+        device, stride, count), each row stands for `count` descriptors. Raises
+        nixlNotFoundError for memory that is not registered."""
         if (isinstance(xfer_list, numpy.ndarray) and xfer_list.ndim == 2
                 and xfer_list.shape[1] == 5):
             if mem_type is None:

@@ -4,7 +4,8 @@
     REGISTRY.register(ucxpool.prometheus.Collector(pool))
 
 Each statistic of a pool is a metric ucxpool_NAME with the pool's name as its
-label. The metrics ucxpool_channel_* have the statistics of open channels, with
+label. If pools of one collector have the same name, a number is appended to the
+labels of the later ones. The metrics ucxpool_channel_* have the statistics of open channels, with
 the labels pool, channel (its name) and wire, and bytes and operations also with
 way and direction. ucxpool_latency_seconds has the histograms of latencies, with
 the labels pool, operation, wire and way.
@@ -148,6 +149,7 @@ class Collector:
         self.pools = list(pools)
         self.max_channels = max_channels
         self._channels = _Channels()
+        self._labels = {}  # of open pools
         self._lock = threading.Lock()  # the HTTP server has several threads
 
     def collect(self):
@@ -156,6 +158,29 @@ class Collector:
         with self._lock:
             families = list(self._families())
         yield from families
+
+    def _open_pools(self):
+        """Return each open pool with its label, statistics and histograms. A
+        pool keeps its label while it is open."""
+        found, names, labels = [], {}, {}
+        for pool in dict.fromkeys(self.pools):
+            try:
+                names[weakref.ref(pool)] = pool.info()["name"]
+                found.append((pool, pool.stats(), pool.histograms()))
+            except ClosedError:
+                names.pop(weakref.ref(pool), None)
+        for pool in names:
+            if pool in self._labels:
+                labels[pool] = self._labels[pool]
+        for pool, name in names.items():
+            label, number = name, 1
+            while pool not in labels and label in labels.values():
+                number += 1
+                label = f"{name}-{number}"
+            labels.setdefault(pool, label)
+        self._labels = labels
+        return [(pool, labels[weakref.ref(pool)], *stats)
+                for pool, *stats in found]
 
     def _families(self):
         families = {
@@ -172,12 +197,7 @@ class Collector:
             "Time from the post of an operation to its end.",
             labels=["pool", "operation", "wire", "way"])
         pools = []
-        for pool in list(self.pools):
-            try:
-                label = pool.info()["name"]
-                stats, histograms = pool.stats(), pool.histograms()
-            except ClosedError:
-                continue
+        for pool, label, stats, histograms in self._open_pools():
             for name, value in stats.items():
                 families[name].add_metric([label], value)
             for histogram in histograms.values():

@@ -33,7 +33,7 @@ from ray.experimental import (CommunicatorMetadata, TensorTransportManager,
 from ray.experimental.rdt.tensor_transport_manager import FetchRequest
 from ray.experimental.rdt.util import transport_manager_info
 
-from . import (ANY, CanceledError, ClosedError, Error, PeerLostError, Pool,
+from . import (CanceledError, ClosedError, Error, PeerLostError, Pool,
                RefusedError)
 
 NAME = "UCXPOOL"
@@ -117,7 +117,7 @@ class _Side:
         self._numbers = itertools.count(1)
         self._tasks = set()
         self.pool = Pool(device, name="ray")
-        # Without a secret, a listener accepts only processes of this host.
+        # Without a secret, a listener accepts only processes on this host.
         host = (ray.util.get_node_ip_address()
                 if os.environ.get("UCXPOOL_SECRET_FILE") else "127.0.0.1")
         port = self.pool.listen(f"{host}:0", self._serve).port
@@ -159,7 +159,7 @@ class _Side:
         number = next(self._numbers)
         try:
             await channel.send([], number, obj_id.encode())
-            answer = await channel.recv(number, ANY)
+            answer = await channel.recv(number)
         except asyncio.CancelledError:
             # Otherwise the answer's sender would wait forever.
             self._begin(self._refuse(channel, number))
@@ -172,7 +172,7 @@ class _Side:
 
     async def _refuse(self, channel, number):
         try:
-            answer = await channel.recv(number, ANY)
+            answer = await channel.recv(number)
             answer.refuse("the fetch was aborted")
         except Error:
             pass  # there is no answer, or the peer is lost

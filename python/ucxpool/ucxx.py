@@ -10,7 +10,7 @@ one import.
 This module behaves like UCXX, except for three differences. send_multi() sends
 one message, not one for each buffer. Endpoints always handle errors, at no
 cost. Without a secret (ucxpool's setting SECRET_FILE) a listener accepts only
-processes of this host, and get_address() returns the loopback address; UCXX
+processes on this host, and get_address() returns the loopback address; UCXX
 accepts any peer that reaches it.
 """
 import asyncio
@@ -19,7 +19,7 @@ import os
 import socket
 import sys
 
-from . import (ANY, CanceledError, ClosedError, Error, PeerLostError, Pool,
+from . import (CanceledError, ClosedError, Error, PeerLostError, Pool,
                TimedOutError, TruncatedError, _address, ucx_version)
 
 UCXError = Error
@@ -67,8 +67,8 @@ def _get_pool():
 
 def init(options=None, **settings):
     """Create the pool with settings of ucxpool. Without this call the pool is
-    created when it is needed. options are those of UCX itself; each is set as
-    UCX_* in the environment, unless it is set there."""
+    created when it is needed. options are settings of UCX itself. Each option is
+    set as UCX_* in the environment, unless it is set there already."""
     if _pool is not None and not _pool.closed:
         raise RuntimeError("the pool exists already: call reset() first")
     for key, value in (options or {}).items():
@@ -101,7 +101,7 @@ def get_ucx_version():
 
 def get_address(ifname=None):
     """Return the address of this host at which peers reach a listener. Without
-    a secret the address is 127.0.0.1, because then only processes of this host
+    a secret the address is 127.0.0.1, because then only processes on this host
     can connect. With a secret it is the address of the network interface
     `ifname`, or of the default route. Without `ifname`, the environment
     variable LIBUCXPOOL_LISTEN overrides all of these."""
@@ -126,7 +126,7 @@ def create_listener(callback_func, port=None, endpoint_error_handling=True,
 
     address  an address or a network interface of this host to listen on. None:
              the environment variable LIBUCXPOOL_LISTEN; if that is not set,
-             all addresses with a secret, 127.0.0.1 without one"""
+             all addresses if there is a secret, otherwise 127.0.0.1"""
     named = _address.chosen(address)
     host = named or ("" if _has_secret() else "127.0.0.1")
     return Listener(_get_pool(), _address.at(host, port or 0), callback_func,
@@ -217,7 +217,7 @@ class Endpoint:
     async def recv(self, buffer, tag=None, force_tag=False):
         """Receive into one buffer. Raises UCXMessageTruncatedError if the
         buffer is too short."""
-        await self._channel.recv_into([buffer], _tag(_PLAIN, tag), ANY)
+        await self._channel.recv_into([buffer], _tag(_PLAIN, tag))
         self._count()
 
     async def send_multi(self, buffers, tag=None, force_tag=False):
@@ -244,14 +244,14 @@ class Endpoint:
 
     async def recv_obj(self, tag=None, allocator=bytearray):
         """Receive a message of send_obj(), into memory from the allocator."""
-        message = await self._channel.recv(_tag(_PLAIN, tag), ANY)
+        message = await self._channel.recv(_tag(_PLAIN, tag))
         obj = allocator(message.length)
         await message.into([obj])
         self._count()
         return obj
 
     async def _frames(self, tag):
-        message = await self._channel.recv(tag, ANY)
+        message = await self._channel.recv(tag)
         frames = await message.frames()
         self._count()
         return frames

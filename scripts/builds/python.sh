@@ -17,7 +17,7 @@ make_python() {
 # First run the tests in an environment that contains only UCX.
 build_python() {
     run_python 'python: tests of the package' 900 \
-        test_pool test_pool_loop test_window test_log test_gpu \
+        test_heap test_pool test_pool_loop test_window test_log test_gpu \
         test_cupy_malloc test_stress || return 1
     step 'python: engines' 600 "$work/python/venv/bin/pip" install -q \
         --disable-pip-version-check -r "$top/tests/python/requirements.txt" &&

@@ -1,13 +1,11 @@
 /* The public function that posts a batch. */
 #include <ucxpool/batch.h>
 
-#include "api/data.h"
-#include "api/post.h"
+#include "api/api.h"
 #include "base/error.h"
 #include "core/control.h"
 #include "window/window.h"
 #include "xfer/post.h"
-#include "xfer/short.h"
 
 #include <assert.h>
 #include <stdalign.h>
@@ -52,7 +50,7 @@ static bool send_short(const ucxpool_op_t *op)
 static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
 {
     if (is_missing(op->channel, "channel") ||
-        api_is_foreign(pool, op->channel, post_name)) {
+        api_is_foreign(pool, op->channel, "channel", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     if ((op->params == NULL) && (op->request_p == NULL) &&
@@ -68,7 +66,7 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
     const ucxpool_segment_t segment = segment_of(&op->data);
     const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
 
-    if (api_is_foreign(pool, op->channel, post_name)) {
+    if (api_is_foreign(pool, op->channel, "channel", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     if (is_buffer(&op->data) && !op->data.is_source) {
@@ -83,7 +81,7 @@ static ucxpool_status_t post_window(const ucxpool_t    *pool,
                                     const ucxpool_op_t *op)
 {
     if (is_missing(op->remote, "remote") || is_missing(op->places, "places") ||
-        api_is_foreign(pool, op->remote->channel, post_name)) {
+        api_is_foreign(pool, op->remote->channel, "remote window", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return (op->kind == UCXPOOL_OP_READ)

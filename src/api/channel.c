@@ -8,9 +8,7 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "pool/pool.h"
-#include "wireup/close.h"
-#include "wireup/connect.h"
-#include "wireup/network.h"
+#include "wireup/wireup.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * printing. */
 #include <config.h>
 
-#include "api/config.h"
+#include "api/api.h"
 
 #include "base/error.h"
 #include "base/key.h"
@@ -27,18 +27,9 @@ struct ucxpool_config {
 
 static ucxpool_status_t refuse_key(const char *name)
 {
-    const base_key_t *guess = base_key_guess(name);
-
     if (strncmp(name, PREFIX, PREFIX_LENGTH) == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "unknown key %s: omit the prefix " PREFIX, name);
-    }
-    if (guess != NULL) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "unknown setting " PREFIX "%s: did you mean " PREFIX
-                          "%s? "
-                          "(ucxpool_info -c prints all)",
-                          name, guess->name);
     }
     return base_error(
         UCXPOOL_ERR_INVALID_PARAM,
@@ -89,7 +80,6 @@ static bool is_of_process(const char *name)
     static const char *const variables[] = {
         BASE_VARIABLE_CUDA_DRIVER,
         BASE_VARIABLE_NVML_LIBRARY,
-        BASE_VARIABLE_SYSFS,
         BASE_VARIABLE_VERBS_LIBRARY,
     };
 
@@ -101,21 +91,8 @@ static bool is_of_process(const char *name)
     return false;
 }
 
-/* The variable is probably misspelt, but may belong to another program or
- * another version of the library. So this function only warns. */
-static void warn_of_variable(const char *name)
-{
-    const base_key_t *guess = base_key_guess(name);
-
-    if (guess != NULL) {
-        base_warn(PREFIX "%s is not a setting; did you mean " PREFIX "%s", name,
-                  guess->name);
-    } else {
-        base_warn(PREFIX "%s is not a setting; ucxpool_info -c prints all",
-                  name);
-    }
-}
-
+/* The variables may belong to another program or another version of the
+ * library. So this function only warns. */
 static void check_environment_names(void)
 {
     char name[128];
@@ -135,7 +112,8 @@ static void check_environment_names(void)
         memcpy(name, text, length);
         name[length] = '\0';
         if ((base_key_find(name) == NULL) && !is_of_process(name)) {
-            warn_of_variable(name);
+            base_warn(PREFIX "%s is not a setting; ucxpool_info -c prints all",
+                      name);
         }
     }
 }
@@ -154,12 +132,10 @@ static void check_environment_once(void)
 static ucxpool_status_t read_variable(ucxpool_config_t *config,
                                       const base_key_t *key)
 {
-    char        variable[128] = PREFIX;
+    char        variable[64];
     const char *value;
 
-    static_assert(sizeof(variable) > PREFIX_LENGTH + BASE_TEXT_DISTANCE_MAX,
-                  "room for the longest name");
-    strncat(variable, key->name, BASE_TEXT_DISTANCE_MAX);
+    snprintf(variable, sizeof(variable), PREFIX "%s", key->name);
     value = getenv(variable);
     if (value == NULL) {
         return UCXPOOL_OK;

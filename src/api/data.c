@@ -1,4 +1,4 @@
-#include "api/data.h"
+#include "api/api.h"
 
 #include "base/error.h"
 #include "core/channel.h"
@@ -55,30 +55,30 @@ ucxpool_data_t ucxpool_source_ranges(const ucxpool_range_t *ranges,
                             .count     = count};
 }
 
-/* Returns the same memory, described as the target of a receive. */
-static ucxpool_data_t writable(ucxpool_data_t source)
-{
-    source.is_source = 0;
-    return source;
-}
-
 ucxpool_data_t ucxpool_data_buffer(void *address, size_t length)
 {
-    return writable(ucxpool_source_buffer(address, length));
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_BUFFER,
+                            .at.buffer = address,
+                            .count     = 1,
+                            .length    = length};
 }
 
 ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
                                      size_t                   count)
 {
-    return writable(ucxpool_source_segments(
-        (const ucxpool_const_segment_t *)segments, count));
+    return (ucxpool_data_t){.kind = UCXPOOL_DATA_SEGMENTS,
+                            .at.segments =
+                                (const ucxpool_const_segment_t *)segments,
+                            .count = count};
 }
 
 ucxpool_data_t ucxpool_data_pieces(void *const *addresses, size_t count,
                                    size_t length)
 {
-    return writable(
-        ucxpool_source_pieces((const void *const *)addresses, count, length));
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_PIECES,
+                            .at.pieces = (const void *const *)addresses,
+                            .count     = count,
+                            .length    = length};
 }
 
 ucxpool_range_t ucxpool_range_memory(const void *address, size_t length)
@@ -151,14 +151,14 @@ ucxpool_status_t api_data_read_target(const ucxpool_data_t *data,
 }
 
 bool api_is_foreign(const ucxpool_t *pool, const ucxpool_channel_t *channel,
-                    const char *function)
+                    const char *object, const char *function)
 {
     if ((channel == NULL) || (channel->pool == pool)) {
         return false;
     }
     (void)base_error(UCXPOOL_ERR_INVALID_PARAM,
-                     "%s(): the channel belongs to pool %s, not to pool %s: "
-                     "pass the pool that the channel was created with",
-                     function, channel->pool->name, pool->name);
+                     "%s(): the %s belongs to pool %s, not to pool %s: pass "
+                     "the pool that it was created with",
+                     function, object, channel->pool->name, pool->name);
     return true;
 }

@@ -14,8 +14,8 @@
 
 #define SMALLEST ((uint64_t)2 << 20)
 
-/* Returns the number of bytes of blocks in the same kind of memory as the heap.
- * The blocks of a pool on a GPU may be in pinned host memory. */
+/* Returns the total size of the blocks that are in the same kind of memory as
+ * the heap. The blocks of a pool on a GPU may be in pinned host memory. */
 static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
 {
     const mem_regions_t *regions = &pool->memory.regions;
@@ -44,7 +44,7 @@ static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* Find the limit of the heap: the memory that remains next to the blocks. */
+/* Find the limit of the heap: the memory that the blocks leave. */
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {

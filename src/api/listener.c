@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "core/channel.h"
 #include "core/memory.h"
-#include "wireup/listener.h"
+#include "wireup/wireup.h"
 
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p)

@@ -5,12 +5,11 @@
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
-#include "api/config.h"
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/trace.h"
-#include "core/domains.h"
 #include "core/memory.h"
 #include "core/pool.h"
 #include "heap/heap.h"
@@ -59,13 +58,14 @@ static ucxpool_status_t init_locks(ucxpool_t *pool)
         pthread_mutex_destroy(&pool->wakeup.leader_lock);
         return base_error_errno(error, "cannot create a condition variable");
     }
-    core_domains_init(&pool->domains);
+    pthread_mutex_init(&pool->domains.lock, NULL);
+    base_list_init(&pool->domains.list);
     return UCXPOOL_OK;
 }
 
 static void cleanup_locks(ucxpool_t *pool)
 {
-    core_domains_cleanup(&pool->domains);
+    pthread_mutex_destroy(&pool->domains.lock);
     pthread_cond_destroy(&pool->wakeup.leader_woke);
     pthread_mutex_destroy(&pool->wakeup.leader_lock);
 }
@@ -229,7 +229,7 @@ static void destroy(ucxpool_t *pool)
     pool_shutdown(pool);
     /* The protection domains belong to the caller, which may close them
      * next. */
-    core_domains_close(&pool->domains);
+    api_verbs_close(pool);
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Operations on the caller's endpoints end only when the caller closes
          * them. Until then UCX uses the pool's memory. */
@@ -428,9 +428,8 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool)
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     status = block_pool_check(pool->memory.blocks);
-    if ((status == UCXPOOL_OK) &&
-        (pool->memory.ucx_blocks != pool->memory.blocks)) {
-        status = block_pool_check(pool->memory.ucx_blocks);
+    if ((status == UCXPOOL_OK) && (pool->memory.pinned_blocks != NULL)) {
+        status = block_pool_check(pool->memory.pinned_blocks);
     }
     if ((status == UCXPOOL_OK) && (pool->heap != NULL)) {
         status = heap_check(pool->heap);

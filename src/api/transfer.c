@@ -1,15 +1,14 @@
 /* The public functions that send and receive: data, requests, messages. */
 #include <ucxpool/transfer.h>
 
-#include "api/data.h"
-#include "api/post.h"
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "core/control.h"
 #include "core/request.h"
 #include "pool/pool.h"
-#include "xfer/message.h"
+#include "xfer/recv.h"
 #include "xfer/post.h"
 #include "xfer/send.h"
 
@@ -51,12 +50,18 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
-    ucxpool_data_t data = ucxpool_source_buffer(address, length);
+    /* Casts away const, because sends only read their segments. */
+    const ucxpool_segment_t segment = {(void *)address, length};
+    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+    ucxpool_status_t        status;
 
     if (base_missing(channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return ucxpool_send(channel, &data, tag, params, request_p);
+    core_lock(channel->pool);
+    status = xfer_post_send(channel, &memory, tag, params, request_p);
+    core_unlock_posted(channel->pool);
+    return status;
 }
 
 ucxpool_status_t api_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -98,12 +103,18 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
-    ucxpool_data_t data = ucxpool_data_buffer(address, length);
+    const ucxpool_segment_t segment = {address, length};
+    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+    ucxpool_status_t        status;
 
-    if (base_missing(pool)) {
+    if (base_missing(pool) || api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return ucxpool_recv(pool, channel, &data, tag, mask, params, request_p);
+    core_lock(pool);
+    status =
+        xfer_post_recv(pool, channel, &memory, tag, mask, params, request_p);
+    core_unlock_posted(pool);
+    return status;
 }
 
 ucxpool_status_t ucxpool_message_recv(ucxpool_message_t              *message,

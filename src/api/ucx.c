@@ -1,79 +1,12 @@
-/*
- * The public functions for the UCX of a pool: how soon UCX detects a failed
- * peer, and which memory domains it uses.
- */
-#include "api/config.h"
+/* The public functions for the UCX of a pool: the memory domains that it
+ * uses. */
 #include "base/error.h"
-#include "base/math.h"
 #include "core/memory.h"
-#include "ucx/peer_timeout.h"
 #include "ucx/reg.h"
 
 #include <ucxpool/private.h>
 
-#include <stdio.h>
 #include <string.h>
-
-/* --- detection of failed peers -------------------------------------------- */
-
-/* The kernel's default, used if the value cannot be read. */
-#define TCP_RETRIES2 15u
-
-static void fill(const ucx_peer_timeout_facts_t *facts, uint64_t tcp_ns,
-                 ucxpool_peer_timeout_t *timeout)
-{
-    ucx_peer_timeout_kind_t kind = facts->transport->kind;
-
-    memset(timeout, 0, sizeof(*timeout));
-    snprintf(timeout->transport, sizeof(timeout->transport), "%s",
-             facts->transport->name);
-    snprintf(timeout->settings, sizeof(timeout->settings), "%s",
-             facts->settings);
-    timeout->idle_ns = ucx_peer_timeout_idle(kind, &facts->own, tcp_ns);
-    timeout->busy_ns = ucx_peer_timeout_busy(kind, &facts->own, tcp_ns);
-    timeout->borrowed_idle_ns = UINT64_MAX;
-    timeout->borrowed_busy_ns = UINT64_MAX;
-    if (facts->is_known) {
-        timeout->borrowed_idle_ns =
-            ucx_peer_timeout_idle(kind, &facts->now, tcp_ns);
-        timeout->borrowed_busy_ns =
-            ucx_peer_timeout_busy(kind, &facts->now, tcp_ns);
-    }
-}
-
-ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
-                                             ucxpool_peer_timeout_t *timeouts,
-                                             size_t max_timeouts, size_t *num_p)
-{
-    ucx_peer_timeout_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
-    unsigned                 num;
-    base_config_t            values;
-    uint64_t                 tcp_ns;
-    ucxpool_status_t         status;
-
-    if (base_missing(num_p) ||
-        ((max_timeouts != 0) && base_missing(timeouts))) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
-    status = api_config_values(config, &values);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = ucx_peer_timeout_query(values.peer_timeout_ns, facts, &num);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    tcp_ns = base_min(ucx_tcp_watch_detection_time(values.peer_timeout_ns),
-                      ucx_peer_timeout_kernel(ucx_peer_timeout_sysctl(
-                          "tcp_retries2", TCP_RETRIES2)));
-    for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
-        fill(&facts[i], tcp_ns, &timeouts[i]);
-    }
-    *num_p = num;
-    return UCXPOOL_OK;
-}
-
-/* --- memory domains ------------------------------------------------------- */
 
 static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
 {

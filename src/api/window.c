@@ -3,8 +3,7 @@
  */
 #include "window/window.h"
 
-#include "api/data.h"
-#include "api/post.h"
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -53,8 +52,9 @@ static bool is_free(const void *window)
     return free;
 }
 
-/* The interval at which importers' ring pages are read: an importer that
- * finishes its copy and then makes no progress sends no message. */
+/* The interval at which importers' ring pages are read. They must be polled,
+ * because an importer that finishes its copy and then makes no progress sends
+ * no message. */
 #define LOOK_NS UINT64_C(10000000)
 
 /* Revoke the window, and make progress until the window is free or until the

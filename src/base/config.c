@@ -29,105 +29,76 @@ static ucxpool_status_t check_shares(const base_config_t *config)
     return UCXPOOL_OK;
 }
 
-/* Check that the blocks suffice: SEND_SHARE and RECV_SHARE each need at least
- * one. */
+static ucxpool_status_t refuse(const char *name, size_t size,
+                               const char *relation, const char *other_name,
+                               size_t other_size, const char *advice)
+{
+    char text[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];
+
+    base_format_size(size, text);
+    base_format_size(other_size, other);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "UCXPOOL_%s=%s is %s UCXPOOL_%s=%s: %s", name, text,
+                      relation, other_name, other, advice);
+}
+
+/* Check COMM_SIZE. SEND_SHARE and RECV_SHARE each need at least one block. */
 static ucxpool_status_t check_comm_size(const base_config_t *config)
 {
-    char comm[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];
+    size_t comm = config->comm_size;
 
-    if ((config->comm_size == BASE_SIZE_AUTO) || (config->comm_size == 0)) {
+    if ((comm == BASE_SIZE_AUTO) || (comm == 0)) {
         return UCXPOOL_OK;
     }
-    base_format_size(config->comm_size, comm);
     if ((config->block_size != BASE_SIZE_AUTO) &&
-        (config->comm_size / 2 < config->block_size)) {
-        base_format_size(config->block_size, other);
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_COMM_SIZE=%s is less than two blocks of "
-                          "UCXPOOL_BLOCK_SIZE=%s: raise UCXPOOL_COMM_SIZE or "
-                          "lower UCXPOOL_BLOCK_SIZE",
-                          comm, other);
+        (comm / 2 < config->block_size)) {
+        return refuse("COMM_SIZE", comm, "less than two blocks of",
+                      "BLOCK_SIZE", config->block_size,
+                      "raise UCXPOOL_COMM_SIZE or lower UCXPOOL_BLOCK_SIZE");
     }
     if ((config->region_size != BASE_SIZE_AUTO) &&
-        (config->region_size > config->comm_size)) {
-        base_format_size(config->region_size, other);
-        return base_error(
-            UCXPOOL_ERR_INVALID_PARAM,
-            "UCXPOOL_REGION_SIZE=%s is more than UCXPOOL_COMM_SIZE=%s: lower "
-            "UCXPOOL_REGION_SIZE or set it to auto",
-            other, comm);
+        (config->region_size > comm)) {
+        return refuse("REGION_SIZE", config->region_size, "more than",
+                      "COMM_SIZE", comm,
+                      "lower UCXPOOL_REGION_SIZE or set it to auto");
+    }
+    if ((config->memory_limit != BASE_SIZE_AUTO) &&
+        (comm > config->memory_limit)) {
+        return refuse("COMM_SIZE", comm, "more than", "MEMORY_LIMIT",
+                      config->memory_limit,
+                      "the limit includes blocks and heap; lower "
+                      "UCXPOOL_COMM_SIZE or raise UCXPOOL_MEMORY_LIMIT");
     }
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t check_region_size(const base_config_t *config)
+static ucxpool_status_t check_block_size(const base_config_t *config)
 {
-    char region[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
+    size_t block = config->block_size;
 
-    if ((config->region_size == BASE_SIZE_AUTO) ||
-        (config->block_size == BASE_SIZE_AUTO) ||
-        ((config->region_size != 0) &&
-         (config->region_size % config->block_size == 0))) {
+    if (block == BASE_SIZE_AUTO) {
         return UCXPOOL_OK;
     }
-    base_format_size(config->region_size, region);
-    base_format_size(config->block_size, block);
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "UCXPOOL_REGION_SIZE=%s is not a multiple of "
-                      "UCXPOOL_BLOCK_SIZE=%s: set "
-                      "it to a multiple, or to auto",
-                      region, block);
-}
-
-static ucxpool_status_t check_frag_size(const base_config_t *config)
-{
-    char frag[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
-
-    if ((config->frag_size == BASE_SIZE_AUTO) ||
-        (config->block_size == BASE_SIZE_AUTO) ||
-        (config->frag_size <= config->block_size)) {
-        return UCXPOOL_OK;
+    if ((config->region_size != BASE_SIZE_AUTO) &&
+        ((config->region_size == 0) || (config->region_size % block != 0))) {
+        return refuse("REGION_SIZE", config->region_size, "not a multiple of",
+                      "BLOCK_SIZE", block, "set it to a multiple, or to auto");
     }
-    base_format_size(config->frag_size, frag);
-    base_format_size(config->block_size, block);
-    return base_error(
-        UCXPOOL_ERR_INVALID_PARAM,
-        "UCXPOOL_FRAG_SIZE=%s is more than UCXPOOL_BLOCK_SIZE=%s: a fragment "
-        "must fit in one block; lower UCXPOOL_FRAG_SIZE or set it to auto",
-        frag, block);
-}
-
-static ucxpool_status_t check_memory_limit(const base_config_t *config)
-{
-    char limit[BASE_FORMAT_SIZE], comm[BASE_FORMAT_SIZE];
-
-    if ((config->memory_limit == BASE_SIZE_AUTO) ||
-        (config->comm_size == BASE_SIZE_AUTO) ||
-        (config->comm_size <= config->memory_limit)) {
-        return UCXPOOL_OK;
+    if ((config->frag_size != BASE_SIZE_AUTO) && (config->frag_size > block)) {
+        return refuse("FRAG_SIZE", config->frag_size, "more than", "BLOCK_SIZE",
+                      block,
+                      "a fragment must fit in one block; lower "
+                      "UCXPOOL_FRAG_SIZE or set it to auto");
     }
-    base_format_size(config->memory_limit, limit);
-    base_format_size(config->comm_size, comm);
-    return base_error(
-        UCXPOOL_ERR_INVALID_PARAM,
-        "UCXPOOL_COMM_SIZE=%s is more than UCXPOOL_MEMORY_LIMIT=%s, which "
-        "includes blocks and heap: lower UCXPOOL_COMM_SIZE or raise "
-        "UCXPOOL_MEMORY_LIMIT",
-        comm, limit);
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t base_config_check(const base_config_t *config)
 {
-    static ucxpool_status_t (*const checks[])(const base_config_t *) = {
-        check_shares, check_region_size, check_comm_size, check_frag_size,
-        check_memory_limit};
+    ucxpool_status_t status = check_shares(config);
 
-    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
-        ucxpool_status_t status = checks[i](config);
-
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
+    if (status == UCXPOOL_OK) {
+        status = check_block_size(config);
     }
-    return UCXPOOL_OK;
+    return (status == UCXPOOL_OK) ? check_comm_size(config) : status;
 }

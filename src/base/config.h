@@ -38,7 +38,8 @@ typedef enum base_require {
 typedef enum base_map_way {
     BASE_MAP_WAY_AUTO,
     BASE_MAP_WAY_PULL,
-    BASE_MAP_WAY_PUSH
+    BASE_MAP_WAY_PUSH,
+    BASE_MAP_WAY_HOST
 } base_map_way_t;
 
 typedef enum base_window_way {
@@ -75,9 +76,7 @@ typedef struct base_config {
     /* memory */
     size_t comm_size;            /* COMM_SIZE: auto, or bytes of all blocks; 0:
                                     no blocks and no channels */
-    size_t         comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1 */
     bool           comm_strict;  /* COMM_STRICT: n */
-    char           budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty */
     size_t         block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g */
     size_t         region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE */
     unsigned       send_share;   /* SEND_SHARE: 25, percent of the blocks */
@@ -93,9 +92,10 @@ typedef struct base_config {
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
-    base_wire_t       wire;          /* WIRE: auto, map, ucx */
-    base_require_t    require;       /* REQUIRE: any, map, rma, map,rma */
-    base_map_way_t    map_way;       /* MAP_WAY: auto, pull, push */
+    base_wire_t       wire;    /* WIRE: auto, map, ucx */
+    base_require_t    require; /* REQUIRE: any, map, rma, map,rma */
+    base_map_way_t    map_way; /* MAP_WAY: auto, pull, push, host */
+    char              socket_dir[BASE_PATH_SIZE]; /* SOCKET_DIR: empty */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
     size_t            window_budget; /* WINDOW_BUDGET: inf */
     size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
@@ -141,8 +141,8 @@ typedef struct base_config {
 ucxpool_status_t base_config_check(const base_config_t *config);
 
 /*
- * Get the secret that the settings name. The caller gets a reference. *secret_p
- * is NULL if no secret is set.
+ * Get the secret that the settings specify. The caller gets a reference.
+ * *secret_p is NULL if no secret is set.
  *
  * Errors: see base_secret_read().
  */
@@ -151,13 +151,12 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
 
 /*
  * Environment variables that apply to the process, not to a pool. They replace
- * system libraries and directories. Other layers read them. Their names are
- * defined here so that reading a configuration does not report them as unknown
- * keys.
+ * system libraries and directories, and other layers read them. Their names are
+ * defined here, so that they are not reported as unknown keys when a
+ * configuration is read.
  */
 #define BASE_VARIABLE_CUDA_DRIVER   "UCXPOOL_CUDA_DRIVER"
 #define BASE_VARIABLE_NVML_LIBRARY  "UCXPOOL_NVML_LIBRARY"
-#define BASE_VARIABLE_SYSFS         "UCXPOOL_SYSFS"
 #define BASE_VARIABLE_VERBS_LIBRARY "UCXPOOL_VERBS_LIBRARY"
 
 #endif

@@ -16,7 +16,6 @@
 
 #include <nmmintrin.h>
 
-#define HW_NAME   "sse4.2"
 #define HW_TARGET __attribute__((target("sse4.2")))
 
 HW_TARGET static inline uint32_t hw_u8(uint32_t crc, uint8_t data)
@@ -39,7 +38,6 @@ static bool hw_present(void)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
-#define HW_NAME "armv8"
 #if defined(__clang__)
 #define HW_TARGET __attribute__((target("crc")))
 #else
@@ -69,7 +67,6 @@ static bool hw_present(void)
 
 #else
 
-#define HW_NAME "none"
 #define HW_TARGET
 
 static inline uint32_t hw_u8(uint32_t crc, uint8_t data)
@@ -105,9 +102,8 @@ typedef uint32_t (*crc_function_t)(uint32_t crc, const uint8_t *data,
                                    size_t length);
 
 static uint32_t       hw_shift_table[4][256];
-static uint32_t       crc_table[8][256];
+static uint32_t       crc_table[256];
 static crc_function_t crc_function;
-static const char    *crc_name;
 static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
 
 static inline uint64_t crc_load(const uint8_t *data)
@@ -172,7 +168,7 @@ HW_TARGET static void crc_hw_init(void)
     }
 }
 
-/* Fill crc_table[k][b], the checksum of byte b followed by k zero bytes. */
+/* Fill the table with the checksum of each byte. */
 static void crc_table_init(void)
 {
     uint32_t crc;
@@ -182,29 +178,14 @@ static void crc_table_init(void)
         for (unsigned bit = 0; bit < 8; bit++) {
             crc = crc >> 1 ^ ((crc & 1) != 0 ? CRC_POLYNOMIAL : 0);
         }
-        crc_table[0][byte] = crc;
-    }
-    for (unsigned k = 1; k < 8; k++) {
-        for (unsigned byte = 0; byte < 256; byte++) {
-            crc                = crc_table[k - 1][byte];
-            crc_table[k][byte] = crc >> 8 ^ crc_table[0][crc & 0xff];
-        }
+        crc_table[byte] = crc;
     }
 }
 
 static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, size_t length)
 {
-    for (; length >= 8; length -= 8) {
-        crc ^= (uint32_t)data[0] | (uint32_t)data[1] << 8 |
-               (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
-        crc = crc_table[7][crc & 0xff] ^ crc_table[6][crc >> 8 & 0xff] ^
-              crc_table[5][crc >> 16 & 0xff] ^ crc_table[4][crc >> 24] ^
-              crc_table[3][data[4]] ^ crc_table[2][data[5]] ^
-              crc_table[1][data[6]] ^ crc_table[0][data[7]];
-        data += 8;
-    }
     for (; length > 0; length--) {
-        crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xff];
+        crc = crc >> 8 ^ crc_table[(crc ^ *data++) & 0xff];
     }
     return crc;
 }
@@ -214,11 +195,9 @@ static void crc_choose(void)
     if (hw_present()) {
         crc_hw_init();
         crc_function = crc_hw;
-        crc_name     = HW_NAME;
     } else {
         crc_table_init();
         crc_function = crc_by_table;
-        crc_name     = "table";
     }
 }
 
@@ -237,10 +216,4 @@ uint32_t base_crc32c_of_record(const void *record, size_t length, size_t offset)
 
     crc = base_crc32c(crc, zeros, sizeof(zeros));
     return base_crc32c(crc, bytes + rest, length - rest);
-}
-
-const char *base_crc32c_name(void)
-{
-    pthread_once(&crc_once, crc_choose);
-    return crc_name;
 }

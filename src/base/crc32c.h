@@ -17,8 +17,4 @@ uint32_t base_crc32c(uint32_t crc, const void *data, size_t length);
 uint32_t base_crc32c_of_record(const void *record, size_t length,
                                size_t offset);
 
-/* Returns the name of the implementation in use: "sse4.2", "armv8" or
- * "table". */
-const char *base_crc32c_name(void);
-
 #endif

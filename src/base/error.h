@@ -34,10 +34,10 @@ ucxpool_status_t base_error_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * Store the detail of an error in `text` for later use. The detail is `reason`.
- * A generic text replaces a `reason` that is NULL or empty, for example because
- * a peer sent an empty one. Stores "" if `status` is not an error. Replaces
- * control characters. `text` may be `reason`.
+ * Store `reason` in `text` as the detail of an error for later use. If `reason`
+ * is NULL or empty, for example because a peer sent an empty text, stores a
+ * generic text. Stores "" if `status` is not an error. Replaces control
+ * characters. `text` may be `reason`.
  */
 void base_error_detail(char *text, size_t text_size, ucxpool_status_t status,
                        const char *reason);

@@ -66,31 +66,13 @@ static bool parse_number(const base_key_t *key, const char *text,
                          unsigned *field)
 {
     unsigned number;
-    bool     good = (key->type == BASE_KEY_PERCENT)
-                        ? base_parse_percent(text, &number)
-                        : base_parse_unsigned(text, &number);
 
-    if (!good || (number < key->min) || (number > key->max)) {
+    if (!base_parse_unsigned(text, &number) || (number < key->min) ||
+        (number > key->max)) {
         return false;
     }
     *field = number;
     return true;
-}
-
-static bool parse_switch(const char *text, base_switch_t *field)
-{
-    bool yes;
-
-    if (base_parse_bool(text, &yes)) {
-        *field = yes ? BASE_SWITCH_YES : BASE_SWITCH_NO;
-        return true;
-    }
-    if (base_parse_word(text, (const char *const[]){"try", NULL},
-                        &(unsigned){0})) {
-        *field = BASE_SWITCH_TRY;
-        return true;
-    }
-    return false;
 }
 
 static bool parse_path(const char *text, char *field)
@@ -113,12 +95,9 @@ bool base_key_parse(const base_key_t *key, const char *text,
     case BASE_KEY_TIME:
         return parse_time(key, text, field);
     case BASE_KEY_UNSIGNED:
-    case BASE_KEY_PERCENT:
         return parse_number(key, text, field);
     case BASE_KEY_BOOL:
         return base_parse_bool(text, field);
-    case BASE_KEY_SWITCH:
-        return parse_switch(text, field);
     case BASE_KEY_WORD:
         return base_parse_word(text, key->words, field);
     case BASE_KEY_PATH:
@@ -130,10 +109,7 @@ bool base_key_parse(const base_key_t *key, const char *text,
 void base_key_format(const base_key_t *key, const base_config_t *config,
                      char text[BASE_KEY_VALUE_SIZE])
 {
-    static const char *const switches[] = {[BASE_SWITCH_NO]  = "n",
-                                           [BASE_SWITCH_YES] = "y",
-                                           [BASE_SWITCH_TRY] = "try"};
-    const void              *field      = (const char *)config + key->offset;
+    const void *field = (const char *)config + key->offset;
 
     switch (key->type) {
     case BASE_KEY_SIZE:
@@ -143,14 +119,10 @@ void base_key_format(const base_key_t *key, const base_config_t *config,
         base_format_time(*(const uint64_t *)field, text);
         break;
     case BASE_KEY_UNSIGNED:
-    case BASE_KEY_PERCENT:
         snprintf(text, BASE_KEY_VALUE_SIZE, "%u", *(const unsigned *)field);
         break;
     case BASE_KEY_BOOL:
         strcpy(text, *(const bool *)field ? "y" : "n");
-        break;
-    case BASE_KEY_SWITCH:
-        strcpy(text, switches[*(const base_switch_t *)field]);
         break;
     case BASE_KEY_WORD:
         strcpy(text, key->words[*(const unsigned *)field]);
@@ -241,15 +213,8 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
         append(text, "a number");
         append_range(key, text);
         break;
-    case BASE_KEY_PERCENT:
-        append(text, "a percentage");
-        append_range(key, text);
-        break;
     case BASE_KEY_BOOL:
         append(text, "y or n");
-        break;
-    case BASE_KEY_SWITCH:
-        append(text, "y, n or try");
         break;
     case BASE_KEY_WORD:
         append_words(key->words, text);
@@ -273,6 +238,7 @@ static const char *const map_way_words[] = {
     [BASE_MAP_WAY_AUTO] = "auto",
     [BASE_MAP_WAY_PULL] = "pull",
     [BASE_MAP_WAY_PUSH] = "push",
+    [BASE_MAP_WAY_HOST] = "host",
     NULL,
 };
 
@@ -282,6 +248,11 @@ static const char *const window_way_words[] = {
     [BASE_WINDOW_WAY_DIRECT]   = "direct",
     NULL,
 };
+static const char *const huge_page_words[] = {[BASE_SWITCH_NO]  = "n",
+                                              [BASE_SWITCH_YES] = "y",
+                                              [BASE_SWITCH_TRY] = "try",
+                                              NULL};
+
 static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_MAP]  = "map",
                                          [BASE_WIRE_UCX]  = "ucx",
@@ -324,13 +295,8 @@ static const char *const log_words[] = {"none",  "error", "warn", "info",
 #define UNSIGNED(_name, _field, _fallback, _min, _max, ...) \
     KEY(_name, BASE_KEY_UNSIGNED, _field, _fallback, 0, _min, _max, NULL, \
         __VA_ARGS__)
-#define PERCENT(_name, _field, _fallback, _min, _max, ...) \
-    KEY(_name, BASE_KEY_PERCENT, _field, _fallback, 0, _min, _max, NULL, \
-        __VA_ARGS__)
 #define BOOL(_name, _field, _fallback, ...) \
     KEY(_name, BASE_KEY_BOOL, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
-#define SWITCH(_name, _field, _fallback, ...) \
-    KEY(_name, BASE_KEY_SWITCH, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
 #define WORD(_name, _field, _fallback, _words, ...) \
     KEY(_name, BASE_KEY_WORD, _field, _fallback, 0, 0, 0, _words, __VA_ARGS__)
 #define PATH(_name, _field, _fallback, ...) \
@@ -346,20 +312,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "memory and the capacity of its BAR1; and at most a quarter of "
          "MEMORY_LIMIT. 0 creates a pool for its heap only, without blocks and "
          "channels."),
-    SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
-         BASE_KEY_NO_MAX,
-         "Part of a GPU's BAR1 that COMM_SIZE=auto leaves free for UCX's own "
-         "buffers, gdr_copy and other processes. auto leaves an eighth of a "
-         "large BAR1, at most 512m. It uses no more of a small BAR1 than its "
-         "preset, see BUDGET_FILE."),
     BOOL("COMM_STRICT", comm_strict, "n",
          "Behaviour if COMM_SIZE cannot be allocated or registered in full. y "
          "fails. n uses fewer blocks, or on a GPU pinned host memory instead "
          "of GPU memory, and logs a warning."),
-    PATH("BUDGET_FILE", budget_file, "",
-         "File with the part of BAR1 that registrations may use, per GPU "
-         "model, in lines such as Tesla T4 [256m] = 200m. Empty: the built-in "
-         "table."),
     SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
          4 * KIB, GIB,
          "Size of one block, the unit of allocation. auto uses 1m, or 4m if "
@@ -369,14 +325,14 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          BASE_KEY_NO_MAX,
          "Size of one region: one physical allocation with one registration. "
          "A multiple of BLOCK_SIZE."),
-    PERCENT("SEND_SHARE", send_share, "25", 1, 99,
-            "Share of the blocks for packing messages to send. The caller gets "
-            "the rest after SEND_SHARE and RECV_SHARE."),
-    PERCENT("RECV_SHARE", recv_share, "25", 1, 99,
-            "Share of the blocks for received messages."),
-    SWITCH("HUGE_PAGES", huge_pages, "try",
-           "Huge pages for the blocks. If too few are available, y fails and "
-           "try uses ordinary pages."),
+    UNSIGNED("SEND_SHARE", send_share, "25", 1, 99,
+             "Percentage of the blocks for packing messages to send. The "
+             "caller gets the rest after SEND_SHARE and RECV_SHARE."),
+    UNSIGNED("RECV_SHARE", recv_share, "25", 1, 99,
+             "Percentage of the blocks for received messages."),
+    WORD("HUGE_PAGES", huge_pages, "try", huge_page_words,
+         "Huge pages for the blocks. If too few are available, y fails and "
+         "try uses ordinary pages."),
     WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
          "Memory for the blocks of a pool on a GPU. alloc: one allocation of "
          "cuMemAlloc. vmm: virtual memory with one region per block, so that "
@@ -400,7 +356,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "those kept for reuse. auto uses twice the limit of the heap."),
     PATH("HEAP_LOG", heap_log, "",
          "File for a log of all calls on the heap in RMM's format, for "
-         "ucxpool_replay. Empty: no log."),
+         "ucxpool_replay. Each call writes its line to the file, which costs a "
+         "system call. Empty: no log."),
 
     WORD("WIRE", wire, "auto", wire_words,
          "The wire between two pools. map: a peer of the same host and user "
@@ -410,9 +367,16 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "The paths that a channel may use; one that would use another path "
          "fails before its first message. map: the map wire. rma: the ucx wire "
          "over transports with their own get and put, such as RDMA. map,rma: "
-         "either. any: all; a channel between two processes of one host that "
+         "either. any: all; a channel between two processes on one host that "
          "does not use map then logs a warning, unless WIRE=ucx is set on "
          "either side."),
+    PATH("SOCKET_DIR", socket_dir, "",
+         "Folder for Unix sockets of pools. Processes on one host, but of "
+         "different network namespaces, use the map wire if both have mounted "
+         "this folder. The pool creates it with mode 0700; other users must "
+         "not be able to write to it. An absolute path of at most 57 bytes, "
+         "without a / at its end. Empty: the pool has a socket only in its "
+         "network namespace."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
@@ -422,14 +386,18 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "accepted. auto: push between two GPUs, except where pull is faster, "
          "for messages under 2 MiB that do not fit in the mailbox and for "
          "segments of 512 KiB to 16 MiB; pull between two processes on one "
-         "GPU. If the settings of two pools differ, pull overrides auto, and "
-         "auto overrides push."),
+         "GPU. host: the data goes through pinned host memory, as it always "
+         "does between GPUs that cannot access each other, and between a pool "
+         "on a GPU and a pool in host memory. If the settings of two pools "
+         "differ, host overrides pull, pull overrides auto, and auto overrides "
+         "push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: by the local "
          "processor or GPU if the peer has the same host and user, otherwise "
-         "by get and put operations of UCX's transports. messages: through the "
-         "owner's pool. auto: direct if possible, over the ucx wire only for "
-         "long pieces; otherwise messages."),
+         "by get and put operations of UCX's transports; a window without such "
+         "access cannot be used. messages: through the owner's pool. auto: "
+         "direct if possible, over the ucx wire only for long pieces; "
+         "otherwise messages."),
     SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Maximum bytes of windows that are registered with UCX for get and "
@@ -485,10 +453,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "wait for peers, and that requests of a closed channel continue."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
          "Time within which the failure of a peer's host is detected. With a "
-         "network card UCX detects it, in contexts that the pool creates; "
-         "environment variables of UCX take precedence. Over TCP the pool "
-         "detects it by checking UCX's connections. ucxpool_info shows the "
-         "resulting values. inf leaves the detection to UCX."),
+         "network card, the pool configures UCX to detect the failure, in "
+         "contexts that the pool creates; UCX's own environment variables take "
+         "precedence. Over TCP the pool detects it by checking UCX's "
+         "connections. inf leaves the detection to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Maximum time that a waiting call polls before it sleeps. The call "
          "polls for less time while waits are long, and for more again when "
@@ -530,8 +498,7 @@ static_assert(sizeof(base_unexpected_full_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");
-static_assert(sizeof(base_switch_t) == sizeof(unsigned),
-              "switches are unsigned");
+static_assert(sizeof(base_switch_t) == sizeof(unsigned), "words are unsigned");
 
 const base_key_t *base_key_find(const char *name)
 {
@@ -541,22 +508,4 @@ const base_key_t *base_key_find(const char *name)
         }
     }
     return NULL;
-}
-
-const base_key_t *base_key_guess(const char *name)
-{
-    const base_key_t *guess = NULL;
-    /* Up to a third of the letters may differ; otherwise the name is
-     * unrelated. */
-    size_t best = base_max(strlen(name) / 3, 1) + 1;
-
-    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
-        size_t distance = base_text_distance(base_keys[i].name, name);
-
-        if (distance < best) {
-            best  = distance;
-            guess = &base_keys[i];
-        }
-    }
-    return guess;
 }

@@ -15,9 +15,7 @@ typedef enum base_key_type {
     BASE_KEY_SIZE,     /* size_t */
     BASE_KEY_TIME,     /* uint64_t, nanoseconds */
     BASE_KEY_UNSIGNED, /* unsigned */
-    BASE_KEY_PERCENT,  /* unsigned */
     BASE_KEY_BOOL,     /* bool */
-    BASE_KEY_SWITCH,   /* base_switch_t */
     BASE_KEY_WORD,     /* an enum, counting from 0 in the order of the words */
     BASE_KEY_PATH      /* char[BASE_PATH_SIZE] */
 } base_key_type_t;
@@ -35,7 +33,7 @@ typedef struct base_key {
     size_t             offset;   /* in base_config_t */
     const char        *fallback; /* default value, as text */
     unsigned           flags;
-    uint64_t           min; /* sizes, times, numbers, percents */
+    uint64_t           min; /* sizes, times, numbers */
     uint64_t           max;
     const char *const *words; /* BASE_KEY_WORD, ends with NULL */
     const char        *doc;   /* description in sentences */
@@ -44,16 +42,12 @@ typedef struct base_key {
 /* Value of `max` for a key without an upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 41
+#define BASE_NUM_KEYS 40
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 
 /* Find a key by name. Returns NULL if not found. */
 const base_key_t *base_key_find(const char *name);
-
-/* Find the key most similar to a misspelt name. Returns NULL if none is
- * similar. */
-const base_key_t *base_key_guess(const char *name);
 
 /* Size of the buffer for base_key_expected(). */
 #define BASE_KEY_EXPECTED_SIZE 160

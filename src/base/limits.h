@@ -1,8 +1,6 @@
-/*
- * Checks whether file descriptors and memory are available. UCX aborts on an
- * assertion if it gets no descriptor or no memory for its thread. The library
- * therefore checks both before it calls UCX.
- */
+/* Checks whether file descriptors and memory are available. UCX aborts on an
+ * assertion if it gets no descriptor, or no memory for its thread. The library
+ * therefore checks both before it calls UCX. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 
@@ -12,7 +10,7 @@
 
 /* Number of descriptors that one UCX endpoint needs: a socket per network, and
  * the peer's sockets. Unauthenticated connections to a listener cannot use
- * them. */
+ * these descriptors. */
 #define BASE_LIMITS_DESCRIPTORS 8u
 
 /* Returns true if the process can open `count` more files (at most 64). The

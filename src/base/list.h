@@ -65,11 +65,9 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
 #define base_list_head(_head, _type, _member) \
     base_container_of((_head)->next, _type, _member)
 
-/*
- * When base_list_for_each() ends without a break, _element does not point to an
- * element: its link is the head. The pointer may even be misaligned. Only the
- * address of the link may be used.
- */
+/* When base_list_for_each() ends without a break, _element does not point to an
+ * element: its link is the head of the list, and the pointer may even be
+ * misaligned. Only the address of the link may be used. */
 #define base_list_link(_element, _type, _member) \
     ((base_list_t *)((char *)(_element) + offsetof(_type, _member)))
 

@@ -12,7 +12,7 @@ __thread char base_lock_me;
 void base_lock_await(base_lock_t *lock)
 {
     /* This thread takes the lock as AWAITED, because it does not know whether
-     * other threads sleep. At worst one wake() finds no sleeping thread. */
+     * other threads sleep. At worst, a wake() finds no sleeping thread. */
     while (__atomic_exchange_n(&lock->state, BASE_LOCK_AWAITED,
                                __ATOMIC_ACQUIRE) != BASE_LOCK_FREE) {
         /* Returns at once if the state is no longer AWAITED. */

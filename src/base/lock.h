@@ -1,7 +1,7 @@
 /*
- * A lock for short critical sections with little contention. Taking it and
- * releasing it cost one atomic operation each, about half of the cost of a C
- * library mutex. A thread that finds the lock taken sleeps.
+ * A lock for short critical sections with little contention. Locking and
+ * unlocking cost one atomic operation each, about half of the cost of a C
+ * library mutex. If another thread has the lock, the calling thread sleeps.
  *
  * Zeroed memory is a free lock. A lock works within one process only. A
  * base_own_lock_t is recursive: the owning thread may take it again.

@@ -155,8 +155,8 @@ static ucxpool_status_t read_file(int fd, const char *path,
     return status;
 }
 
-/* Report all errors as missing permission, except exhausted system
- * resources. */
+/* Report every error as UCXPOOL_ERR_PERMISSION, unless system resources are
+ * exhausted. */
 static ucxpool_status_t cannot_open(int error, const char *path)
 {
     ucxpool_status_t status;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- cleaning and comparing ----------------------------------------------- */
+/* --- cleaning ------------------------------------------------------------- */
 
 /* Returns the number of bytes of the UTF-8 character at `text`; 0 if it is
  * invalid. A truncated name may end within a character. */
@@ -73,53 +73,6 @@ void base_text_clean(char *text)
         }
         text += step;
     }
-}
-
-static bool letters_equal(char a, char b)
-{
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
-
-/* Compute rows[2], the row of letter i of a. rows[1] and rows[0] are the
- * previous two rows. */
-static void distance_row(size_t      rows[3][BASE_TEXT_DISTANCE_MAX + 1],
-                         const char *a, const char *b, size_t i)
-{
-    rows[2][0] = i;
-    for (size_t j = 1; b[j - 1] != '\0'; j++) {
-        size_t changed = letters_equal(a[i - 1], b[j - 1]) ? 0 : 1;
-        size_t best    = rows[1][j - 1] + changed;
-
-        best = base_min(best, rows[1][j] + 1);
-        best = base_min(best, rows[2][j - 1] + 1);
-        if ((i > 1) && (j > 1) && letters_equal(a[i - 1], b[j - 2]) &&
-            letters_equal(a[i - 2], b[j - 1])) {
-            best = base_min(best, rows[0][j - 2] + 1);
-        }
-        rows[2][j] = best;
-    }
-}
-
-size_t base_text_distance(const char *a, const char *b)
-{
-    size_t rows[3][BASE_TEXT_DISTANCE_MAX + 1] = {{0}};
-    size_t a_length                            = strlen(a);
-    size_t b_length                            = strlen(b);
-
-    if ((a_length > BASE_TEXT_DISTANCE_MAX) ||
-        (b_length > BASE_TEXT_DISTANCE_MAX)) {
-        return SIZE_MAX;
-    }
-
-    for (size_t j = 0; j <= b_length; j++) {
-        rows[2][j] = j;
-    }
-    for (size_t i = 1; i <= a_length; i++) {
-        memcpy(rows[0], rows[1], sizeof(rows[0]));
-        memcpy(rows[1], rows[2], sizeof(rows[1]));
-        distance_row(rows, a, b, i);
-    }
-    return rows[2][b_length];
 }
 
 /* --- quoting -------------------------------------------------------------- */
@@ -271,19 +224,6 @@ bool base_parse_unsigned(const char *text, unsigned *number_p)
         return false;
     }
     *number_p = (unsigned)number;
-    return true;
-}
-
-bool base_parse_percent(const char *text, unsigned *percent_p)
-{
-    uint64_t    number;
-    const char *rest;
-
-    if (!parse_digits(text, &number, &rest) ||
-        ((*rest != '\0') && (strcmp(rest, "%") != 0)) || (number > 100)) {
-        return false;
-    }
-    *percent_p = (unsigned)number;
     return true;
 }
 

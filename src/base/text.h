@@ -1,6 +1,6 @@
 /*
- * Text functions: they clean text for output, compare texts, and parse and
- * format the values of settings.
+ * Text functions: they clean text for output, and parse and format the values
+ * of settings.
  */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
@@ -19,15 +19,6 @@ void base_text_clean(char *text);
 
 /* Copy a text, truncated to fit. The copy is always NUL-terminated. */
 void base_text_copy(char *to, size_t to_size, const char *from);
-
-/*
- * Returns the edit distance of two texts: the number of letters that must be
- * changed, added, removed or swapped with their neighbour. Case is ignored.
- * Returns SIZE_MAX if a text is longer than BASE_TEXT_DISTANCE_MAX.
- */
-#define BASE_TEXT_DISTANCE_MAX 63
-
-size_t base_text_distance(const char *a, const char *b);
 
 /* Print a quoted string that is valid in JSON and in OpenMetrics. Invalid UTF-8
  * becomes '?'. */
@@ -52,17 +43,12 @@ void base_quote_print(FILE *stream, const char *text);
  */
 bool base_parse_size(const char *text, size_t *size_p);
 
-/*
- * Parse a time: a number with a unit (ns, us, ms, s, m, h), 0, or "inf". "inf"
- * gives UINT64_MAX; a number that large is rejected.
- */
+/* Parse a time: a number with a unit (ns, us, ms, s, m, h), 0, or "inf". "inf"
+ * gives UINT64_MAX, which is rejected as a number. */
 bool base_parse_time(const char *text, uint64_t *ns_p);
 
 /* Parse an unsigned decimal number. */
 bool base_parse_unsigned(const char *text, unsigned *number_p);
-
-/* Parse a percentage from 0 to 100, optionally with a %. */
-bool base_parse_percent(const char *text, unsigned *percent_p);
 
 /* Find a text in a list of words that ends with NULL, and store its index. */
 bool base_parse_word(const char *text, const char *const *words,

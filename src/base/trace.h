@@ -1,7 +1,7 @@
 /*
  * Ranges for profilers: they show the steps and waits of a transfer on the
- * profiler's timeline. Ranges need NVTX at build time and an attached profiler;
- * otherwise each costs one branch.
+ * profiler's timeline. Ranges need NVTX at build time and an attached profiler.
+ * Otherwise each range costs one branch.
  *
  * A range may begin in one call and end in another, and ranges overlap. They
  * therefore use NVTX's start and end, not push and pop. Each range also has a

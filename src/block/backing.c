@@ -107,10 +107,12 @@ static void choose_best(const mem_cuda_device_t    *device,
     char why[WHY_SIZE] = "";
 
     if (around->ucx.has_cuda) {
-        /* UCX can share virtual memory only if it was built with the headers of
-         * a kernel that has pidfd_getfd. UCX does not report that it was built
-         * without them. It then copies such memory through the host, at 0.6
-         * instead of 362 GB/s. */
+        /*
+         * UCX can share virtual memory only if it was built with the headers of
+         * a kernel that has pidfd_getfd. If it was not, UCX does not report
+         * this. It then copies such memory through the host, at 0.6 instead of
+         * 362 GB/s.
+         */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
             "every UCX with CUDA shares it");
         return;
@@ -123,8 +125,8 @@ static void choose_best(const mem_cuda_device_t    *device,
     }
 }
 
-/* Choose virtual memory for CUDA_BACKING=vmm. This works even if UCX cannot
- * share the memory, because the pool's own wires can. */
+/* Choose virtual memory for CUDA_BACKING=vmm. If UCX cannot share this memory,
+ * the pool's own wires still can. */
 static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
                                  const block_surroundings_t *around,
                                  block_backing_t            *backing)

@@ -4,12 +4,13 @@
  *
  * Memory of cuMemAlloc can be shared by every UCX with CUDA, and by the
  * driver's IPC handles. Virtual memory can be stitched, but its handle is a
- * file descriptor, which a peer has to get from this process. If a peer pool
- * may not take the descriptor, this process passes it. Since 1.22, UCX can take
- * the descriptor, but only if UCX was built for it and the system allows it.
- * Only a transfer shows whether this works. With a UCX that has CUDA, the
- * library therefore uses virtual memory only if the user asks for it. A UCX
- * without CUDA is never given addresses of the memory, whatever its kind.
+ * file descriptor, which a peer must get from this process. If the system does
+ * not allow a peer pool to take the descriptor, this process sends it. Since
+ * 1.22, UCX can take the descriptor, but only if UCX was built for it and the
+ * system allows it. Only a transfer shows whether this works. With a UCX that
+ * has CUDA, the library therefore uses virtual memory only if the user requests
+ * it. The library never passes GPU addresses to a UCX without CUDA, whatever
+ * the kind of memory.
  */
 #ifndef BLOCK_BACKING_H
 #define BLOCK_BACKING_H
@@ -34,7 +35,8 @@ typedef struct block_backing {
 /* Returns the part of `reason` after the choice. */
 const char *block_backing_why(const block_backing_t *backing);
 
-/* The facts, in addition to those of the device, that determine the choice. */
+/* The facts that determine the choice, in addition to the properties of the
+ * device. */
 typedef struct block_surroundings {
     ucx_facts_t ucx;
     bool        has_getfd;    /* pidfd_getfd() works here */
@@ -48,7 +50,7 @@ typedef struct block_surroundings {
  *
  * UCXPOOL_ERR_UNSUPPORTED  virtual memory is requested, but the device or its
  *                          driver has none
- * others                   the query of UCX failed: see ucx_status()
+ * others                   the UCX query failed: see ucx_status()
  */
 ucxpool_status_t block_backing_choose(const mem_cuda_device_t *device,
                                       struct ucp_context *context, int wanted,

@@ -42,9 +42,9 @@ typedef struct ranges {
 } ranges_t;
 
 /*
- * The table is read with acquire order and written with release order. A reader
- * that sees any value from a writer therefore also sees the odd version that
- * the writer stored before. Relaxed order would need fences, which
+ * The table is read with acquire order and written with release order. If a
+ * reader sees a value from a writer, it therefore also sees the odd version
+ * that the writer stored before. Relaxed order would need fences, which
  * ThreadSanitizer does not support.
  */
 static uintptr_t get(const _Atomic uintptr_t *field)
@@ -274,8 +274,8 @@ static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
 /* --- buffers -------------------------------------------------------------- */
 
 /* A buffer's state: the number of operations in flight, and whether it is
- * freed. They share one word, so that exactly one of the last drop and the free
- * releases the blocks. */
+ * freed. They share one word, so that either the last drop or the free releases
+ * the blocks, but not both. */
 #define FREED ((uint64_t)1 << 63)
 
 struct block_comm_buffer {
@@ -295,7 +295,7 @@ struct block_comm {
     block_pool_t        *pool;
     const mem_regions_t *regions;
     size_t               block_size;
-    size_t               home_size;  /* bytes of all regions */
+    size_t               home_size;  /* total size of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
     pthread_mutex_t      lock;     /* protects the list, and freeing */
@@ -530,7 +530,7 @@ static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
 }
 
 /* Remove the buffer that starts at an address from the tables, so that no
- * lookup finds it any more. Returns NULL if there is no such buffer. */
+ * further lookup finds it. Returns NULL if there is no such buffer. */
 static block_comm_buffer_t *withdraw(block_comm_t *comm, const void *address)
 {
     block_comm_buffer_t *buffer = find_home(comm, address);

@@ -33,8 +33,8 @@ typedef struct block_comm_buffer block_comm_buffer_t;
  * UCXPOOL_ERR_NO_MEMORY  *comm_p is unchanged
  */
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p);
-/* Frees all buffers, even those whose operations have not been dropped. The
- * caller ensures that no operation is in flight any more. NULL is allowed. */
+/* Frees all buffers, even if their operations have not been dropped. The caller
+ * ensures that no operation is in flight. NULL is allowed. */
 void block_comm_destroy(block_comm_t *comm);
 
 /*
@@ -42,8 +42,8 @@ void block_comm_destroy(block_comm_t *comm);
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
  * UCXPOOL_ERR_NO_BLOCKS      the user's share has too few free blocks; or there
- *                            is no run, and blocks smaller than a (huge) page
- *                            cannot be stitched
+ *                            is no run, and the blocks are smaller than a
+ *                            (huge) page and cannot be stitched
  * UCXPOOL_ERR_NO_MEMORY      no memory to describe the buffer, or no address
  *                            space
  */

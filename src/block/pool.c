@@ -17,8 +17,8 @@
  *     summary   0    0    1    1    ...    1: that word has a bit set
  *
  * Bits are reserved before they are taken: the pool's counts ensure that no
- * more bits are requested than are set. Taking bits therefore cannot fail. It
- * retries only if another thread has made progress.
+ * more bits are requested than are set. Taking bits therefore cannot fail. A
+ * take retries only if another thread has made progress.
  *
  * The summary is a hint. A thread changes a word and its summary bit in two
  * steps. Between the steps, the summary is wrong. A take that does not find
@@ -108,9 +108,9 @@ static void bitmap_destroy(bitmap_t *bitmap)
 
 /*
  * Here and in clear_summary(), the word changes before its summary bit, and
- * each step is sequentially consistent. Of two threads, the one that changes
- * the summary bit last has therefore seen the other thread's change of the
- * word.
+ * each step is sequentially consistent. If two threads change a summary bit,
+ * the thread that changes it last has therefore seen the other thread's change
+ * of the word.
  */
 static void set_summary(bitmap_t *bitmap, uint32_t word)
 {
@@ -127,8 +127,8 @@ static void clear_summary(bitmap_t *bitmap, uint32_t word)
     }
 }
 
-/* Clear bits of a word. Returns the previous value of the word. A bit that was
- * already clear belongs to another thread. */
+/* Clear bits of a word. Returns the previous value of the word. If a bit was
+ * already clear, another thread has taken it. */
 static uint64_t take_bits(bitmap_t *bitmap, uint32_t word, uint64_t bits)
 {
     uint64_t before = atomic_fetch_and(&bitmap->words[word], ~bits);
@@ -384,8 +384,8 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define HAND_SHIFT      (2 * COUNT_BITS)
 #define HAND_REST       (((uint64_t)1 << HAND_SHIFT) - 1)
 
-/* Only blocks with an index below this number can be at hand. The others use
- * only the bitmap. */
+/* Only blocks with an index below this number can be at hand. All other free
+ * blocks are in the bitmap. */
 #define MAX_AT_HAND (((uint32_t)1 << HAND_BITS) - 1)
 
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
@@ -527,7 +527,8 @@ static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
     return true;
 }
 
-/* Mark a block as held. The block is free, and no other thread can take it. */
+/* Mark a block as held. Until now the block was free, and no other thread can
+ * take it. */
 static void hold(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     assert(state_of(pool, index) == BLOCK_FREE);
@@ -678,18 +679,6 @@ void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     change_state(pool, index, BLOCK_QUARANTINED + share, BLOCK_FREE);
     free_block(pool, share, index, ONE_FREE - ONE_QUARANTINED);
-}
-
-/* Take the block at hand of each share as a get does, and put it into the
- * bitmap. */
-void block_pool_clear_hands(block_pool_t *pool)
-{
-    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        if (block_pool_reserve(pool, (block_share_t)i, 1) == UCXPOOL_OK) {
-            atomic_fetch_add_explicit(&pool->shares[i].word, ONE_FREE,
-                                      memory_order_release);
-        }
-    }
 }
 
 void block_pool_poison(const block_pool_t *pool, uint32_t index)

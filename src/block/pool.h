@@ -15,9 +15,9 @@
  * If no block is at hand, the get clears bits. A put adds to the count and
  * makes its block the one at hand, in one step. If a block is at hand already,
  * the put first sets the bit of its block and then adds to the count. The
- * bitmap therefore always has at least as many set bits as the counts promise,
- * minus the blocks at hand. The pool uses no locks, no system calls and no
- * allocations.
+ * number of set bits in the bitmap is therefore always at least the sum of the
+ * counts minus the number of blocks at hand. The pool uses no locks, no system
+ * calls and no allocations.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -71,10 +71,10 @@ void block_pool_destroy(block_pool_t *pool);
 
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
- * address. A single block is the one at hand, or else the lowest free one:
- * these are most likely in the processor's cache. Several blocks are the lowest
- * run of adjacent blocks, if there is one. Such a run may cross from one region
- * to the next.
+ * address. A single block is the block at hand, or else the lowest free block,
+ * because these blocks are most likely in the processor's cache. Several blocks
+ * are the lowest run of adjacent blocks, if there is one. Such a run may cross
+ * from one region to the next.
  *
  * num_blocks  1 or more.
  *
@@ -123,15 +123,11 @@ void block_pool_quarantine(block_pool_t *pool, block_share_t share,
 void block_pool_release(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* Move the blocks at hand to the bitmap, so that the next get of any share
- * takes the lowest free block. */
-void block_pool_clear_hands(block_pool_t *pool);
-
 /*
  * Mark a block as inaccessible for memory checkers. Free blocks are marked
- * automatically. For a quarantined block the caller must know that nothing in
- * this process accesses it. Peers that have the block mapped do not matter, but
- * UCX in this process may still write to the block.
+ * automatically. For a quarantined block, the caller must ensure that no code
+ * in this process accesses it. Peers may still access the block, but UCX in
+ * this process must not write to it.
  */
 void block_pool_poison(const block_pool_t *pool, uint32_t index);
 

@@ -193,7 +193,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
     uint8_t          *to;
 
     static_assert(sizeof(client_label) == sizeof(listener_label),
-                  "the fields after the label must have the same offsets");
+                  "both labels must have the same length");
     to    = put_bytes(bytes, is_client ? client_label : listener_label,
                       sizeof(client_label));
     to    = put_le16(to, BOOTSTRAP_AUTH_VERSION);
@@ -307,8 +307,9 @@ static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
     return status;
 }
 
-/* Discard input. Returns UCXPOOL_OK after the peer has hung up, the connection
- * has failed, or num_max bytes have been discarded; else UCXPOOL_INPROGRESS. */
+/* Discard input. Returns UCXPOOL_OK after the peer has closed the connection,
+ * the connection has failed, or num_max bytes have been discarded; else
+ * UCXPOOL_INPROGRESS. */
 static ucxpool_status_t io_drop(bootstrap_auth_io_t *io, size_t num_max)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -624,8 +625,8 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
     }
 }
 
-/* After the refusal has been sent, wait for the client to hang up, within
- * limits. */
+/* After the refusal has been sent, wait within limits for the client to close
+ * the connection. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
     /* Each call repeats the shutdown, which is harmless. */

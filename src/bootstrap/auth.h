@@ -25,9 +25,9 @@
  *
  * Calls do not block, do not allocate memory, and never read beyond the current
  * message. A listener that refuses a client sends the reason and shuts down its
- * side of the connection. It then discards a bounded number of bytes until the
- * client hangs up: closing with unread bytes would reset the connection, and
- * the client might lose the reason.
+ * side of the connection. Then it discards a bounded number of bytes until the
+ * client closes the connection. If it closed the connection with unread bytes,
+ * the connection would be reset, and the client might lose the reason.
  *
  * Not thread-safe: only one thread at a time may use an authentication.
  */
@@ -136,7 +136,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
 /* The current incoming and outgoing messages of a non-blocking socket. */
 typedef struct bootstrap_auth_io {
     int     fd;         /* owned by the caller */
-    int     error;      /* errno of a failure; 0: the peer hung up */
+    int     error;      /* errno of a failure; 0: the peer has closed */
     size_t  in_length;  /* bytes received */
     size_t  out_length; /* bytes to send */
     size_t  out_offset; /* bytes sent */
@@ -149,7 +149,7 @@ typedef struct bootstrap_auth_io {
 #define BOOTSTRAP_REASON_SIZE 256
 
 /* Maximum number of bytes from a refused client that the listener discards
- * before it hangs up. */
+ * before it closes the connection. */
 #define BOOTSTRAP_DRAIN_MAX 65536
 
 typedef enum bootstrap_auth_state {
@@ -227,10 +227,10 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 /* --- refusal without an exchange, and closing ----------------------------- */
 
 /* Send a BOOTSTRAP_REFUSAL_FULL, after which the client may try again. The
- * caller then hangs up. */
+ * caller then closes the connection. */
 void bootstrap_refuse_full(int fd, const char *text);
 
-/* Why one of two authenticated peers closes their connection. That peer sends
+/* The reason for which an authenticated peer closes the connection. It sends
  * the reason as one byte: see docs/reference/protocol.md. */
 typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_NONE   = 0, /* not sent: the process has ended */

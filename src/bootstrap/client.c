@@ -106,7 +106,7 @@ static bool start_connect(bootstrap_client_t        *client,
 
 /* Returns the time at which the next address is tried. Each address gets a
  * share of the remaining time, so that an address that does not answer cannot
- * use all of it. The last address gets the rest. */
+ * use all of it. The last address gets all the remaining time. */
 static uint64_t next_turn_end(const bootstrap_client_t *client)
 {
     uint64_t now      = base_clock_now();
@@ -137,7 +137,7 @@ static ucxpool_status_t connect_next(bootstrap_client_t *client)
                             client->where.text);
 }
 
-/* Give up the current address and try the next one. */
+/* Stop trying the current address, and try the next one. */
 static ucxpool_status_t try_next_address(bootstrap_client_t *client, int error)
 {
     client->error = error;
@@ -162,8 +162,8 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
 /*
  * Before the next try, a client waits a random time between 0.5 and 1.5 times
  * the delay. The delay doubles with each try up to the last value. This spreads
- * the retries of a thousand clients, and limits the load on a listener that
- * stays full.
+ * the retries of a thousand clients over time, and limits the load on a
+ * listener that remains full.
  */
 #define RETRY_FIRST_NS UINT64_C(10000000)
 #define RETRY_LAST_NS  UINT64_C(500000000)
@@ -177,8 +177,8 @@ static ucxpool_status_t schedule_retry(bootstrap_client_t *client,
     uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
     uint32_t number  = 0;
 
-    /* A failure is ignored: the next try also needs random numbers, and reports
-     * it. */
+    /* A failure is ignored, because the next try also needs random numbers and
+     * reports the failure. */
     (void)RAND_bytes((unsigned char *)&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
     close_socket(client);

@@ -35,7 +35,7 @@ ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
                                           uint64_t             timeout_ns,
                                           bootstrap_client_t **client_p);
 
-/* Hang up and free the client. NULL is allowed. */
+/* Close the connection and free the client. NULL is allowed. */
 void bootstrap_client_destroy(bootstrap_client_t *client);
 
 /* Returns a descriptor that is readable (level-triggered) while
@@ -54,7 +54,8 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  * UCXPOOL_INPROGRESS      not done yet
  * UCXPOOL_OK              the listener is authenticated and has the client's
  *                         blob
- * UCXPOOL_ERR_PEER_LOST   no process listens there, or the listener hung up
+ * UCXPOOL_ERR_PEER_LOST   no process listens there, or the listener closed the
+ *                         connection
  * UCXPOOL_ERR_TIMED_OUT   no (complete) answer in time
  * UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
  * UCXPOOL_ERR_PROTOCOL    another version of the protocol, or not a pool

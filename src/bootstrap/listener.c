@@ -137,7 +137,8 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     }
     for (size_t i = 0; (i < where->num_addresses) && (fd < 0); i++) {
         fd = open_address(&where->addresses[i]);
-        /* Report the error of the first address, which the user asked for. */
+        /* Report the error of the first address, because the user requested
+         * this address. */
         if ((fd < 0) && (error == 0)) {
             error = errno;
         }
@@ -285,8 +286,8 @@ static void slot_free(pending_t *pending, pending_slot_t *slot)
     pending->stats.num_half_open--;
 }
 
-/* Hang up and free the slot. If the socket were only closed, it would stay in
- * the epoll as long as a forked child has a copy. */
+/* Close the connection and free the slot. Closing the socket is not sufficient:
+ * it would stay in the epoll as long as a forked child has a copy. */
 static void slot_close(pending_t *pending, pending_slot_t *slot)
 {
     (void)slot_unwatch(pending, slot);
@@ -610,7 +611,7 @@ static void pending_destroy(pending_t *pending)
  * readable. The listener then ignores the socket for this time. */
 #define ACCEPT_PAUSE_NS 100000000u
 
-/* Marks the listening socket in an epoll event, instead of the index of a
+/* Represents the listening socket in an epoll event, instead of the index of a
  * slot. */
 #define LISTENER_INDEX UINT32_MAX
 
@@ -696,8 +697,8 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
     /* New connections are accepted last, because they take slots: an event of a
      * slot must not be applied to a new connection in the same slot. Timeouts
-     * are handled after the last event, so that a delay of this process does
-     * not end clients whose messages have arrived. */
+     * are handled after the last event, so that a client whose messages have
+     * arrived does not time out because this process was delayed. */
     for (int i = 0; i < num_ready; i++) {
         if (events[i].data.u32 == LISTENER_INDEX) {
             can_accept = true;

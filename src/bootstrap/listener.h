@@ -11,11 +11,11 @@
  * socket buffer and a deadline. When the queue has accept_queue authenticated
  * peers, further clients are refused. When all slots are in use, or fewer than
  * BASE_LIMITS_DESCRIPTORS descriptors would be left, the oldest connection is
- * dropped for the new one. Silent connections therefore can neither lock out
- * other clients nor use up the descriptors that UCX needs. A client that is
- * refused or dropped for these reasons receives BOOTSTRAP_REFUSAL_FULL and
- * tries again. Nothing is allocated after creation. The memory of a slot or a
- * queue entry is not touched before the slot or the entry is used.
+ * dropped for the new one. Connections that send no data can therefore neither
+ * lock out other clients nor use up the descriptors that UCX needs. A client
+ * that is refused or dropped for these reasons receives BOOTSTRAP_REFUSAL_FULL
+ * and tries again. Nothing is allocated after creation. The memory of a slot or
+ * a queue entry is not touched before the slot or the entry is used.
  *
  * The caller must serialize all calls with a lock. No call blocks.
  */

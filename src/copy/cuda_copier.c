@@ -89,8 +89,8 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 /* --- the list of a launch ------------------------------------------------- */
 
 /* The shortest run of segments of one length for which a launch uses a list of
- * 8 bytes per segment. Such a run is worth a launch of its own, which ends with
- * the run. */
+ * 8 bytes per segment. Such a run gets a separate launch, which ends with the
+ * run. */
 #define UNIFORM_MIN 4096u
 
 /* The sizes of a launch have 32 bits. */
@@ -100,8 +100,8 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 typedef struct filling {
     copy_plan_t *plan;
     const void  *entries; /* or a part of the caller's array */
-    uint64_t     length;  /* of the range */
-    uint64_t     done;    /* bytes of it */
+    uint64_t     length;  /* length of the range */
+    uint64_t     done;    /* bytes of the range that are done */
     size_t       room;    /* for entries of 16 bytes */
     uint32_t     num;     /* entries in the list */
     size_t       seen;    /* entries whose address the host need not check */
@@ -131,11 +131,9 @@ static void settle(copy_plan_t *plan)
     }
 }
 
-/*
- * Advance the walk by `count` segments of the current run with all their
+/* Advance the walk by `count` segments of the current run with all their
  * memory, `size` bytes of the stream. A peer may choose a range that ends in
- * the padding of the last segment; the walk then stays there.
- */
+ * the padding of the last segment. The walk then remains at this position. */
 static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
 {
     uint64_t stride = copy_run_stride(&plan->runs[plan->at.run]);
@@ -389,17 +387,16 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  */
 
 /*
- * Each kind of copy has several streams, to which its jobs are assigned in
- * turn. So other jobs can run while the last thread blocks of a launch finish
- * and the job's word is written.
+ * Each kind of copy has several streams, which its jobs use in turn. So other
+ * jobs can run while the last thread blocks of a launch finish and the job's
+ * word is written.
  *
  * Copies within this GPU have the highest priority: they are short, and a
- * peer's link is idle until they are done. Such a copy is a gather that the
- * peer will read, or a scatter of data that the peer has written to a block
- * that the peer needs again. Kernels that copy over a link have a lower
- * priority, and share the link's bandwidth. All copies have a higher priority
- * than the application's streams of default priority, if the GPU supports
- * priorities.
+ * peer's link is idle until they are done. Such a copy is a gather for a peer
+ * that will read the block, or a scatter from a block that the peer has written
+ * and needs again. Kernels that copy over a link have a lower priority, and
+ * share the link's bandwidth. All copies have a higher priority than the
+ * application's streams of default priority, if the GPU supports priorities.
  */
 typedef enum way {
     WAY_NEAR, /* this GPU's blocks: gather, or scatter of pushed data */
@@ -748,7 +745,7 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
 
 /* --- jobs ----------------------------------------------------------------- */
 
-/* If a GPU has failed, it never writes the word of a job. So the driver is
+/* A GPU that has failed never writes the word of a job. So the driver is
  * queried after this many polls. */
 #define POLLS_PER_QUERY ((uint32_t)1 << 16)
 
@@ -849,7 +846,7 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
-    /* Use a new number, because the word still has that of the previous
+    /* Use a new number, because the word still has the number of the previous
      * launch. */
     job->number++;
     *job->fault    = 0;
@@ -869,8 +866,8 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
 }
 
 /* Called after the work was posted with this result. Posts the write of the
- * job's word after the work. A gather also posts the write of its flag, before
- * the write of the word. */
+ * job's word after the work. For a gather with a flag, first posts the write of
+ * the flag. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)
@@ -887,7 +884,7 @@ static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                      job->number);
     }
     if (result != CUDA_SUCCESS) {
-        /* Work may be in flight, and no word will report its end. */
+        /* Work may be in flight, but no word will report its end. */
         mem_cuda_ignore(driver, driver->cuStreamSynchronize(job->stream),
                         "cuStreamSynchronize");
     }

@@ -51,7 +51,7 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 
 typedef struct copy_launch {
     copy_table_t list;    /* the caller sets its stream */
-    uint64_t     covered; /* bytes of the stream, from the range's start */
+    uint64_t     covered; /* length in the stream, from the range's start */
     size_t       first;   /* the list's first segment or piece, if all */
                           /* have the same length */
 } copy_launch_t;
@@ -106,10 +106,10 @@ typedef struct copy_cuda_job {
      * only for a limited time: see copy_cuda_job_fault(). */
     copy_flag_t flag;
     /* Private to the copier. */
-    copy_tile_t          *tiles;
-    size_t                num_tiles;
-    copy_table_t          even;      /* instead of tiles, for one length */
-    uint32_t              tile_size; /* of `even` */
+    copy_tile_t *tiles;
+    size_t       num_tiles;
+    copy_table_t even;      /* used instead of tiles if all lengths are equal */
+    uint32_t     tile_size; /* of `even` */
     struct copy_cuda_job *next;
     CUstream              stream; /* the stream of the current launch */
     uint32_t             *word;   /* equals `number` when the job is done */
@@ -120,16 +120,16 @@ typedef struct copy_cuda_job {
 } copy_cuda_job_t;
 
 typedef struct copy_cuda_copier_params {
-    unsigned num_jobs;     /* in flight at a time */
-    size_t   entries_size; /* bytes of a job's list */
-    size_t   max_tiles;    /* of a job */
-    size_t   bounce_size;  /* of a job; may be 0 */
+    unsigned num_jobs;     /* jobs in flight at a time */
+    size_t   entries_size; /* size of a job's list, in bytes */
+    size_t   max_tiles;    /* tiles of a job */
+    size_t   bounce_size;  /* bounce memory of a job; may be 0 */
 } copy_cuda_copier_params_t;
 
 /*
  * Create a copier.
  *
- * kernels  The kernels, which must outlive the copier, as must their device.
+ * kernels  The kernels. The kernels and their device must outlive the copier.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a parameter that must not be 0 is 0, or the sizes
  *                            exceed the address space

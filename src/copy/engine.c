@@ -18,7 +18,7 @@
 #define NUM_JOBS 16u
 /* The maximum number of scatters in flight. Scatters from a peer's memory are
  * slow. If they used all jobs, no data would be gathered, and the peers' links
- * would be idle. This makes an all-to-all between four H200 17 % slower. */
+ * would be idle. An all-to-all between four H200 would then be 17 % slower. */
 #define NUM_SCATTERS 12u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
@@ -151,8 +151,8 @@ static_assert(BOUNCE_HALF / COPY_ALIGNMENT * 2 <=
                   LIST_SIZE / sizeof(copy_exact_t),
               "a list must have room for each segment and its padding");
 
-/* Fill a list with an entry for each range that the GPU can access; the CPU
- * gathers the others between them. */
+/* Fill a list with an entry for each range that the GPU can access. The CPU
+ * gathers all other ranges. */
 static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
                                     const copy_cuda_job_t   *job,
                                     const copy_work_t *work, uint64_t length,
@@ -294,7 +294,8 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     } else {
         *piece_p = *(const copy_segment_t *)list->entries;
     }
-    /* The kernel is used for a NULL address, because it reports this. */
+    /* A NULL address is copied by the kernel, because the kernel reports the
+     * address. */
     return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
@@ -464,8 +465,8 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                is_to_other);
 }
 
-/* A copy of pairs counts as a scatter, because it uses a link for as long as a
- * scatter from a peer's memory does. */
+/* A copy of pairs counts as a scatter, because it uses a link as long as a
+ * scatter from a peer's memory. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
                                         const copy_table_t *list, uint64_t size,
                                         bool is_to_other)
@@ -600,10 +601,12 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     return check_device(engine->device, memtypes.device);
 }
 
-/* Segments of this length or more are not checked for equal lengths. Such
- * segments would gain nothing: after the GPU has read an array, the CPU reads
- * it more slowly. Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8
- * to 1.0 times for 1 KiB. */
+/*
+ * Segments of this length or more are not checked for equal lengths. The check
+ * would not make them faster, because the CPU reads an array more slowly after
+ * the GPU has read it. With the check, an H100 was 1.4 to 1.5 times as fast for
+ * 256 bytes, and 0.8 to 1.0 times as fast for 1 KiB.
+ */
 #define EVEN_MAX 512u
 
 /* The same limit if the caller declares the lengths, so that only the GPU reads

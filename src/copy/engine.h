@@ -9,7 +9,8 @@
  * it never has a copy in flight.
  *
  * The CUDA driver needs a current context. core_lock() makes the GPU's context
- * current in the calling thread, and core_unlock() restores the thread's own.
+ * current in the calling thread, and core_unlock() restores the thread's
+ * previous context.
  */
 #ifndef COPY_ENGINE_H
 #define COPY_ENGINE_H
@@ -83,11 +84,12 @@ typedef struct copy_room {
  * of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of its blocks */
-    /* Copies to start before other work is done. Only 1 on a GPU: a launch
-     * takes so long that earlier copies have ended by then. */
+    /* The number of copies to start before other work is done. It is only 1 on
+     * a GPU, where earlier copies have ended before a launch returns. */
     unsigned batch;
     /* The number of fragments in flight is DEPTH times this factor. It is
-     * higher for a GPU, where several launches are in flight and end later. */
+     * higher for a GPU, because several launches are in flight and end
+     * later. */
     unsigned depth_factor;
     void (*destroy)(copy_engine_t *engine);
     void (*enter)(copy_engine_t *engine);
@@ -151,8 +153,9 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
 /* Destroy the engine after its copies in flight have ended. NULL is allowed. */
 void copy_engine_destroy(copy_engine_t *engine);
 
-/* Make the GPU's context current, or restore the thread's own. The pool's lock
- * must be held. NULL is allowed, for a pool that is being created. */
+/* Make the GPU's context current, or restore the thread's previous context. The
+ * pool's lock must be held. NULL is allowed, for a pool that is being
+ * created. */
 void copy_engine_enter(copy_engine_t *engine);
 void copy_engine_leave(copy_engine_t *engine);
 
@@ -160,9 +163,9 @@ void copy_engine_leave(copy_engine_t *engine);
  * ends of the copies. */
 void copy_engine_wait(const copy_engine_t *engine);
 
-/* Returns the time at which copies in flight must be checked, because a GPU
- * makes no descriptor readable when a copy ends. BASE_CLOCK_FOREVER: no copy is
- * in flight. */
+/* Returns the time at which copies in flight must be checked. They must be
+ * polled, because a GPU makes no descriptor readable when a copy ends.
+ * BASE_CLOCK_FOREVER: no copy is in flight. */
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
 /*
@@ -259,8 +262,8 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
  * Returns true if many short segments have the same length, over 0, and lie in
  * one allocation that a kernel can access. This needs one pass over the array.
  * is_declared: the caller declared the location of the segments. Always returns
- * false for the CPU engine, for a short array, and for long segments: their
- * copy takes much longer than other checks.
+ * false for the CPU engine, for a short array, and for long segments, because
+ * their copy takes much longer than other checks.
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_declared);

@@ -11,20 +11,19 @@
 #endif
 
 /*
- * How far ahead memory is prefetched: the number of entries, and the number of
- * lines of each entry. The hardware prefetcher loads the rest of a long source,
- * but not of a target. The CPU reads each line of a target before writing it,
- * and waits for each line that was not prefetched. Measured on an otherwise
- * idle Xeon: with entries of 256 bytes, 3.7 GB/s with two prefetched target
- * lines (or none), and 9.3 GB/s with all four; with entries of 1 KiB, 6.9 and
- * 11.6 GB/s.
+ * The distance of prefetches: the number of entries, and the number of lines of
+ * each entry. The hardware prefetcher loads the rest of a long source, but not
+ * of a target. The CPU reads each line of a target before writing it, and waits
+ * for each line that was not prefetched. Measured on an otherwise idle Xeon:
+ * with entries of 256 bytes, 3.7 GB/s with two prefetched target lines (or
+ * none), and 9.3 GB/s with all four; with entries of 1 KiB, 6.9 and 11.6 GB/s.
  */
 #define COPY_AHEAD        8
 #define COPY_SOURCE_LINES 4
 #define COPY_TARGET_LINES 16
 
-/* How far ahead a long streamed entry is prefetched: beyond the end of a page,
- * where the hardware prefetcher stops. */
+/* The prefetch distance in a long streamed entry. It is beyond the end of a
+ * page, where the hardware prefetcher stops. */
 #define COPY_STREAM_AHEAD ((size_t)4096)
 
 #define COPY_LINE_SIZE ((size_t)64)
@@ -85,8 +84,8 @@ static inline void copy_16(char *target, const char *source, size_t length)
     memcpy(target + length - 16, source + length - 16, 16);
 }
 
-/* Copy one entry. For a short one, a call of memcpy is slower than the copy
- * itself. */
+/* Copy one entry. For a short entry, a call to memcpy takes longer than the
+ * copy itself. */
 static inline void copy_one(char *target, const char *source, size_t length)
 {
     if ((length < 16) || (length > 64)) {
@@ -116,8 +115,8 @@ void copy_list(const copy_entry_t *copies, size_t num_copies)
 
 #if defined(__SSE2__)
 
-/* Prefetch the first and the last line of a streamed entry: they are only
- * partly written, and so use the cache. */
+/* Prefetch the first and the last line of a streamed entry. They are only
+ * partly written, so they use the cache. */
 static inline void copy_prefetch_stream(const copy_entry_t *copy)
 {
     char *end;

@@ -17,10 +17,8 @@ typedef struct copy_entry {
     size_t      length;
 } copy_entry_t;
 
-/*
- * Copy a list. Sources and targets of later entries are prefetched while
- * earlier ones are copied. Entries must not overlap.
- */
+/* Copy a list. Sources and targets of later entries are prefetched while
+ * earlier entries are copied. Entries must not overlap. */
 void copy_list(const copy_entry_t *copies, size_t num_copies);
 
 /*
@@ -35,9 +33,9 @@ void copy_list_stream(const copy_entry_t *copies, size_t num_copies);
  * non-temporal stores. */
 bool copy_streams(size_t total_size);
 
-/* The total from which copy_streams() returns true. Measured between two
- * processes, on two kinds of CPU: on both, the receiver reads shorter messages
- * while they are still in a cache. */
+/* The minimum total for which copy_streams() returns true. Measured between two
+ * processes on two kinds of CPU. On both, shorter messages are still in a cache
+ * when the receiver reads them. */
 #define COPY_STREAM_TOTAL ((size_t)32 << 20)
 
 /*

@@ -67,7 +67,8 @@ static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
     return (length <= size) && (address - start <= size - length);
 }
 
-/* Returns true if a segment lies in the current allocation, as most do. */
+/* Returns true if a segment lies in the current allocation, which is the common
+ * case. */
 static inline bool walk_contains(const walk_t *walk, uint64_t address,
                                  uint64_t length)
 {
@@ -136,8 +137,8 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
  * After this many segments that the driver does not know, the operating system
  * is queried for the mapping of the next one. Later segments in this mapping
  * need no query. The driver may know a part of the mapping, such as registered
- * memory. But the CPU can access the whole mapping, and so copies this part,
- * too.
+ * memory. But the CPU can access the whole mapping, so it also copies this
+ * part.
  */
 #define UNKNOWN_MIN 16u
 

@@ -24,8 +24,8 @@ static_assert(2 * sizeof(ucxpool_segment_t) == sizeof(pairs_t),
  * each. */
 #define STEP 8u
 
-/* How many segments ahead memory is prefetched: the hardware prefetcher stops
- * at the end of a page. */
+/* The prefetch distance in segments. The hardware prefetcher stops at the end
+ * of a page. */
 #define AHEAD 192u
 
 #define HIGHEST_BIT (UINT64_C(1) << 63)
@@ -399,7 +399,7 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
  */
 #define LENGTHS_LIMIT ((uint64_t)(SIZE_MAX / 4 + 1))
 
-/* Add `count` (1 or more) segments of one length. Returns false if a sum
+/* Add `count` (1 or more) segments of equal length. Returns false if a sum
  * exceeds the limit. */
 static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 {
@@ -677,10 +677,8 @@ static void plan_advance(copy_plan_t *plan, uint64_t length)
     plan_advance_memory(plan, payload_size);
 }
 
-/*
- * Most ranges are requested in order, but a few out of order. So the walk can
- * also return to the start of the previous range.
- */
+/* Most ranges are requested in order. For the others, the walk can return to
+ * the start of the previous range. */
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
 {
     if (offset >= plan->at.offset) {
@@ -744,11 +742,9 @@ static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
     return true;
 }
 
-/*
- * Find the length of the contiguous memory at the walk's position. Extends each
- * list only as far as the other one reaches, so that the number of steps is
- * proportional to the bytes found.
- */
+/* Find the length of the contiguous memory at the walk's position. Extends each
+ * list only as far as the other list reaches, so that the number of steps is
+ * proportional to the bytes found. */
 static uint64_t plan_merge(const copy_plan_t *plan, uint64_t limit)
 {
     size_t   run    = plan->at.run;

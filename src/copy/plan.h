@@ -28,7 +28,7 @@
 
 /* Sent over the wire in this layout, little-endian. */
 typedef struct copy_run {
-    uint64_t length; /* bytes of each segment */
+    uint64_t length; /* length of each segment */
     uint64_t count;  /* segments, 1 or more */
 } copy_run_t;
 
@@ -103,7 +103,8 @@ size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
  *     ranges      {address, length} {fd, offset, length} ...
  *
  * Tight loops check the form once, and have a variant for segments and one for
- * pieces. Ranges, which may need reads of files, are gathered one by one.
+ * pieces. Ranges are gathered one by one, because they may require reading
+ * files.
  */
 
 typedef struct copy_memory {
@@ -250,8 +251,9 @@ uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
  *     at.memory, at.memory_offset            the next byte of memory to use
  *
  * The stride of a segment is its length in the stream with the padding that
- * follows. The walk skips whole runs, and segments within a run, by arithmetic,
- * so a peer's run of 2^40 segments takes no longer than a run of one.
+ * follows. The walk skips whole runs, and segments within a run, by arithmetic.
+ * So a peer's run of 2^40 segments takes no more time than a run of one
+ * segment.
  */
 
 /* Returns the bytes of the stream from the start of a segment of a run to the
@@ -287,7 +289,7 @@ static inline char *copy_walk_address(const copy_plan_t *plan)
                 plan->at.memory_offset);
 }
 
-/* Returns how many bytes of a range lie within the stream. */
+/* Returns the number of bytes of a range that lie within the stream. */
 static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
                                       uint64_t length)
 {
@@ -305,9 +307,8 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
 
 /* --- passes over a list -----------------------------------------------------
  * These functions pass over a caller's list of segments as fast as memory
- * allows. Speed matters: with 100,000 segments, the CPU needs as much time for
- * the list as the GPU for the data.
- */
+ * allows. Their speed is important: for 100,000 segments, the CPU needs as much
+ * time for the list as the GPU for the data. */
 
 /*
  * Count the leading segments that have this length, and an address that is not
@@ -351,7 +352,7 @@ size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);
 
 /* Copy addresses up to the first NULL, in one pass. Returns their number. May
- * write more than these, up to num_addresses. */
+ * write more entries than it returns, up to num_addresses. */
 size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies);
 

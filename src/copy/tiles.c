@@ -4,24 +4,25 @@
 
 #include <assert.h>
 
-/* The limits of a tile's size. Reading the list for smaller tiles costs more
- * than parallel work gains. Larger tiles leave multiprocessors idle at the end
- * of a launch. Measured on H200. */
+/* The limits of a tile's size. With smaller tiles, reading the list costs more
+ * than is gained by parallel work. With larger tiles, multiprocessors are idle
+ * at the end of a launch. Measured on H200. */
 #define TILE_MIN ((uint64_t)4 << 10)
 #define TILE_MAX ((uint64_t)64 << 10)
 
 /* The bytes that a warp loads at a time. If tiles were not aligned to this
- * size, each load would touch one more line and transfer it over the link. */
+ * size, each load would access an additional line, which would also be
+ * transferred over the link. */
 #define TILE_STEP ((uint64_t)512)
 
 /* The number of concurrent thread blocks of a multiprocessor. */
 #define TILE_BLOCKS 4
 
 /* Several launches share a link, and each launch has a thread block on every
- * fourth multiprocessor. Twice as many thread blocks are 2 % faster for pieces
- * up to 1 KiB, but 10 % slower if other GPUs wait for gathers at the same time.
- * Half as many are too slow for short pieces. Measured on four H200 over
- * NVLink. */
+ * fourth multiprocessor. Twice the number of thread blocks is 2 % faster for
+ * pieces up to 1 KiB, but 10 % slower if other GPUs wait for gathers at the
+ * same time. Half the number is too slow for short pieces. Measured on four
+ * H200 over NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 

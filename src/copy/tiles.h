@@ -86,7 +86,8 @@ typedef struct copy_exact {
 
 typedef struct copy_pair {
     uint64_t address;
-    uint64_t other; /* instead of the stream */
+    /* address on the other side; used instead of a position in the stream */
+    uint64_t other;
     uint64_t length;
 } copy_pair_t;
 
@@ -120,7 +121,7 @@ typedef struct copy_list {
     uint64_t        stream;  /* its address */
     const uint64_t *offsets; /* only COPY_EVEN_PLACES */
     uint64_t        limit;   /* the largest valid offset */
-    /* The last piece is padded, too. Not used for COPY_EXACT, pairs and
+    /* The last piece is also padded. Not used for COPY_EXACT, pairs and
      * places. */
     bool is_padded;
     /* The stream is accessed over a link, whose bandwidth limits the copy. */
@@ -193,9 +194,9 @@ extern "C" {
 /*
  * Returns the number of bytes of the stream per tile, a multiple of 512. With
  * this size, a launch for `stream_size` bytes uses all multiprocessors of the
- * device. If the stream is far, the launch uses only as many as are needed to
- * saturate the link, and leaves the others to copies that do not wait for a
- * link.
+ * device. If the stream is far, the launch uses only as many multiprocessors as
+ * are needed to saturate the link. The others are left for copies that do not
+ * wait for a link.
  */
 uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
                         bool is_far);

@@ -7,6 +7,7 @@
 #include "core/wire.h"
 
 #include <openssl/rand.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     channel->refs    = 1; /* the pool's, until closed */
     channel->ring.fd = -1;
     channel->wire    = &core_wire_none;
+    channel->latency = core_latency_of(&pool->latency, UCXPOOL_WIRE_MAP);
     core_event_init(&channel->event, pool, channel, NULL);
     core_source_init(&channel->peer.watch);
     core_source_init(&channel->wireup.client_source);
@@ -344,11 +346,20 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                       channel->reason);
     base_warn("%s: the channel has failed: %s", channel->name, channel->reason);
     channel->pool->stats.channels_failed++;
-    /* After a protocol error, do not wait for the peer, not even for TAKEN. The
-     * memory that it still reads is revoked, so that it does not mistake later
-     * data for a message. */
+    /* After a protocol error, do not wait for the peer, not even for TAKEN.
+     * Memory that the peer still reads is revoked, so that the peer does not
+     * mistake later data for a message. */
     channel->peer.is_detached |= (status == UCXPOOL_ERR_PROTOCOL);
     record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
+}
+
+bool core_channel_peer_has_ended(const ucxpool_channel_t *channel)
+{
+    const core_peer_t *peer = &channel->peer;
+    struct pollfd      end  = {.fd = peer->watch.fd, .events = POLLIN};
+
+    return peer->has_ended || ((end.fd >= 0) && (poll(&end, 1, 0) == 1)) ||
+           ipc_host_has_ended(&peer->host);
 }
 
 void core_channel_peer_left(ucxpool_channel_t *channel)
@@ -372,4 +383,75 @@ void core_channel_end_drain(ucxpool_channel_t *channel)
 {
     channel->closing.drain_deadline = 0;
     channel->closing.deadline       = 0;
+}
+
+/* --- numbers -------------------------------------------------------------- */
+
+#define SIZE_MIN 64u
+
+static struct core_number_slot *slot_of(const core_numbers_t *numbers,
+                                        uint64_t              number)
+{
+    return &numbers->slots[number & (numbers->size - 1)];
+}
+
+/* Numbers with different slots also have different slots in a table of twice
+ * the size. */
+bool core_numbers_reserve(core_numbers_t *numbers)
+{
+    core_numbers_t old = *numbers;
+
+    if (2 * old.num < old.size) {
+        return true;
+    }
+    numbers->size  = (old.size == 0) ? SIZE_MIN : 2 * old.size;
+    numbers->slots = calloc(numbers->size, sizeof(numbers->slots[0]));
+    if (numbers->slots == NULL) {
+        *numbers = old;
+        return false;
+    }
+    for (uint32_t i = 0; i < old.size; i++) {
+        if (old.slots[i].request != NULL) {
+            *slot_of(numbers, old.slots[i].number) = old.slots[i];
+        }
+    }
+    free(old.slots);
+    return true;
+}
+
+uint64_t core_numbers_take(core_numbers_t *numbers, ucxpool_request_t *request)
+{
+    struct core_number_slot *slot;
+
+    do {
+        slot = slot_of(numbers, ++numbers->last);
+    } while (slot->request != NULL);
+    slot->number  = numbers->last;
+    slot->request = request;
+    numbers->num++;
+    return numbers->last;
+}
+
+void core_numbers_put(core_numbers_t *numbers, uint64_t number)
+{
+    slot_of(numbers, number)->request = NULL;
+    numbers->num--;
+}
+
+ucxpool_request_t *core_numbers_find(const core_numbers_t *numbers,
+                                     uint64_t              number)
+{
+    const struct core_number_slot *slot;
+
+    if (numbers->size == 0) {
+        return NULL;
+    }
+    slot = slot_of(numbers, number);
+    return (slot->number == number) ? slot->request : NULL;
+}
+
+void core_numbers_cleanup(core_numbers_t *numbers)
+{
+    free(numbers->slots);
+    *numbers = (core_numbers_t){.slots = NULL};
 }

@@ -1,13 +1,12 @@
 /*
  * A channel is the connection of a pool to one peer.
  *
- * A channel is referenced by its caller, by the pool while it is open, and by
- * each request and message that uses it.
+ * References to a channel are held by its caller, by the pool while the channel
+ * is open, and by each request and message that uses it.
  *
  * Code that detects that a channel has failed, or that the peer has closed it,
- * only records this with the functions below. The channel is not live from that
- * moment on. wireup/close.c ends its requests later in the same round of
- * progress.
+ * only records this with the functions below. From then on, the channel is not
+ * live. wireup/close.c ends its requests later in the same round of progress.
  */
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
@@ -15,19 +14,59 @@
 #include "bootstrap/address.h"
 #include "core/endpoint.h"
 #include "core/lifeline.h"
-#include "core/numbers.h"
 #include "core/ring.h"
 #include "core/stats.h"
 #include "core/wakeup.h"
 #include "ipc/share.h"
 
-#define CORE_REASON_SIZE 160u
+#include <ucxpool/transfer.h>
+
+#include <stdbool.h>
+
+/* --- numbers of requests -------------------------------------------------- */
+
+/*
+ * The numbers that identify sends and receives in the messages of a channel: a
+ * table of requests, indexed by the low bits of their numbers.
+ *
+ *     slots[number % size]     size is a power of two, at most half is used
+ *
+ * No number is used twice, and 0 is not used.
+ */
+
+typedef struct core_numbers {
+    struct core_number_slot {
+        uint64_t           number;
+        ucxpool_request_t *request; /* NULL: the slot is free */
+    } * slots;
+    uint32_t size; /* 0 until the first number is needed */
+    uint32_t num;  /* slots in use */
+    uint64_t last; /* the last number taken */
+} core_numbers_t;
+
+/* Make room for one more number. Returns false if out of memory. */
+bool core_numbers_reserve(core_numbers_t *numbers);
+
+/* Take a number for a request. core_numbers_reserve() must be called first. */
+uint64_t core_numbers_take(core_numbers_t *numbers, ucxpool_request_t *request);
+void     core_numbers_put(core_numbers_t *numbers, uint64_t number);
+
+/* Returns the request with this number, or NULL. */
+ucxpool_request_t *core_numbers_find(const core_numbers_t *numbers,
+                                     uint64_t              number);
+
+void core_numbers_cleanup(core_numbers_t *numbers);
+
+/* --- channels ------------------------------------------------------------- */
+
+#define CORE_REASON_SIZE 164u
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
 /* The interval of HELLOs until the peer answers. */
 #define CORE_HELLO_NS UINT64_C(1000000000)
 
+struct core_latency_wire;
 struct core_wire;
 struct bootstrap_client;
 struct window_channel;
@@ -51,6 +90,25 @@ typedef enum core_close {
     CORE_CLOSE_DONE
 } core_close_t;
 
+/* Memory of a peer that is mapped here. All channels to one peer pool share a
+ * mapping; wireup/mapping.c. */
+typedef struct core_mapping {
+    base_list_t     link;    /* in the mappings of its core_remote_t */
+    unsigned        refs;    /* channels */
+    const uint8_t **regions; /* on a GPU also for writing, if is_written */
+    uint64_t       *region_sizes;
+    uint32_t        num_regions;
+    ipc_cuda_t      gpu; /* on a GPU: how the regions are shared; they are then
+                            contiguous */
+    bool is_written;
+    bool is_pinned; /* our GPU can read the regions: host memory that we have
+                       pinned */
+    char       unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read them */
+    ipc_host_t host;                       /* the peer's process */
+    uint32_t   num_files; /* as announced in HELLO, without the ring */
+    ipc_file_t files[];
+} core_mapping_t;
+
 /* The data of the peer's HELLO, and values derived from it. */
 typedef struct core_peer {
     uint8_t  id[CORE_ID_SIZE];
@@ -61,24 +119,21 @@ typedef struct core_peer {
     uint64_t block_size;
     uint32_t max_metadata;
     uint32_t max_unexpected;
-    unsigned am_id;      /* of the peer's active messages */
-    bool     offers_map; /* the peer may use map */
-    bool     local_maps; /* the peer's memory is mapped here */
-    bool     peer_maps;  /* the peer maps and reads our memory */
+    unsigned am_id;         /* of the peer's active messages */
+    bool     offers_map;    /* the peer may use map */
+    bool     local_maps;    /* mapping the peer's memory has succeeded */
+    bool     peer_maps;     /* the peer maps and reads our memory */
+    bool     offers_pinned; /* its HELLO offers pinned memory */
     bool     pushes; /* messages are pushed: each side's GPU writes to blocks
                         that the other side grants */
     char peer_reason[PROTO_TEXT_MAX + 1]; /* why peer_maps is false */
     char local_reason[PROTO_TEXT_MAX + 1];
-    const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
-    uint64_t       *region_sizes;
-    uint32_t        num_regions;
-    ipc_cuda_t      gpu;       /* on a GPU: how the regions are shared; they are
-                                  then contiguous */
-    core_source_t watch;       /* ready when the peer's process has ended */
-    bool          has_ended;   /* the peer's process has ended */
-    ipc_host_t    host;        /* the peer's process */
-    uint64_t      next_check;  /* without a pidfd; BASE_CLOCK_FOREVER: none */
-    bool          is_detached; /* the peer never accesses our memory again */
+    core_mapping_t *mapping;     /* NULL: none */
+    core_source_t   watch;       /* ready when the peer's process has ended */
+    bool            has_ended;   /* the peer's process has ended */
+    ipc_host_t      host;        /* the peer's process */
+    uint64_t        next_check;  /* without a pidfd; BASE_CLOCK_FOREVER: none */
+    bool            is_detached; /* the peer never accesses our memory again */
 } core_peer_t;
 
 /* The connections to the peer. */
@@ -152,6 +207,7 @@ typedef struct core_channel_wireup {
     core_source_t            client_source;
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when HELLO is sent, or repeated */
+    bool offers_pinned; /* HELLO has our pinned memory, not our GPU's memory */
 } core_channel_wireup_t;
 
 struct ucxpool_channel {
@@ -166,12 +222,13 @@ struct ucxpool_channel {
     core_event_t     event;
     bootstrap_ends_t ends; /* the listener's connection; "": none */
 
-    ucxpool_channel_state_t state;
-    ucxpool_status_t        status;
-    char                    reason[CORE_REASON_SIZE];
-    unsigned                require; /* ucxpool_path_t; 0: any path */
-    const struct core_wire *wire;
-    char                    wire_reason[CORE_REASON_SIZE];
+    ucxpool_channel_state_t   state;
+    ucxpool_status_t          status;
+    char                      reason[CORE_REASON_SIZE];
+    unsigned                  require; /* ucxpool_path_t; 0: any path */
+    const struct core_wire   *wire;
+    struct core_latency_wire *latency; /* of `ucx`, else `map` */
+    char                      wire_reason[CORE_REASON_SIZE];
 
     core_channel_wireup_t   wireup;
     core_connection_t       conn;
@@ -203,7 +260,7 @@ core_channel_check_paths(const ucxpool_channel_params_t *params);
 ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 
-/* Create a channel without a peer; see wireup/connect.h. Uses the optional
+/* Create a channel without a peer; see wireup/wireup.h. Uses the optional
  * fields of params; their name replaces `name`. params may be NULL. */
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const ucxpool_channel_params_t *params,
@@ -237,13 +294,13 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
-/* Return the error for a request on a channel that has ended; the detail has
- * the reason why the channel ended. */
+/* Return the error for a request on a channel that has ended. The detail is the
+ * reason for the end of the channel. */
 ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 
-/* Returns true if the peer may still access local memory. The peer reports the
- * end of its access in a message. The access also ends with the peer's
- * process. */
+/* Returns true if the peer may still access local memory. The peer sends a
+ * message when it no longer does. Its access also ends when its process
+ * ends. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
@@ -280,6 +337,9 @@ void core_channel_set_broken(ucxpool_channel_t *channel);
 void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Returns true if the peer's process has certainly ended or is exiting. */
+bool core_channel_peer_has_ended(const ucxpool_channel_t *channel);
 
 /* Record that the peer has sent BYE, and no longer accesses local memory. */
 void core_channel_peer_left(ucxpool_channel_t *channel);

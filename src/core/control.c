@@ -13,9 +13,11 @@
 /* The maximum number of active messages of one channel that UCX holds. */
 #define CONTROLS_MAX 64u
 
-/* Sizes of the room for the variable part. Messages in a backlog contain a
- * short text, or describe a window. So a peer cannot make this process keep
- * more of the longest messages than UCX holds. */
+/*
+ * Sizes of the room for the variable part. Messages in a backlog contain a
+ * short text, or describe a window. The longest messages are never in a
+ * backlog, so a peer cannot make this process keep more of them than UCX holds.
+ */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
 
@@ -23,7 +25,7 @@
  * Returns true if the backlog has as many messages as the protocol allows for a
  * peer that does not read: one TAKEN for each fragment in flight, one short
  * message for each message that the peer has announced, and two CANCELs for
- * each send. A peer that exceeds this limit tries to exhaust this process's
+ * each send. If a peer causes more messages, it tries to exhaust this process's
  * memory. The limit for long messages is lower.
  */
 static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
@@ -440,8 +442,8 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     return true;
 }
 
-/* Returns the number of credits that no received message uses: those of the
- * peer, and those that are owed to the peer. */
+/* Returns the number of credits that no received message uses: the credits of
+ * the peer, and the credits that are owed to the peer. */
 static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;
@@ -451,9 +453,8 @@ static uint32_t credits_free(const ucxpool_channel_t *channel)
 
 static bool owes_credits(const ucxpool_channel_t *channel)
 {
-    return (channel->flow.credits_owed != 0) &&
-           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
-           (channel->flow.credits_owed > credits_free(channel) / 2);
+    return (channel->flow.credits_owed > credits_free(channel) / 2) &&
+           (channel->state == UCXPOOL_CHANNEL_OPEN);
 }
 
 bool core_control_is_due(const ucxpool_channel_t *channel)
@@ -462,13 +463,11 @@ bool core_control_is_due(const ucxpool_channel_t *channel)
            owes_credits(channel);
 }
 
-unsigned core_control_give_credits(ucxpool_channel_t *channel)
+void core_control_give_credits(ucxpool_channel_t *channel)
 {
-    if (!owes_credits(channel)) {
-        return 0;
+    if (owes_credits(channel)) {
+        core_control_post(channel, PROTO_CREDIT, CORE_MUST);
     }
-    core_control_post(channel, PROTO_CREDIT, CORE_MUST);
-    return 1;
 }
 
 unsigned core_control_flush(ucxpool_channel_t *channel)
@@ -484,7 +483,11 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
         }
         count++;
     }
-    return count + core_control_give_credits(channel);
+    if (owes_credits(channel)) {
+        core_control_give_credits(channel);
+        count++;
+    }
+    return count;
 }
 
 void core_control_drop(ucxpool_channel_t *channel)

@@ -54,7 +54,7 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
 bool core_control_is_due(const ucxpool_channel_t *channel);
 
 /* Send the owed credits to the peer, if there are enough for a message. */
-unsigned core_control_give_credits(ucxpool_channel_t *channel);
+void core_control_give_credits(ucxpool_channel_t *channel);
 
 /* Send the messages of the backlog, and the owed credits. */
 unsigned core_control_flush(ucxpool_channel_t *channel);
@@ -62,11 +62,9 @@ unsigned core_control_flush(ucxpool_channel_t *channel);
 /* Wake the peer if it sleeps and has not been woken from this sleep. */
 void core_control_doorbell(ucxpool_channel_t *channel);
 
-/*
- * Between these calls, messages in rings are published, but the peers are not
- * woken. core_control_release() wakes those that sleep, once each. The lock
- * must be held from one call to the other.
- */
+/* Between these calls, messages in rings are published, but peers are not
+ * woken. core_control_release() wakes each sleeping peer once. The lock must be
+ * held from one call to the other. */
 void core_control_hold(ucxpool_t *pool);
 void core_control_release(ucxpool_t *pool);
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
-#include "ucx/child.h"
+#include "ucx/context.h"
 #include "ucx/status.h"
 
 #include <stdlib.h>
@@ -99,7 +99,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
     return endpoint;
 }
 
-/* Does nothing for an endpoint that was kept from another channel. */
+/* Does nothing for an endpoint that is reused from an earlier channel. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {

@@ -1,10 +1,11 @@
 /*
- * An endpoint is UCX's connection to one peer. One channel uses it at a time.
+ * An endpoint is UCX's connection to one peer. Only one channel at a time uses
+ * an endpoint.
  *
  *     open -> draining -> flushing -> closing -> closed
  *
  * UCX aborts an operation only when its endpoint is closed by force. This is
- * done for endpoints that have failed, or whose peer does not progress; others
+ * done for endpoints that have failed, or whose peer makes no progress; others
  * are kept (remote.h) until the pool is destroyed. So a close first waits until
  * no operation is in flight, and then until UCX has flushed the endpoint. The
  * close stops waiting at a deadline.
@@ -62,7 +63,7 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 void core_endpoint_set_failed(core_endpoint_t *endpoint);
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* Count an operation of UCX that has a callback. core_channel_end_operation()
+/* Count a UCX operation that has a callback. core_channel_end_operation()
  * counts its end. */
 void core_endpoint_start(core_endpoint_t *endpoint);
 

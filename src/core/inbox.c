@@ -6,8 +6,8 @@
 #include "ucx/status.h"
 
 /* The maximum number of messages that are read from one ring before the next
- * one. On a GPU the limit is lower, because a message may take as long as a
- * launch. */
+ * ring. On a GPU the limit is lower, because handling a message may include a
+ * kernel launch. */
 #define ROUND_MAX 64u
 
 /* The number of rounds after which all messages in a ring have been read, even
@@ -170,7 +170,8 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
            core_channel_is_readable(channel) && read_one(channel, &type)) {
         count++;
         lists += is_list(type) ? 1 : 0;
-        /* With credits, the peer can write while the rest is read. */
+        /* With credits, the peer can write while the other messages are
+         * read. */
         core_control_give_credits(channel);
     }
     return count;

@@ -1,8 +1,8 @@
 /*
- * Incoming messages, from rings and from UCX's active messages. The code that
- * reads these, or sockets (local.h, wireup/fd_passing.h), passes each message
- * to a handler in the pool's table, core_dispatch_t. The handlers are in the
- * layers above.
+ * Incoming messages: entries of rings, and UCX active messages. The code
+ * that reads them, or reads sockets (local.h, wireup/wireup.h), passes each
+ * message to a handler in the pool's table, core_dispatch_t. The handlers are
+ * in the layers above.
  */
 #ifndef CORE_INBOX_H
 #define CORE_INBOX_H
@@ -24,23 +24,27 @@ typedef struct core_dispatch {
     void (*from_ring)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                       const void *data, size_t data_size);
 
-    /* A message has arrived over the channel's connection within the host. */
+    /* A message has arrived over the channel's Unix socket. */
     void (*from_local)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                        const void *data, size_t data_size);
 
-    /* An active message has arrived. reply_ep: NULL, or UCX's handle of its
-     * endpoint. */
+    /* An active message has arrived. reply_ep: UCX's handle of the endpoint
+     * over which the message arrived, or NULL. */
     void (*from_ucx)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size, ucp_ep_h reply_ep);
 
     /* A message with a flag of PROTO_DESC_WINDOW is next in order. */
     void (*window_message)(struct ucxpool_message *message);
 
-    /* Request the files of a window's grant from the peer, because the system
-     * does not let this process take them. window_remote_files_received()
-     * delivers them. Returns false if out of memory. */
+    /* Request the files of a window's grant from the peer.
+     * window_remote_files_received() delivers them. If `are_mapped` is true,
+     * window_remote_map_files() maps some at a time before that, and they are
+     * closed. Returns false if out of memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
-                         uint64_t grant, uint32_t num_files);
+                         uint64_t grant, uint32_t num_files, bool are_mapped);
+
+    /* Stop such a request. */
+    void (*window_files_stop)(ucxpool_channel_t *channel, uint64_t remote);
 
     /* The channel's connection within the host has failed during the
      * handshake. */

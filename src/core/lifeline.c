@@ -16,7 +16,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 
 /* The time to wait for messages that the peer sent over other connections
- * before it hung up. */
+ * before it closed this one. */
 #define REST_NS UINT64_C(1000000000)
 
 static void close_socket(core_lifeline_t *lifeline)
@@ -43,10 +43,12 @@ static void handle_end(ucxpool_channel_t *channel, bootstrap_close_t word)
                               : base_clock_now();
 }
 
-/* Handle the failure of the lifeline's network. Only a channel that is opening
- * fails, because it may have no connection of UCX, or one on which UCX waits
- * for an answer and sends nothing. For an open channel, whose data may use
- * another network, UCX itself detects failures. */
+/*
+ * Handle the failure of the lifeline's network. Only a channel that is opening
+ * fails. Such a channel may have no UCX connection, or a connection on which
+ * UCX waits for an answer and sends no data. The data of an open channel may
+ * use another network, where UCX detects failures.
+ */
 static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];
@@ -94,8 +96,8 @@ static void set_option(int fd, int level, int name, int value)
 }
 
 /* Enable keepalive probes. The idle time is a quarter of the timeout, and three
- * probes share the rest. While the last message of the authentication, a proof,
- * is unacknowledged, the kernel does not probe, but retransmits; then
+ * probes share the rest. While the last message of the authentication (a proof)
+ * is unacknowledged, the kernel retransmits it and does not probe. Then
  * TCP_USER_TIMEOUT applies. (Even a slow peer has room for a proof.) */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
@@ -141,8 +143,9 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
 
-/* End a channel whose peer has hung up. A peer that closes normally waits for
- * our BYE. This peer did not wait, or closed before it knew the channel. */
+/* End a channel whose peer has closed the lifeline. A peer that closes normally
+ * waits for our BYE. This peer did not wait, or closed before it knew the
+ * channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {

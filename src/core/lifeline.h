@@ -1,11 +1,11 @@
 /*
  * The lifeline of a channel is the connection over which its peer was
- * authenticated. This connection stays open, and is closed when the peer's
- * process ends, whatever the state of UCX's connections: UCX may not have
- * created one yet, or may wait in its own close. The side that hangs up sends
- * one byte; nothing else is sent. TCP keepalive probes keep the state of
- * firewalls alive, and detect the failure of a host while the channel opens;
- * later, UCX's own connections detect such a failure (ucx/peer_timeout.h).
+ * authenticated. This connection stays open until the peer's process ends. It
+ * does not depend on UCX's connections: UCX may not have created one yet, or
+ * may be waiting in its own close. A side that closes the lifeline first sends
+ * one byte. No other data is sent. TCP keepalive probes prevent firewalls from
+ * dropping the connection, and detect a host failure while the channel opens.
+ * Later, UCX's own connections detect such a failure (ucx/peer_timeout.c).
  */
 #ifndef CORE_LIFELINE_H
 #define CORE_LIFELINE_H
@@ -29,22 +29,24 @@ static inline void core_lifeline_init(core_lifeline_t *lifeline)
 }
 
 /*
- * Start the lifeline with a connected socket, which this call takes over even
- * if it fails. -1: no connection, so that only UCX detects the end of the peer.
+ * Start the lifeline with a connected socket. The lifeline owns the socket,
+ * even after an error. -1: no connection; only UCX detects the end of the peer.
  *
- * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the socket cannot be watched, so an
- *                                        opening channel could wait forever
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the socket cannot be polled. A channel
+ *                                        that is being opened could then wait
+ *                                        forever
  */
 ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd);
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel);
 
-/* Send `word` as the byte, if the connection is up, and hang up. */
+/* Send `word` as the byte, if the connection is up, and close the
+ * connection. */
 void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
 
-/* End a channel whose peer has hung up, after a time in which messages that the
- * peer sent before can arrive. Returns the number of channels that have
- * ended. */
+/* End a channel whose peer has closed the lifeline, after a time in which
+ * messages that the peer sent before can arrive. Returns the number of channels
+ * that have ended. */
 unsigned core_lifeline_progress(ucxpool_channel_t *channel);
 uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel);
 

@@ -8,8 +8,8 @@
 #include <assert.h>
 
 /* The minimum number of launches in flight: two that the GPU executes, and the
- * next one. If they have less than SIZE_MIN bytes in total, more are allowed,
- * so that the next list is filled in time. */
+ * next one. If these have less than SIZE_MIN bytes in total, more launches are
+ * allowed, so that the next list is filled in time. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)
 
@@ -22,12 +22,14 @@ void core_link_init(core_link_t *link)
 void core_link_post(core_link_work_t *work, ucxpool_channel_t *channel,
                     core_link_way_t way, uint64_t size, core_link_go_cb_t go)
 {
-    ucxpool_t   *pool = channel->pool;
-    core_link_t *link = &pool->links[way];
+    ucxpool_t            *pool    = channel->pool;
+    const core_mapping_t *mapping = channel->peer.mapping;
+    core_link_t          *link    = &pool->links[way];
 
     assert(work->link == NULL);
     if ((size <= CORE_LINK_SHORT) ||
-        copy_engine_shares_device(pool->engine, channel->peer.gpu.uuid)) {
+        ((mapping != NULL) &&
+         copy_engine_shares_device(pool->engine, mapping->gpu.uuid))) {
         return;
     }
     base_list_init(&work->queue);

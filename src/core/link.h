@@ -14,9 +14,9 @@
  * The order is start-time fair queueing. The start of a transfer is a number of
  * bytes: the end of the previous transfer of its channel, or the link's
  * position (`now`) if that is greater. The transfer with the lowest start is
- * next. If several have the same start, the transfer that was posted first is
- * next. This order suits an all-to-all in which each pool begins with a
- * different peer.
+ * next. If several transfers have the same start, the one that was posted first
+ * is next. This order is suitable for an all-to-all in which each pool begins
+ * with a different peer.
  */
 #ifndef CORE_LINK_H
 #define CORE_LINK_H

@@ -18,34 +18,44 @@
  * turn. */
 #define ROUND_MAX 16
 
-/* If the peer has hung up this many times before the channel was open, it does
- * not accept this process's identity. */
+/* If the peer has closed the connection this many times before the channel was
+ * open, it does not accept this process's identity. */
 #define UNANSWERED_MAX 3
 
-/* The time between the loss of the connection and the failure of the channel.
- * The system closes the sockets of a process before its end is visible. The end
- * of the process, or a BYE in the ring, gives a better reason for the
- * failure. */
+/*
+ * The time between the loss of the connection and the failure of the channel.
+ * The system closes the sockets of a process before the end of the process is
+ * visible. The end of the process, or a BYE in the ring, is a more precise
+ * reason for the failure.
+ */
 #define GRACE_NS UINT64_C(100000000)
 
-bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
+const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob)
 {
     char reason[PROTO_TEXT_MAX + 1];
 
-    return (pool->config.wire != BASE_WIRE_UCX) && (blob->net_namespace != 0) &&
-           (blob->net_namespace == ipc_net_namespace()) &&
-           ipc_host_fits(&blob->host, reason, sizeof(reason));
+    if ((pool->config.wire == BASE_WIRE_UCX) ||
+        !ipc_host_fits(&blob->host, reason, sizeof(reason))) {
+        return NULL;
+    }
+    if ((blob->net_namespace != 0) &&
+        (blob->net_namespace == ipc_net_namespace())) {
+        return "";
+    }
+    return ipc_folder_has(pool->config.socket_dir, blob->id)
+               ? pool->config.socket_dir
+               : NULL;
 }
 
-/* Check that the process at the other end is the peer. No other process can
- * have the peer's socket name, unless the peer has ended. */
+/* Check that the process at the other end is the peer. In the peer's network
+ * namespace no other process can have its abstract name, unless the peer has
+ * ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
     const ipc_host_t *host = &channel->conn.remote->blob.host;
     ipc_caller_t      who;
 
-    return (ipc_socket_caller(fd, &who) == 0) && (who.pid == host->pid) &&
-           (who.uid == (uint32_t)geteuid());
+    return (ipc_socket_caller(fd, &who) == 0) && ipc_caller_is(&who, host);
 }
 
 /* --- incoming messages ---------------------------------------------------- */
@@ -67,8 +77,8 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
     }
 }
 
-/* Called when the peer has hung up: its pool was destroyed, or refuses the
- * connection. */
+/* Called when the peer has closed the connection: its pool was destroyed, or
+ * refuses the connection. */
 static void disconnected(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
@@ -84,7 +94,7 @@ static void disconnected(ucxpool_channel_t *channel)
 }
 
 /* Read at most `max` messages. A doorbell does not count as an event, because
- * the ring is read anyway. */
+ * each round of progress reads the ring. */
 static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
 {
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
@@ -157,20 +167,21 @@ bool core_local_adopt(ucxpool_channel_t *channel, int fd)
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
 {
     core_remote_t *remote = channel->conn.remote;
+    const char    *folder;
     int            fd;
     int            error;
 
-    /* Only one channel retries, for all channels to this peer. A thousand
-     * channels would retry constantly, and this thread may also have to
-     * progress the peer's pool. */
+    /* One channel retries for all channels to this peer. A thousand channels
+     * would retry constantly, and this thread may also have to progress the
+     * peer's pool. */
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }
-    if ((channel->conn.num_unanswered >= UNANSWERED_MAX) ||
-        !core_local_reaches(channel->pool, &remote->blob)) {
+    folder = core_local_folder(channel->pool, &remote->blob);
+    if ((channel->conn.num_unanswered >= UNANSWERED_MAX) || (folder == NULL)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
-    error = ipc_socket_connect(remote->blob.id, &fd);
+    error = ipc_socket_connect(folder, remote->blob.id, &fd);
     if (error == EAGAIN) {
         remote->full_until = base_clock_deadline(CORE_LOCAL_RETRY_NS);
         return UCXPOOL_INPROGRESS;

@@ -1,6 +1,6 @@
 /*
  * The connection of a channel within one host: a Unix socket to the peer's pool
- * (wireup/fd_passing.h accepts it). It carries the messages that are not sent
+ * (wireup/wireup.h accepts it). It carries the messages that are not sent
  * through the ring: the handshake and DOORBELL. The connection ends when the
  * peer's process or pool ends, so a channel on the `map` wire needs no endpoint
  * of UCX.
@@ -18,9 +18,13 @@
  * than the system allows. */
 #define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
 
-/* Returns true if the pool of this blob can be reached over such a
- * connection. */
-bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob);
+/* Returns the place of the socket over which this process reaches the pool of
+ * the blob: "" for the abstract name, if both are in one network namespace;
+ * otherwise the folder UCXPOOL_SOCKET_DIR, if the pool has a socket there.
+ * NULL: the pool cannot be reached over such a connection. Another process may
+ * own the pool's abstract name in another network namespace, so the other of
+ * the two places is never tried. */
+const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob);
 
 /*
  * Connect to the peer.
@@ -42,8 +46,8 @@ void core_local_progress(ucxpool_channel_t *channel);
 bool core_local_is_up(const ucxpool_channel_t *channel);
 void core_local_close(ucxpool_channel_t *channel);
 
-/* Send a message. If there is no room, the message is dropped. This happens
- * only to DOORBELL, because the handshake is short. The peer then has unread
+/* Send a message. If there is no room, the message is dropped. Only a DOORBELL
+ * can be dropped, because the handshake is short. The peer then has unread
  * messages, which wake it. */
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size);
@@ -53,8 +57,8 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p);
 
-/* Returns true if the connection has ended, and the time has passed in which
- * the end of the peer should have been detected in other ways. */
+/* Returns true if the connection has ended, and the end of the peer was not
+ * detected in another way within the expected time. */
 bool core_local_is_lost(const ucxpool_channel_t *channel);
 
 /* Returns the time at which core_local_is_lost() must be checked. */

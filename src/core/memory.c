@@ -8,6 +8,7 @@
 #include "block/backing.h"
 #include "block/budget.h"
 #include "copy/engine.h"
+#include "ipc/share.h"
 #include "ucx/reg.h"
 
 #include <inttypes.h>
@@ -17,9 +18,8 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* The bounds of the size of pinned blocks, which are used if UCX does not
- * support the GPU's memory. Within them, it is the size of the pool's GPU
- * memory. */
+/* The minimum and maximum size of the pinned blocks of a pool on a GPU. Between
+ * these limits, it is the size of the pool's GPU memory. */
 #define PINNED_SIZE_LEAST (16 * MIB)
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
@@ -51,8 +51,8 @@ typedef struct attempt {
     bool     is_short;        /* a smaller size may succeed */
 } attempt_t;
 
-/* Returns true if a smaller size may succeed. Host memory is limited only by
- * the system's total, but a GPU's memory also by the usage of other
+/* Returns true if a smaller size may succeed. Only the system's total limits
+ * host memory, but GPU memory is also limited by the usage of other
  * processes. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
@@ -101,8 +101,8 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const target_t *target,
 }
 
 /* Returns the size of the next attempt: the size that could be registered, or a
- * little less than the size that could not. It is rounded down to whole pages,
- * unless the result is too small. */
+ * little less than the size that could not be registered. The size is rounded
+ * down to whole pages, unless the result is too small. */
 static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 {
     size_t page = for_gpu ? BLOCK_SIZES_GPU_PAGE : HOST_STEP;
@@ -343,15 +343,16 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
 
 /* --- GPU memory ----------------------------------------------------------- */
 
-/* Create pinned blocks in addition to those of the GPU. */
-static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
+/* Create pinned blocks in addition to those of the GPU. is_registered: with
+ * UCX. */
+static ucxpool_status_t create_pinned(ucxpool_t *pool, bool is_registered)
 {
     const target_t target = {
         .sizes         = {.kind    = &mem_kind_cuda_host,
                           .for_gpu = true,
                           .limit   = BLOCK_BUDGET_NONE},
-        .device        = device,
-        .is_registered = true,
+        .device        = pool->memory.regions.device,
+        .is_registered = is_registered,
     };
     base_config_t       config = pool->config;
     block_pool_params_t params = {
@@ -379,12 +380,12 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
                                 : status;
     }
     if (outcome.num_failed > 0) {
-        base_warn("%s: continues with %zu pinned blocks for UCX instead of "
-                  "%" PRIu64 ": %s",
+        base_warn("%s: continues with %zu pinned blocks instead of %" PRIu64
+                  ": %s",
                   pool->name, config.comm_size / config.block_size,
                   outcome.blocks_asked, outcome.why);
     }
-    status = block_pool_create(&params, &pool->memory.ucx_blocks);
+    status = block_pool_create(&params, &pool->memory.pinned_blocks);
     if (status != UCXPOOL_OK) {
         destroy_regions(pool, &pool->memory.pinned_regions);
     }
@@ -447,39 +448,31 @@ static bool is_window_full(const base_config_t *config, const target_t *target,
     outcome->blocks_asked = floor / BLOCK_SIZES_GPU_PAGE;
     snprintf(outcome->why, sizeof(outcome->why),
              "the GPU's BAR1 has room for %" PRIu64 " bytes, and a pool needs "
-             "%zu: close other programs, lower UCXPOOL_COMM_RESERVE, or give "
-             "UCXPOOL_COMM_SIZE in bytes",
+             "%zu: close other programs, or give UCXPOOL_COMM_SIZE in bytes",
              target->sizes.limit, floor);
     return true;
 }
 
 /* Query the BAR1 limit only if it is needed, because NVML is slow. */
-static ucxpool_status_t find_limit(ucxpool_t               *pool,
-                                   const mem_cuda_device_t *device,
-                                   const mem_kind_t *kind, uint64_t *limit_p)
+static uint64_t find_limit(ucxpool_t *pool, const mem_cuda_device_t *device,
+                           const mem_kind_t *kind)
 {
-    block_budget_t   budget;
-    mem_bar_t        bar;
-    ucxpool_status_t status;
+    mem_nvml_facts_t facts;
+    uint64_t         limit;
 
-    *limit_p = BLOCK_BUDGET_NONE;
     if ((pool->config.comm_size != BASE_SIZE_AUTO) || !kind->is_gpu) {
-        return UCXPOOL_OK;
+        return BLOCK_BUDGET_NONE;
     }
-    status = block_budget_query(&pool->config, device->name, device->bus_id,
-                                &bar, &budget);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    *limit_p = budget.limit;
-    if (budget.limit != BLOCK_BUDGET_NONE) {
-        pool->stats.budget_bytes = budget.limit;
+    mem_nvml_query(device->bus_id, &facts);
+    limit = block_budget_compute(&facts);
+    if (limit != BLOCK_BUDGET_NONE) {
+        pool->stats.budget_bytes = limit;
         base_info("%s: blocks may take %" PRIu64 " bytes of %" PRIu64
-                  " in the BAR1 of GPU %d (%s): %s",
-                  pool->name, budget.limit, bar.size, device->ordinal,
-                  device->name, budget.usable_from);
+                  " in the BAR1 of GPU %d (%s)",
+                  pool->name, limit, facts.bar1_size, device->ordinal,
+                  device->name);
     }
-    return UCXPOOL_OK;
+    return limit;
 }
 
 static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
@@ -496,10 +489,7 @@ static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
     outcome_t        outcome;
     ucxpool_status_t status;
 
-    status = find_limit(pool, device, backing->kind, &target.sizes.limit);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
+    target.sizes.limit = find_limit(pool, device, backing->kind);
     if (is_window_full(&pool->config, &target, &outcome)) {
         status = UCXPOOL_ERR_NO_MEMORY;
     } else {
@@ -535,10 +525,11 @@ static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
         goto err_destroy_regions;
     }
     if (!backing->ucx_takes_it) {
-        status = create_pinned(pool, device->ordinal);
+        status = create_pinned(pool, true);
         if (status != UCXPOOL_OK) {
             goto err_destroy_blocks;
         }
+        pool->memory.ucx_blocks = pool->memory.pinned_blocks;
     }
     return UCXPOOL_OK;
 
@@ -631,6 +622,7 @@ static ucxpool_status_t create_gpu(ucxpool_t              *pool,
         goto err_close_device;
     }
     pool->needs_registration = true;
+    pool->memory.pinnable    = host_memory_size() / 2;
     base_info("%s: GPU %d (%s): %s", pool->name, device->ordinal, device->name,
               backing.reason);
     return UCXPOOL_OK;
@@ -692,6 +684,77 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t core_memory_pin(ucxpool_t *pool)
+{
+    ucxpool_status_t status = core_memory_check(pool);
+
+    if ((status != UCXPOOL_OK) || (core_memory_host_blocks(pool) != NULL)) {
+        return status;
+    }
+    if (pool->memory.pin_status != UCXPOOL_OK) {
+        return base_error(pool->memory.pin_status, "%s",
+                          pool->memory.pin_reason);
+    }
+    status = create_pinned(pool, false);
+    if (status != UCXPOOL_OK) {
+        pool->memory.pin_status = status;
+        snprintf(pool->memory.pin_reason, sizeof(pool->memory.pin_reason), "%s",
+                 ucxpool_error_detail());
+    } else {
+        base_info("%s: allocated %zu bytes of pinned host memory for peers on "
+                  "this host that cannot map the GPU's memory",
+                  pool->name,
+                  pool->memory.pinned_regions.num_regions *
+                      pool->memory.pinned_regions.region_size);
+    }
+    return status;
+}
+
+static uint64_t total_of(const uint64_t *sizes, unsigned num)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < num; i++) {
+        total += sizes[i];
+    }
+    return total;
+}
+
+ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
+                                       const uint8_t *const *addresses,
+                                       const uint64_t *sizes, unsigned num)
+{
+    uint64_t         total = total_of(sizes, num);
+    ucxpool_status_t status;
+
+    if (total > pool->memory.pinnable) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "cannot pin %" PRIu64 " bytes of the peer's memory: "
+                          "of half of the machine's memory, %" PRIu64
+                          " bytes are not pinned yet",
+                          total, pool->memory.pinnable);
+    }
+    status = ipc_cuda_pin(pool->engine->device, addresses, sizes, num);
+    if (status == UCXPOOL_OK) {
+        pool->memory.pinnable -= total;
+    }
+    return status;
+}
+
+void core_memory_unpin_peers(ucxpool_t *pool, const uint8_t *const *addresses,
+                             const uint64_t *sizes, unsigned num)
+{
+    ipc_cuda_unpin(pool->engine->device, addresses, num);
+    pool->memory.pinnable += total_of(sizes, num);
+}
+
+block_pool_t *core_memory_host_blocks(const ucxpool_t *pool)
+{
+    return mem_regions_are_on_gpu(&pool->memory.regions)
+               ? pool->memory.pinned_blocks
+               : pool->memory.blocks;
+}
+
 mem_regions_t *core_memory_registered(ucxpool_t *pool)
 {
     return (pool->memory.ucx_blocks == pool->memory.blocks)
@@ -701,8 +764,8 @@ mem_regions_t *core_memory_registered(ucxpool_t *pool)
 
 void core_memory_deregister(ucxpool_t *pool)
 {
-    if (pool->memory.ucx_blocks != pool->memory.blocks) {
-        block_pool_destroy(pool->memory.ucx_blocks);
+    if (pool->memory.pinned_blocks != NULL) {
+        block_pool_destroy(pool->memory.pinned_blocks);
         ucx_dereg_regions(&pool->memory.pinned_regions, pool->ucx.context);
     }
     destroy_blocks(pool);

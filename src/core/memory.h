@@ -28,6 +28,35 @@ void core_memory_cleanup(ucxpool_t *pool);
 ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 
 /*
+ * Create the pinned host blocks of a pool in a GPU's memory, if the pool has
+ * none yet. After a failure, later calls return the same error, because another
+ * try would also be slow.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  the pool was created with COMM_SIZE=0
+ * others                   see mem_regions_init()
+ */
+ucxpool_status_t core_memory_pin(ucxpool_t *pool);
+
+/*
+ * Let the GPU of a pool read host memory of its peers that is mapped here. A
+ * pool pins at most half of the machine's memory in this way. After an error,
+ * none of it is pinned.
+ *
+ * UCXPOOL_ERR_NO_MEMORY  the limit is reached
+ * others                 see ipc_cuda_pin()
+ */
+ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
+                                       const uint8_t *const *addresses,
+                                       const uint64_t *sizes, unsigned num);
+/* No kernel may be accessing the memory. */
+void core_memory_unpin_peers(ucxpool_t *pool, const uint8_t *const *addresses,
+                             const uint64_t *sizes, unsigned num);
+
+/* Returns the blocks in host memory: the pool's blocks, or the pinned blocks of
+ * a pool in a GPU's memory. NULL: core_memory_pin() has not been called. */
+block_pool_t *core_memory_host_blocks(const ucxpool_t *pool);
+
+/*
  * Check that the pool can send and receive.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the pool was created with COMM_SIZE=0

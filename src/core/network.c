@@ -77,7 +77,7 @@ static void discard(ucxpool_t *pool)
     ucx_context_cleanup(&pool->ucx);
 }
 
-/* Release the registrations of the old context before the new one registers
+/* Release the registrations of the old context before the new context registers
  * memory, because there may not be room for both. Also destroy the old context,
  * because UCX may keep released registrations until then. */
 static void leave(ucxpool_t *pool, mem_regions_t *regions)
@@ -131,8 +131,8 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
 }
 
 /* Record that UCX is lost. The worker is kept until UCX is restarted or the
- * pool is destroyed. It has no handlers and no registrations, sends nothing,
- * and is not progressed. */
+ * pool is destroyed. It has no handlers and no registrations, sends no
+ * messages, and the pool no longer progresses it. */
 static void set_lost(ucxpool_t *pool, const char *devices)
 {
     unwatch(pool);
@@ -163,8 +163,8 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* Return the error for a UCX that cannot change its devices because it is in
- * use. */
+/* Return the error for the case that UCX cannot change its devices because it
+ * is in use. */
 static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,

@@ -1,8 +1,8 @@
 /*
  * The networks that a pool's UCX uses. UCX's TCP transport listens on all these
- * networks, and does not ask connecting processes for the secret. So UCX starts
- * on loopback only, and other networks are added when the pool first needs
- * them.
+ * networks, and does not check the secret of connecting processes. So UCX
+ * starts on loopback only, and other networks are added when the pool first
+ * needs them.
  */
 #ifndef CORE_NETWORK_H
 #define CORE_NETWORK_H
@@ -41,10 +41,8 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
 void core_network_added(const ucxpool_t *pool, const char *device,
                         char names_p[UCX_DEVICES_SIZE]);
 
-/*
- * If UCX is lost, restart UCX with the devices that it had. Same errors as
- * core_network_open().
- */
+/* If UCX is lost, restart it with the same devices as before. Same errors as
+ * core_network_open(). */
 ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
                                       bool *moved_p);
 

@@ -1,10 +1,10 @@
 /*
  * The struct of a pool: the data that all files of this layer share.
  *
- * One lock guards everything here except the blocks. The lock is recursive,
- * because UCX's handlers always take it: UCX may call a handler inside a
- * function that the library calls with the lock, or for an application that
- * progresses a borrowed worker without the lock.
+ * One lock guards all data here except the blocks. UCX's handlers always take
+ * the lock, because UCX also calls them for an application that progresses a
+ * borrowed worker without the lock. UCX may also call a handler inside a
+ * function that the library calls with the lock held, so the lock is recursive.
  *
  *     ucxpool
  *       channels.open       --> channel: endpoint, ring, credits
@@ -22,17 +22,15 @@
 #define CORE_POOL_H
 
 #include "base/config.h"
+#include "base/error.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "block/comm.h"
 #include "block/pool.h"
-#include "core/latency.h"
-#include "core/link.h"
 #include "core/stats.h"
+#include "core/link.h"
 #include "mem/reg_verbs.h"
-#include "ucx/child.h"
 #include "ucx/context.h"
-#include "ucx/peer_timeout.h"
 
 #include <ucxpool/transfer.h>
 
@@ -45,7 +43,7 @@
 /* The number of sizes of messages outside rings. */
 #define CORE_CONTROL_SIZES 3u
 
-/* core/domains.h */
+/* The protection domains (verbs) in which the regions are registered. */
 typedef struct core_domains {
     pthread_mutex_t    lock; /* of the list */
     base_list_t        list;
@@ -58,9 +56,15 @@ typedef struct core_pool_memory {
     mem_regions_t regions;
     block_pool_t *blocks;
     block_comm_t *comm;
-    /* Blocks for the `ucx` wire. If UCX does not support the GPU's memory, they
-     * are pinned host memory. Otherwise they are the same as `blocks`. */
-    mem_regions_t pinned_regions;
+    /* A pool in a GPU's memory may also have blocks in pinned host memory.
+     * pinned_blocks: NULL if it has none. */
+    mem_regions_t    pinned_regions;
+    block_pool_t    *pinned_blocks;
+    ucxpool_status_t pin_status; /* of their creation; an error is final */
+    char             pin_reason[BASE_ERROR_SIZE];
+    uint64_t         pinnable; /* bytes of peers' memory that may be pinned */
+    /* Blocks for the `ucx` wire: pinned_blocks if UCX does not support the
+     * GPU's memory, otherwise `blocks`. */
     block_pool_t *ucx_blocks;
 } core_pool_memory_t;
 
@@ -92,7 +96,7 @@ typedef struct core_wakeup {
                                     waiting threads sleep on leader_woke */
     uint64_t num_wakes;          /* of leaders */
     uint64_t spin_ns; /* current polling time of a wait, at most SPIN; atomic */
-    /* See pool/nap.h; atomic. */
+    /* See pool/pool.h; atomic. */
     const char *waiter;     /* base_lock_me of the last waiting thread */
     uint64_t    num_polls;  /* by other threads since then */
     uint64_t    polled_at;  /* time of the last poll */
@@ -104,12 +108,12 @@ typedef struct core_wakeup {
 typedef struct core_channels {
     base_list_t         open;
     base_list_t         unreferenced; /* without references */
-    ucxpool_channel_t **table;        /* by number; NULL where free */
+    ucxpool_channel_t **table;        /* indexed by number; NULL where free */
     uint32_t            table_size;
     uint32_t            count;
     uint32_t            num_read;       /* rings read in this round */
     base_list_t         remotes;        /* known peer pools */
-    base_list_t         endpoints;      /* of UCX */
+    base_list_t         endpoints;      /* UCX endpoints */
     bool                endpoint_ended; /* one of them has ended; atomic */
     base_list_t         events;         /* to report; see core/wakeup.h */
     base_list_t         held;           /* to be woken by
@@ -144,8 +148,8 @@ typedef struct core_requests {
 
 /* Free lists. */
 typedef struct core_free {
-    base_list_t plans;                        /* of requests */
-    base_list_t controls[CORE_CONTROL_SIZES]; /* by their room */
+    base_list_t plans;                        /* plans for requests */
+    base_list_t controls[CORE_CONTROL_SIZES]; /* one list per message size */
 } core_free_t;
 
 struct window_pool;
@@ -167,7 +171,7 @@ struct ucxpool_pool {
     core_channels_t     channels;
     core_wireup_t       wireup;
     core_requests_t     requests;
-    struct wire_pool   *wire;                  /* wire/state.h */
+    struct wire_pool   *wire;                  /* wire/wire.h */
     struct xfer_pool   *xfer;                  /* xfer/state.h */
     struct window_pool *windows;               /* window/window.h */
     core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
@@ -198,7 +202,7 @@ void core_unlock_posted(ucxpool_t *pool);
  * lock. */
 void core_wake(ucxpool_t *pool);
 
-/* Count the end of an operation of UCX, after all its resources were released.
+/* Count the end of a UCX operation, after all its resources were released.
  * The pool may no longer exist afterwards. */
 void core_pool_end_operation(ucxpool_t *pool);
 

@@ -50,6 +50,7 @@ static_assert(sizeof(proto_window_open_t) == 56, "layout");
 static_assert(sizeof(proto_window_opened_t) == 56, "layout");
 static_assert(sizeof(proto_window_cuda_t) == 104, "layout");
 static_assert(sizeof(proto_window_part_t) == 56, "layout");
+static_assert(sizeof(ipc_virtual_run_t) == 16, "layout");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= PROTO_DATA_MAX,
               "all parts must fit");
 static_assert(sizeof(proto_window_close_t) == 24, "layout");
@@ -69,8 +70,8 @@ size_t proto_fixed_size(unsigned type)
 
 static bool opened_size_fits(const proto_window_opened_t *opened, size_t size)
 {
-    switch (opened->flags &
-            (PROTO_OPENED_CUDA | PROTO_OPENED_PARTS | PROTO_OPENED_KEY)) {
+    switch (opened->flags & (PROTO_OPENED_CUDA | PROTO_OPENED_PARTS |
+                             PROTO_OPENED_KEY | PROTO_OPENED_VIRTUAL)) {
     case 0:
         return size <= PROTO_TEXT_MAX;
     case PROTO_OPENED_CUDA:
@@ -80,6 +81,10 @@ static bool opened_size_fits(const proto_window_opened_t *opened, size_t size)
                (size / sizeof(proto_window_part_t) <= PROTO_PARTS_MAX);
     case PROTO_OPENED_KEY:
         return size <= PROTO_KEY_MAX;
+    case PROTO_OPENED_VIRTUAL:
+        size -= ipc_virtual_layout_size(0);
+        return (size != 0) && (size % sizeof(ipc_virtual_run_t) == 0) &&
+               (size / sizeof(ipc_virtual_run_t) <= IPC_VIRTUAL_RUNS_MAX);
     default:
         return false;
     }
@@ -277,7 +282,7 @@ bool proto_parse_import(const void *bytes, size_t length,
     }
     memcpy(&import, bytes, sizeof(import));
     if ((import.magic != PROTO_IMPORT_MAGIC) ||
-        (import.version != PROTO_VERSION)) {
+        (import.version != PROTO_VERSION) || (import.max == 0)) {
         return false;
     }
     *import_p = import;

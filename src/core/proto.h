@@ -13,6 +13,7 @@
 
 #include "copy/plan.h"
 #include "ipc/share.h"
+#include "ipc/virtual.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 1
+#define PROTO_VERSION 2
 
 /* The longest variable part of a control message: an eager message of 16 KiB,
  * with its runs and metadata. */
@@ -33,7 +34,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_SENDS_MAX 256u
 /* The maximum number of imported windows of one channel. */
 #define PROTO_GRANTS_MAX 4096u
-/* The maximum number of parts of files or allocations of a window. */
+/* The maximum number of parts of files of a window. */
 #define PROTO_PARTS_MAX 128u
 /* The maximum number of operations of one channel that the owner of windows
  * serves at a time, and the maximum total size of their CALLs. */
@@ -91,7 +92,10 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
     PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
                                      and the sender grants blocks */
-    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* even if both pools are on one GPU */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4, /* even if both pools are on one GPU */
+    /* The files are pinned host memory. This HELLO may follow one with the
+     * GPU's memory. */
+    PROTO_HELLO_PINNED = 1u << 5
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files]. The last file is the control memory. to_key
@@ -122,11 +126,11 @@ typedef struct proto_hello {
 typedef struct proto_ready {
     proto_head_t head;
     uint32_t     can_map; /* 1: the receiver's memory has been mapped */
-    uint32_t     reserved;
+    uint32_t     pinned;  /* 1: that of its HELLO with PROTO_HELLO_PINNED */
 } proto_ready_t;
 
 /*
- * Messages over a host's socket (wireup/fd_passing.h), which are not control
+ * Messages over a host's socket (wireup/wireup.h), which are not control
  * messages. The receiver of a HELLO, or the importer of a window, requests the
  * descriptors of the files from their owner, which sends some at a time.
  */
@@ -135,7 +139,7 @@ typedef struct proto_ready {
 typedef struct proto_import {
     uint32_t magic;
     uint16_t version; /* PROTO_VERSION */
-    uint16_t reserved;
+    uint16_t max;     /* descriptors that the importer takes at a time, not 0 */
     uint32_t channel; /* the owner's number of the channel */
     uint32_t first;   /* of the requested descriptors */
     uint64_t key;     /* the owner's random number for the channel */
@@ -143,7 +147,7 @@ typedef struct proto_import {
 } proto_import_t;
 
 /* Sent with `count` descriptors, in the order of the HELLO's files, or of the
- * window's parts in files. */
+ * window's parts in files or its allocations. */
 typedef struct proto_given {
     uint32_t magic;
     uint16_t version;
@@ -179,11 +183,9 @@ typedef struct proto_desc {
     uint32_t     slot;  /* with PROTO_DESC_MAILED; else 0 */
 } proto_desc_t;
 
-/*
- * The cost of a descriptor that is not eager, in units of the receiver's
- * max_unexpected, until ACCEPT or DONE: 1, plus 1 for each 256 bytes of its
- * variable part; at most max.
- */
+/* The cost of a descriptor that is not eager, in units of the receiver's
+ * max_unexpected: 1, plus 1 for each 256 bytes of its variable part, but at
+ * most max. ACCEPT or DONE returns the units. */
 #define PROTO_DESC_UNIT 256u
 
 static inline uint32_t proto_desc_cost(size_t data_size, uint32_t max)
@@ -302,7 +304,7 @@ typedef struct proto_cancel {
 
 typedef struct proto_window_open {
     proto_head_t head;
-    uint64_t     remote; /* the importer's number of the window */
+    uint64_t     remote; /* number that the importer gave the window */
     uint64_t     window;
     uint8_t      key[16]; /* of its blob */
     uint32_t     access;  /* ucxpool_window_access_t */
@@ -314,11 +316,9 @@ typedef enum proto_open_flags {
     PROTO_OPEN_KEY = 1u << 0 /* UCX's rkey, for get and put */
 } proto_open_flags_t;
 
-/*
- * Variable part: if refused, the reason, as text. Otherwise the data that the
- * flags describe, or the reason why the memory cannot be mapped, or has no key,
- * as text.
- */
+/* Variable part: if the owner refuses, the reason as text. Otherwise the data
+ * that the flags describe, or the reason as text why the memory cannot be
+ * mapped or has no key. */
 typedef struct proto_window_opened {
     proto_head_t head;
     uint64_t     remote;
@@ -330,12 +330,14 @@ typedef struct proto_window_opened {
 } proto_window_opened_t;
 
 /* Ways to access a window, in addition to messages. The variable part has the
- * details. At most one of the last three is set. */
+ * details. At most one of the last four is set. */
 typedef enum proto_opened_flags {
     PROTO_OPENED_PROCESS = 1u << 0, /* host memory, at its address */
     PROTO_OPENED_CUDA    = 1u << 1, /* GPU memory: proto_window_cuda_t */
     PROTO_OPENED_PARTS   = 1u << 2, /* an array of proto_window_part_t */
-    PROTO_OPENED_KEY     = 1u << 3  /* UCX's rkey */
+    PROTO_OPENED_KEY     = 1u << 3, /* UCX's rkey */
+    PROTO_OPENED_VIRTUAL = 1u << 4  /* allocations of a GPU's virtual memory:
+                                       ipc_virtual_layout_t with its runs */
 } proto_opened_flags_t;
 
 /* The allocation that contains the window, and its offset. */
@@ -344,11 +346,9 @@ typedef struct proto_window_cuda {
     uint64_t   offset;
 } proto_window_cuda_t;
 
-/*
- * A part of the window, in order: a range of a memory file, or, in GPU memory,
- * of the allocation that the file represents. If `region` is not 0, the part is
- * in a region that the importer has mapped, and there is no file.
- */
+/* A part of the window, in order: a range of a memory file. If `region` is not
+ * 0, the part is in a region that the importer has mapped, and there is no
+ * file. */
 typedef struct proto_window_part {
     ipc_file_t file;
     uint64_t   offset; /* of its first byte */
@@ -394,7 +394,7 @@ typedef struct proto_call {
     uint32_t reserved;
     uint64_t num_places;
     uint64_t length;
-    uint64_t size; /* bytes of all places */
+    uint64_t size; /* total length of the places */
 } proto_call_t;
 
 /* CREDIT, BYE, DOORBELL, KEPT and GO have only a head. */

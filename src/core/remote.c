@@ -119,8 +119,8 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 /*
  * UCX pairs the endpoints of two workers in the order of their creation. So
  * endpoints are created until UCX returns the endpoint over which a HELLO has
- * arrived. The other endpoints, at most this many, belong to HELLOs that this
- * HELLO has overtaken.
+ * arrived. The other endpoints, at most this many, belong to HELLOs that have
+ * not arrived yet.
  */
 #define OVERTAKEN_MAX 16
 
@@ -132,14 +132,15 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  * peer may use many identities. */
 #define PREPARED_MAX 64u
 
-/* How long a pool that has connected, but was not accepted, is remembered. */
+/* The time for which a pool that has connected, but was not accepted, is
+ * remembered. */
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
  * Returns true if the blob describes this remote. All blobs of a pool are
- * identical, except for the per-connection fields. The id alone is no proof:
- * each peer of the pool knows the id, and could use it to redirect this pool's
- * connections.
+ * identical, except for the per-connection fields. The id alone is not a proof,
+ * because each peer of the pool knows the id and could use it to redirect this
+ * pool's connections.
  */
 static bool is_of(const core_remote_t *remote, const core_blob_t *head,
                   const void *blob)
@@ -231,6 +232,7 @@ static core_remote_t *create(ucxpool_t *pool, const void *blob, size_t size)
         remote->pool = pool;
         memcpy(&remote->blob, blob, size);
         base_list_init(&remote->idle);
+        base_list_init(&remote->mappings);
         base_list_add_head(&pool->channels.remotes, &remote->link);
     }
     return remote;
@@ -292,9 +294,9 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 /*
  * Settle a conflict between the listener's answer and the decision of this
  * side. If the decision was made after this side connected, both sides have
- * connected at the same time, and each told the other to begin. Both learn this
- * from the answers, and neither has begun. If the decision was made before, the
- * other pool has forgotten this one, and has decided again.
+ * connected at the same time, and each told the other to begin. Both sides find
+ * this out from the answers, and neither has begun. If the decision was made
+ * before, the other pool has forgotten this pool and has decided again.
  */
 static core_turn_t settle(const core_remote_t     *remote,
                           const ucxpool_channel_t *channel, core_turn_t answer)

@@ -1,9 +1,9 @@
 /*
- * The peer pools that this pool knows: the data about each pool, and the idle
+ * The peer pools that this pool knows, each with its data and the idle
  * endpoints to it.
  *
  * An endpoint is kept after its channel has ended normally, and is used by the
- * next channel to the same pool. Connecting is slow, and most failures of UCX
+ * next channel to the same pool. Connecting is slow, and most UCX failures
  * occur when it closes a connection (docs/internals/connecting.md,
  * "Endpoints").
  */
@@ -14,8 +14,8 @@
 #include "core/pool.h"
 #include "ipc/share.h"
 
-/* Says in a listener's answer which side begins the channels between the two
- * pools. See core_remote_set_turn(). */
+/* The side that begins the channels between the two pools, in a listener's
+ * answer. See core_remote_set_turn(). */
 typedef enum core_blob_turn {
     CORE_BLOB_NO_TURN   = 0, /* not decided */
     CORE_BLOB_CALLERS   = 1, /* the client, which receives the answer */
@@ -80,7 +80,8 @@ typedef struct core_remote {
     uint64_t    kept_until;  /* even without a channel */
     uint64_t    full_until;  /* when its socket had no room; local.c */
     unsigned    num_awaited; /* expected endpoints of the peer */
-    base_list_t idle;        /* endpoints, the last used one first */
+    base_list_t idle;        /* idle endpoints, most recently used first */
+    base_list_t mappings;    /* core_mapping_t, of the pool's memory */
     core_blob_t blob;        /* ends in UCX's worker address */
 } core_remote_t;
 
@@ -94,23 +95,23 @@ void           core_remote_put(core_remote_t *remote);
 bool core_remote_is_self(const core_remote_t *remote);
 
 /*
- * Decide which side begins the channels between two pools. This is decided once
- * for all of their channels. If one pool connects to a listener of the other,
- * the side that connects first begins, and learns this from the listener's
- * answer. If they connect by address, the side with the smaller id begins.
+ * Decide which side begins the channels between two pools. The decision is made
+ * once for all their channels. If one pool connects to a listener of the other,
+ * the side that connects first begins. The listener's answer contains this
+ * decision. If they connect by address, the side with the smaller id begins.
  *
  * answer  The turn in the listener's answer.
  */
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
                           core_blob_turn_t answer);
 
-/* Pools that have connected and have no channel are remembered for ten seconds.
- * This is their maximum number. */
+/* The maximum number of pools that have connected and have no channel. They are
+ * remembered for ten seconds. */
 #define CORE_CALLED_MAX 1024u
 
 /* Record that the pool of a checked blob has connected to a listener of this
- * pool. Returns the turn for the answer. by_endpoint: its HELLO will arrive
- * over an endpoint. */
+ * pool. Returns the `turn` field for the answer: which side begins the
+ * channel. by_endpoint: the client's HELLO will arrive over an endpoint. */
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
                                     bool by_endpoint);
 
@@ -118,9 +119,9 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
 bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
 
 /*
- * Assign an endpoint to the channel: if possible, the one that UCX has paired
- * with the peer's endpoint. reply_ep is UCX's handle of this endpoint; NULL
- * means that this side is first.
+ * Assign an endpoint to the channel, if possible the endpoint that UCX has
+ * paired with the peer's endpoint. reply_ep is UCX's handle of this endpoint;
+ * NULL means that this side is first.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  * UCXPOOL_ERR_UNSUPPORTED  UCX is lost, or has no device for the channel
@@ -134,12 +135,12 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
  *
  * UCX before 1.14 answers a connection request over an endpoint that it creates
  * at that moment. Over TCP, the answer is queued until the peer confirms the
- * connection, and an assertion of UCX fails if the peer dies before. An
+ * connection, and an assertion in UCX fails if the peer dies before this. An
  * endpoint that is created here is already connected when the request arrives,
- * and UCX pairs the two. The channel then finds this endpoint by its handle,
- * like endpoints that UCX created. This is done only for peers in this network
- * namespace: UCX blocks while it connects, for minutes if the peer's address
- * cannot be reached from here.
+ * and UCX pairs it with the peer's endpoint. The channel then finds this
+ * endpoint by its handle, like endpoints that UCX created. This is done only
+ * for peers in this network namespace: UCX blocks while it connects, for
+ * minutes if the peer's address cannot be reached from here.
  */
 void core_remote_prepare_endpoint(core_remote_t *remote);
 

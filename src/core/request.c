@@ -157,31 +157,27 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel         = NULL;
-    request->any_channel     = false;
-    request->user_ref        = true; /* the creator's, until it is passed on */
-    request->called_back     = false;
-    request->notify.caller   = NULL;
-    request->notify.callback = NULL;
-    request->notify.callback_arg      = NULL;
-    request->has_completion           = false;
-    request->notify.completion_ptr    = NULL;
-    request->notify.hook              = NULL;
-    request->deadline                 = BASE_CLOCK_FOREVER;
-    request->tag                      = 0;
-    request->mask                     = 0;
-    request->operation                = CORE_OPERATION_NONE;
-    request->path                     = CORE_MODE_EAGER;
-    request->started                  = 0;
-    request->data.capacity            = 0;
+    request->channel        = NULL;
+    request->any_channel    = false;
+    request->user_ref       = true; /* the creator's, until it is passed on */
+    request->called_back    = false;
+    request->has_completion = false;
+    request->notify         = (core_notify_t){.callback = NULL};
+    request->deadline       = BASE_CLOCK_FOREVER;
+    request->tag            = 0;
+    request->mask           = 0;
+    request->operation      = CORE_OPERATION_NONE;
+    request->path           = CORE_MODE_EAGER;
+    request->started        = 0;
+    request->data.capacity  = 0;
     request->stream.has_host_segments = false;
     request->stream.has_gpu_segments  = false;
     request->data.num_runs            = 0;
+    request->data.totals              = (copy_totals_t){.num_segments = 0};
     request->metadata.length          = 0;
     if (request->detail != NULL) {
         request->detail[0] = '\0';
     }
-    memset(&request->data.totals, 0, sizeof(request->data.totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     __atomic_store_n(&request->shown, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     core_request_set_kind(request, kind);
@@ -323,8 +319,8 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (!core_channel_has_operations(request->channel)) {
-        /* Only copies by this GPU are left. The end of the channel would not
-         * stop them. */
+        /* Only copies by this GPU are still running. The end of the channel
+         * would not stop them. */
         core_request_drain(request);
         return;
     }
@@ -345,13 +341,6 @@ void core_request_stall(ucxpool_request_t *request)
 {
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->requests.stalled, &request->run_link);
-}
-
-void core_request_set_channel(ucxpool_request_t *request,
-                              ucxpool_channel_t *channel)
-{
-    request->channel = channel;
-    core_channel_get(channel);
 }
 
 ucxpool_status_t core_request_status(const ucxpool_request_t *request)
@@ -482,9 +471,8 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
         request->notify.hook(request, status, request->notify.hook_arg);
     }
     if (status == UCXPOOL_OK) {
-        core_latency_end(&request->pool->latency, request->operation,
-                         request->channel->wire->id, request->path,
-                         request->started);
+        core_latency_end(&request->pool->latency, request->channel->latency,
+                         request->operation, request->path, request->started);
     }
     __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
     if (request->notify.callback != NULL) {

@@ -1,11 +1,11 @@
 /*
  * A request is one send, receive or flush in progress.
  *
- * For its caller, a request ends exactly once. It may drain after that: a peer
+ * For its caller, a request ends exactly once. After that it may drain: a peer
  * may still read its fragments, or UCX may still write them. A request is
- * reused when it has ended, has no busy fragment and holds no number, its
- * callback has returned, its completion has been reported, and its owner has
- * released it.
+ * reused when all of this is true: it has ended, it has no busy fragment and no
+ * number, its callback has returned, its completion has been reported, and its
+ * owner has released it.
  */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
@@ -133,7 +133,7 @@ struct ucxpool_request {
     bool            called_back;
     bool            has_completion; /* reported by ucxpool_completion_get() */
     uint8_t         operation;      /* core_operation_t */
-    uint8_t         path;           /* of its last data: core/latency.h */
+    uint8_t         path;           /* of its last data: core/stats.h */
     core_notify_t   notify;
     uint64_t        deadline;
     uint64_t        started; /* see core_latency_begin() */
@@ -194,11 +194,9 @@ void core_request_discard(ucxpool_request_t *request);
 /* Start the deadline. */
 void core_request_arm(ucxpool_request_t *request);
 
-/*
- * Drain a request that has ended, except that UCX still uses the caller's
- * memory. UCX has a limited time to finish. After this deadline the channel
- * fails, which ends UCX's operations.
- */
+/* Drain a request that has ended, except that UCX still uses the caller's
+ * memory. UCX must finish within a deadline. After the deadline the channel
+ * fails, which ends UCX's operations. */
 void core_request_drain(ucxpool_request_t *request);
 
 /*
@@ -210,7 +208,7 @@ void core_request_drain(ucxpool_request_t *request);
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);
 
-/* Continue the request in the next progress. */
+/* Continue the request in the next progress call. */
 void core_request_wake(ucxpool_request_t *request);
 
 /* Like core_request_wake(), for a request for which the wire had no room. */
@@ -242,15 +240,13 @@ bool core_request_cancel_all(ucxpool_t *pool);
 void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail);
 
-/*
- * End a request for its caller. Only the first call counts. `detail` is the
- * text for ucxpool_request_query(). For an error without a text (NULL or ""),
- * which a peer may send, the text says that no reason was given.
- */
+/* End a request for its caller. Only the first call counts. `detail` is the
+ * text for ucxpool_request_query(). A peer may send an error without a text
+ * (NULL or ""). The text then says that no reason was given. */
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 
-/* Set the text for a request whose end must wait. */
+/* Set the detail of a request that has failed but cannot end yet. */
 void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
 /* Returns the text; "": none. */
@@ -265,8 +261,12 @@ bool core_request_has_ended(const ucxpool_request_t *request);
  * the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
 
-void core_request_set_channel(ucxpool_request_t *request,
-                              ucxpool_channel_t *channel);
+static inline void core_request_set_channel(ucxpool_request_t *request,
+                                            ucxpool_channel_t *channel)
+{
+    request->channel = channel;
+    core_channel_get(channel);
+}
 
 /* Make room for runs, or set the metadata. */
 ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
@@ -280,8 +280,9 @@ ucxpool_status_t core_request_make_plan(ucxpool_request_t *request);
 /* Free all requests when the pool is destroyed. */
 void core_request_destroy_all(ucxpool_t *pool);
 
-/* Find out whether all segments have the same length. Called before other
- * checks of the memory, which such segments do not need. */
+/* Find out whether all segments have the same length. Called before the other
+ * checks of the memory, because segments of the same length do not need these
+ * checks. */
 void core_request_find_length(ucxpool_request_t              *request,
                               const ucxpool_request_params_t *params);
 

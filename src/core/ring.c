@@ -9,10 +9,11 @@
 /* Size of a cache line; each entry begins at one. */
 #define LINE 64u
 
-/* The number of bytes whose words are cleared in advance, while no process
- * waits. This CPU then owns these cache lines when it writes the next
- * entries. */
-#define AHEAD (4u * LINE)
+/* Words are cleared in advance, while no process waits: if fewer than AHEAD_MIN
+ * bytes are cleared, up to AHEAD_MAX bytes. This CPU then owns these cache
+ * lines when it writes the next entries. */
+#define AHEAD_MIN (4u * LINE)
+#define AHEAD_MAX (8u * LINE)
 
 /* The start of an entry: one word, which is 0 until the entry is complete. */
 typedef struct entry_head {
@@ -175,10 +176,11 @@ static void commit(core_ring_t *ring, int order)
         store_word(word, word_of(begin, SKIP, 0), order);
     }
     ring->head = end;
-    if (ring->cleared < end + AHEAD) {
-        (void)room(ring, AHEAD); /* update tail_seen */
-        clear_words(ring, end,
-                    base_min(end + AHEAD, ring->tail_seen + CORE_RING_SIZE));
+    if (ring->cleared < end + AHEAD_MIN) {
+        (void)room(ring, AHEAD_MAX); /* update tail_seen */
+        clear_words(
+            ring, end,
+            base_min(end + AHEAD_MAX, ring->tail_seen + CORE_RING_SIZE));
     }
 }
 

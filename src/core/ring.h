@@ -82,15 +82,15 @@ typedef struct core_ring {
     uint64_t                cleared;  /* all words up to here are 0 */
     uint64_t                skipped;  /* before the entry being written */
     uint64_t                reserved; /* size of the entry being written */
-    uint64_t                word;     /* word of the entry being written */
-    uint64_t                tail;     /* bytes read */
-    uint64_t                quarter;  /* quarter of the ring in which the tail
-                                         was when core_ring_consume() last
-                                         returned true */
-    uint64_t entry_size;              /* of the entry being read */
-    uint64_t tail_seen;               /* the last value of the peer's tail */
-    uint64_t slept_at;                /* the tail before the sleep */
-    uint32_t rung;                    /* `sleeping` at our last DOORBELL */
+    uint64_t                word;    /* first word of the entry being written */
+    uint64_t                tail;    /* bytes read */
+    uint64_t                quarter; /* quarter of the ring in which the tail
+                                        was when core_ring_consume() last
+                                        returned true */
+    uint64_t entry_size;             /* of the entry being read */
+    uint64_t tail_seen;              /* the last value of the peer's tail */
+    uint64_t slept_at;               /* the tail before the sleep */
+    uint32_t rung;                   /* `sleeping` at our last DOORBELL */
 } core_ring_t;
 
 /* A message in the peer's ring. The memory belongs to the peer and may change
@@ -134,9 +134,9 @@ ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
 
 /*
  * Release the message that core_ring_peek() returned. Returns true if a quarter
- * of the ring has become free since this function last returned true: a peer
- * that sleeps until there is room must then be woken. Such a peer stopped with
- * less than a quarter free, so it is woken before the ring is empty.
+ * of the ring has become free since this function last returned true. A peer
+ * that sleeps until there is room must then be woken. When such a peer went to
+ * sleep, less than a quarter was free, so it is woken before the ring is empty.
  */
 bool core_ring_consume(core_ring_t *ring);
 
@@ -147,7 +147,7 @@ bool core_ring_has_input(const core_ring_t *ring);
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
-/* Returns true if the peer has read anything since this side was about to
+/* Returns true if the peer has read a message since this side was about to
  * sleep. */
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
@@ -156,7 +156,7 @@ bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 /* Revoke a message, or check whether the peer has revoked it. word: index of
- * the message in revoked[]; a peer's index may be any number.
+ * the message in revoked[]. An index from a peer may have any value.
  * core_ring_revoke() does nothing if the channel has no ring. */
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,

@@ -2,10 +2,134 @@
 #ifndef CORE_STATS_H
 #define CORE_STATS_H
 
+#include "base/clock.h"
 #include "block/pool.h"
 #include "heap/heap.h"
 
+#include <ucxpool/stats.h>
 #include <ucxpool/window.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- latencies ------------------------------------------------------------ */
+
+/*
+ * Histograms of the latency of the caller's operations, from their post to
+ * their end, by operation, wire and path.
+ *
+ * Reading the clock twice for each operation would slow down short messages by
+ * several percent. So only some operations are timed: sends, reads and writes
+ * of at least CORE_LATENCY_LONG bytes, and samples of all others. After about
+ * CORE_LATENCY_INTERVAL operations of a histogram, a random number, the next
+ * operation is sampled. An operation that is not timed is counted with the
+ * latency of the last sample before it. So a histogram counts all operations.
+ *
+ * The only cost of most operations is to test whether a sample is due, and to
+ * count down to the next one.
+ */
+
+#define CORE_LATENCY_LONG     65536u
+#define CORE_LATENCY_INTERVAL 128u
+
+/* While a histogram has fewer samples, the operation after a sample is sampled,
+ * too. */
+#define CORE_LATENCY_FIRST 32u
+
+/* The last value of core_mode_t and ucxpool_way_t. */
+#define CORE_LATENCY_LAST_PATH 5u
+
+typedef enum core_operation {
+    CORE_OPERATION_NONE, /* not the caller's: counted, but not shown */
+    CORE_OPERATION_SEND,
+    CORE_OPERATION_RECV,
+    CORE_OPERATION_READ,
+    CORE_OPERATION_WRITE,
+    CORE_OPERATION_LAST
+} core_operation_t;
+
+/* Operations of one kind, over one wire, along one path: a core_mode_t, or a
+ * ucxpool_way_t for reads and writes. */
+typedef struct core_series {
+    core_operation_t operation;
+    ucxpool_wire_t   wire;
+    unsigned         path;
+} core_series_t;
+
+typedef struct core_histogram {
+    uint64_t buckets[UCXPOOL_HISTOGRAM_BUCKETS];
+    uint64_t sum;
+    /* Since the last sample, `armed - left` operations were not timed. */
+    int64_t armed;
+    /* The last sample; its bucket is 0 before the first one. */
+    uint64_t last_ns;
+    unsigned last_bucket;
+    uint64_t num_samples;
+} core_histogram_t;
+
+/* By operation and path. */
+typedef struct core_latency_wire {
+    /* Operations that end without being timed before a sample is due. */
+    int64_t          left[CORE_OPERATION_LAST][CORE_LATENCY_LAST_PATH + 1];
+    core_histogram_t histograms[CORE_OPERATION_LAST]
+                               [CORE_LATENCY_LAST_PATH + 1];
+} core_latency_wire_t;
+
+typedef struct core_latency {
+    bool     skips[CORE_OPERATION_LAST]; /* the next operation is not sampled */
+    uint32_t random;                     /* state of the random numbers */
+    core_latency_wire_t wires[2];
+} core_latency_t;
+
+/* Returns the histograms of a wire. */
+core_latency_wire_t *core_latency_of(core_latency_t *latency,
+                                     ucxpool_wire_t  wire);
+
+/* Returns the start of a sample. */
+uint64_t core_latency_sample(core_latency_t  *latency,
+                             core_operation_t operation) __attribute__((cold));
+
+/* Add an operation that was timed. If `started` is 0, it was not: let the next
+ * operation be sampled. */
+void core_latency_update(core_latency_t *latency, core_latency_wire_t *wire,
+                         core_operation_t operation, unsigned path,
+                         uint64_t started) __attribute__((cold));
+
+/* Read a histogram. */
+void core_latency_get(core_latency_t *latency, const core_series_t *series,
+                      ucxpool_histogram_t *histogram_p);
+
+/* The lowest bit of a start is 1 in samples, and 0 in operations that are timed
+ * because of their size. */
+#define CORE_LATENCY_SAMPLE UINT64_C(1)
+
+/* Returns the start of an operation of `size` bytes, for core_latency_end(); 0:
+ * it is not timed. */
+static inline uint64_t core_latency_begin(core_latency_t  *latency,
+                                          core_operation_t operation,
+                                          uint64_t         size)
+{
+    /* A long operation is not a sample, because only short operations are
+     * counted with the latency of a sample. */
+    if (size >= CORE_LATENCY_LONG) {
+        return base_clock_now() & ~CORE_LATENCY_SAMPLE;
+    }
+    return latency->skips[operation] ? 0
+                                     : core_latency_sample(latency, operation);
+}
+
+/* Count an operation that has succeeded. */
+static inline void core_latency_end(core_latency_t      *latency,
+                                    core_latency_wire_t *wire,
+                                    core_operation_t operation, unsigned path,
+                                    uint64_t started)
+{
+    if ((started != 0) || (--wire->left[operation][path] < 0)) {
+        core_latency_update(latency, wire, operation, path, started);
+    }
+}
+
+/* --- counters ------------------------------------------------------------- */
 
 /* How the data of a message was transferred. */
 typedef enum core_mode {
@@ -34,9 +158,9 @@ typedef struct core_counters {
     uint64_t       messages_failed;      /* requests that ended with an error */
     uint64_t       messages_refused;     /* negative replies sent */
     uint64_t       copies_avoided_bytes; /* sent or received in place */
-    uint64_t       block_waits;          /* of sends, for a block */
+    uint64_t       block_waits;          /* sends that waited for a block */
     uint64_t       blocked_ns;           /* their duration */
-    uint64_t       credit_waits; /* of a channel's first send, for a credit */
+    uint64_t       credit_waits; /* first sends that waited for a credit */
     uint64_t       credit_wait_ns;
     core_traffic_t sent[CORE_MODE_LAST];
     core_traffic_t received[CORE_MODE_LAST];
@@ -46,8 +170,8 @@ typedef struct core_counters {
 } core_counters_t;
 
 typedef struct core_stats {
-    /* In a pool: what was counted without a channel, and for channels that no
-     * longer exist. In a snapshot: these and all channels. */
+    /* In a pool: the counts without a channel, and of channels that no longer
+     * exist. In a snapshot: these, plus the counts of all channels. */
     core_counters_t counts;
     uint64_t        block_size;
     uint64_t        num_regions;

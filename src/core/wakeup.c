@@ -8,8 +8,8 @@
 
 /* --- sources -------------------------------------------------------------- */
 
-/* The maximum number of sources that one call handles; others are handled in
- * the next call. */
+/* The maximum number of sources that one call handles. The next call handles
+ * the other sources. */
 #define BATCH_MAX 16
 
 void core_source_init(core_source_t *source)

@@ -39,8 +39,8 @@ void core_source_init(core_source_t *source);
 ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
                                  unsigned (*ready)(core_source_t *source));
 
-/* Ignore a descriptor that stays readable, or watch it again. Returns false if
- * the system fails. */
+/* Ignore a descriptor that remains readable, or watch it again. Returns false
+ * if the system fails. */
 bool core_source_set_watched(core_source_t *source, bool is_watched);
 
 /*
@@ -79,8 +79,8 @@ void core_event_init(core_event_t *event, ucxpool_t *pool,
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind);
 void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 
-/* core_event_count() counts an event that the application may poll for, but
- * that is not reported. core_event_counted() returns the count, and needs no
+/* core_event_count() counts an event for which the application may poll, but
+ * which is not reported. core_event_counted() returns the count, and needs no
  * lock. */
 void     core_event_count(ucxpool_t *pool);
 uint64_t core_event_counted(const ucxpool_t *pool);
@@ -90,7 +90,7 @@ uint64_t core_event_counted(const ucxpool_t *pool);
 void core_event_update(core_event_t *event);
 
 /* Report events, and return their number. Conditions that persist are reported
- * again, but after the others, and not in this call. */
+ * again, but after all other events, and not in this call. */
 size_t core_event_report(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
 
 /* Returns true if there is a completion to report, or an event for an

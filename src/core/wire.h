@@ -17,8 +17,8 @@ struct core_fragment {
     base_list_t          all_link;  /* pool->xfer->fragments */
     copy_job_t           copy;      /* the gather, on a GPU */
     const void          *bytes;     /* its data */
-    bool                 in_place;  /* in the caller's memory */
-    bool                 is_pushed; /* in a block of the receiver */
+    bool                 in_place;  /* the data is in the caller's memory */
+    bool                 is_pushed; /* the data is in a block of the receiver */
     block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
     unsigned             block;     /* packed: index in send.blocks */
     unsigned             slice;
@@ -44,7 +44,9 @@ typedef enum core_reach {
     /* Another process, with both pools in host memory, or both on GPUs. */
     CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
     CORE_REACH_GPU  = 1 << UCXPOOL_MEMORY_CUDA,
-    CORE_REACH_UCX  = 1 << 7 /* over an endpoint */
+    /* Another process, with blocks in host memory and a pool on a GPU. */
+    CORE_REACH_MIXED = 1 << 6,
+    CORE_REACH_UCX   = 1 << 7 /* over an endpoint */
 } core_reach_t;
 
 typedef struct core_wire {
@@ -59,7 +61,7 @@ typedef struct core_wire {
      * several of them. */
     bool joins_regions;
     /* Control messages and the locations of fragments are sent through the
-     * channel's ring: the peer can read them even after the connection has
+     * channel's ring, which the peer can read even after the connection has
      * failed. */
     bool         has_ring;
     core_reach_t reach;

@@ -56,8 +56,8 @@ static void throw_bad_alloc(void)
     }
 }
 
-/* Throw PyTorch's own error, with the calling thread's error detail, so that
- * Python raises a RuntimeError. Throws std::bad_alloc if PyTorch is not
+/* Throw the error class of PyTorch with the calling thread's error detail, so
+ * that Python raises a RuntimeError. Throws std::bad_alloc if PyTorch is not
  * loaded. */
 static void throw_torch_error(ucxpool_status_t status)
 {
@@ -106,8 +106,9 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
     return status;
 }
 
-/* Allocate, and log a failure. Only the first failure is a warning: a framework
- * that has run out of memory tries again, to find out how much it must free. */
+/* Allocate, and log a failure. Only the first failure is a warning, because a
+ * framework that has run out of memory retries, to find out how much memory it
+ * must free. */
 static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
                                          size_t size, void *stream,
                                          void **address_p)
@@ -158,8 +159,7 @@ static void free_to(ucxpool_t *pool, void *address, void *stream)
 }
 
 /* Free memory to the device's pool. The address may be NULL. The device may
- * have no pool, because a forked child frees memory that its parent has
- * allocated. */
+ * have no pool if a forked child frees memory that its parent has allocated. */
 static void free_on(int device, void *address, void *stream)
 {
     ucxpool_t *pool = framework_pools_find(device);

@@ -23,7 +23,7 @@ static pthread_once_t       once = PTHREAD_ONCE_INIT;
  * In a forked child: forget the parent's pools. The child must not use or even
  * destroy them. The lock is initialized again, because a thread that does not
  * exist in the child may hold it. A pool that was being created during the fork
- * is lost; nothing else can be incomplete under the lock.
+ * is lost. No other data can be incomplete under the lock.
  *
  * The fork does not wait for the lock, which is held while a pool is created:
  * during this time, cuInit() may fork to load a kernel module.

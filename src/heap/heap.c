@@ -17,22 +17,18 @@
 /* Maximum number of mediums of a stream, in the largest heaps. */
 #define MAX_MEDIUMS 64
 
-/*
- * Returns the size of the home, which is twice the limit. An allocation that
+/* Returns the size of the home, which is twice the limit. An allocation that
  * must start with a chunk may leave an address gap before it, and released
- * addresses may not suit the next growth.
- */
+ * addresses may be unsuitable for the next growth. */
 static uint64_t home_size(const heap_options_t *options)
 {
     return base_align_up(2 * options->limit, options->chunk_size) +
            2 * options->chunk_size;
 }
 
-/*
- * Returns the number of medium allocations per stream that may be in pages. A
- * few do no harm: each keeps at most one page from other uses, in total 1/256
- * of the limit.
- */
+/* Returns the number of medium allocations per stream that may be in pages. A
+ * few of them are acceptable: each occupies at most one page, in total 1/256 of
+ * the limit. */
 static unsigned max_mediums(const heap_options_t *options)
 {
     return (unsigned)base_min(options->limit / HEAP_PAGE / 256, MAX_MEDIUMS);
@@ -568,7 +564,8 @@ static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
     }
 }
 
-/* Allocate in a page, unless the stream has too many mediums. */
+/* Allocate in a page, unless the stream already has too many medium-sized
+ * ranges. */
 static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                          uint64_t asked, heap_range_t **range_p)
 {

@@ -30,7 +30,7 @@ typedef struct heap_class_stats {
  * stream has not completed.
  */
 typedef struct heap_stats {
-    uint64_t limit;    /* maximum bytes of the heap */
+    uint64_t limit;    /* maximum size of the heap */
     uint64_t reserved; /* bytes of physical memory held */
     uint64_t live;     /* reserved bytes in allocations, after rounding */
     uint64_t free;     /* reserved bytes in no allocation */
@@ -42,8 +42,8 @@ typedef struct heap_stats {
      * driver: in one free range, and stitched from all free pages. */
     uint64_t largest_contiguous;
     uint64_t largest_stitchable;
-    /* 1 - largest_contiguous / free, and the same for stitchable; 0 if nothing
-     * is free. */
+    /* 1 - largest_contiguous / free, and the same for stitchable; 0 if no
+     * memory is free. */
     double fragmentation;
     double fragmentation_stitched;
 
@@ -77,7 +77,7 @@ typedef struct heap_file {
 } heap_file_t;
 
 typedef struct heap_options {
-    uint64_t    limit;       /* maximum bytes of the heap; at least 2 MiB */
+    uint64_t    limit;       /* maximum heap size; at least 2 MiB */
     uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
     uint64_t    alignment;   /* a power of two, 256 to 2 MiB */
     uint64_t    stitch_size; /* address bytes for stitched ranges */

@@ -427,7 +427,7 @@ static void own(search_t *search)
     }
 }
 
-/* Search again after emptying the stream's cache. */
+/* Empty the stream's cache, and search again. */
 static void own_cached(search_t *search)
 {
     heap_collect(search->heap, search->stream, 1);
@@ -449,7 +449,7 @@ static void borrow_from(search_t *search, heap_stream_t *other)
     uint64_t        offset;
 
     if (search->size >= search->heap->space.home.slot_size) {
-        /* For a large request it is worth emptying the other stream's cache. */
+        /* A large request justifies emptying the other stream's cache. */
         heap_collect(search->heap, other, 1);
     }
     range = look_up(search, &other->index, &offset);
@@ -588,7 +588,7 @@ static void sync(search_t *search)
         restitch(search);
     }
     if (search->range == NULL) {
-        /* The memory of other streams is usable now, so less memory has to be
+        /* The memory of other streams is usable now, so less memory must be
          * added. */
         grow(search);
     }

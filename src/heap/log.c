@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,20 +21,9 @@
 /* Maximum number of logs that may use the same path at one time. */
 #define MAX_LOGS 1000
 
-/* LINE_SIZE exceeds the length of any line. BUFFER_SIZE is the size of the
- * buffer. */
-#define LINE_SIZE   192
-#define BUFFER_SIZE ((size_t)64 << 10)
-
 struct heap_log {
-    pthread_mutex_t mutex; /* protects all members below */
-    int             fd;
-    bool            is_over; /* a write failed */
-    time_t          second;  /* the second that clock[] shows */
-    char            clock[16];
-    size_t          num_bytes; /* bytes in the buffer */
-    char            path[PATH_MAX];
-    char            buffer[BUFFER_SIZE];
+    int  fd;
+    bool is_over; /* atomic: a write failed */
 };
 
 /* Open and lock a file. Returns 0 or an errno value; EWOULDBLOCK if another log
@@ -58,19 +46,16 @@ static int open_log(const char *path, int *fd_p)
 }
 
 /* Open the first of path, path.1, path.2 ... that is not locked. */
-static int open_free(const char *path, heap_log_t *log)
+static int open_free(const char *path, int *fd_p)
 {
-    int error = EWOULDBLOCK;
-    int length;
+    char where[PATH_MAX];
+    int  error = open_log(path, fd_p);
 
-    for (unsigned i = 0; (i < MAX_LOGS) && (error == EWOULDBLOCK); i++) {
-        length = i == 0
-                     ? snprintf(log->path, sizeof(log->path), "%s", path)
-                     : snprintf(log->path, sizeof(log->path), "%s.%u", path, i);
-        if ((length < 0) || ((size_t)length >= sizeof(log->path))) {
+    for (unsigned i = 1; (i < MAX_LOGS) && (error == EWOULDBLOCK); i++) {
+        if (snprintf(where, sizeof(where), "%s.%u", path, i) >= PATH_MAX) {
             return ENAMETOOLONG;
         }
-        error = open_log(log->path, &log->fd);
+        error = open_log(where, fd_p);
     }
     return error;
 }
@@ -86,24 +71,25 @@ static int empty(int fd)
     return S_ISREG(is.st_mode) && (ftruncate(fd, 0) != 0) ? errno : 0;
 }
 
-static void write_out(heap_log_t *log)
+/* Write a line at once, so that it is not lost if the process crashes. A line
+ * needs one system call, so that the lines of several threads do not mix. */
+static void write_line(heap_log_t *log, const char *line, size_t length)
 {
-    const char *bytes = log->buffer;
-    size_t      left  = log->num_bytes;
-
-    while (!log->is_over && (left > 0)) {
-        ssize_t written = write(log->fd, bytes, left);
+    while (length > 0) {
+        ssize_t written = write(log->fd, line, length);
 
         if (written >= 0) {
-            bytes += written;
-            left -= (size_t)written;
+            line += written;
+            length -= (size_t)written;
         } else if (errno != EINTR) {
-            log->is_over = true;
-            base_warn("cannot write %s: %s; the heap log is incomplete",
-                      log->path, strerror(errno));
+            if (!__atomic_exchange_n(&log->is_over, true, __ATOMIC_RELAXED)) {
+                base_warn("cannot write UCXPOOL_HEAP_LOG: %s; the heap log is "
+                          "incomplete",
+                          strerror(errno));
+            }
+            return;
         }
     }
-    log->num_bytes = 0;
 }
 
 ucxpool_status_t heap_log_create(const char *path, heap_log_t **log_p)
@@ -114,7 +100,7 @@ ucxpool_status_t heap_log_create(const char *path, heap_log_t **log_p)
     if (log == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for the heap log");
     }
-    error = open_free(path, log);
+    error = open_free(path, &log->fd);
     if (error != 0) {
         goto err_free;
     }
@@ -122,11 +108,8 @@ ucxpool_status_t heap_log_create(const char *path, heap_log_t **log_p)
     if (error != 0) {
         goto err_close;
     }
-    pthread_mutex_init(&log->mutex, NULL);
-    log->second = -1;
-    memcpy(log->buffer, HEADER, sizeof(HEADER) - 1);
-    log->num_bytes = sizeof(HEADER) - 1;
-    *log_p         = log;
+    write_line(log, HEADER, sizeof(HEADER) - 1);
+    *log_p = log;
     return UCXPOOL_OK;
 
 err_close:
@@ -142,22 +125,8 @@ err_free:
 void heap_log_destroy(heap_log_t *log)
 {
     if (log != NULL) {
-        write_out(log);
         close(log->fd);
-        pthread_mutex_destroy(&log->mutex);
         free(log);
-    }
-}
-
-/* Format the time of day if the second has changed. */
-static void update_clock(heap_log_t *log, time_t second)
-{
-    struct tm local;
-
-    if (second != log->second) {
-        log->second = second;
-        localtime_r(&second, &local);
-        strftime(log->clock, sizeof(log->clock), "%H:%M:%S", &local);
     }
 }
 
@@ -173,20 +142,6 @@ static void format_pointer(const void *pointer, const char *null, char *text,
     }
 }
 
-/* Add a line: thread, time and the call. */
-static void add_line(heap_log_t *log, const char *call)
-{
-    struct timespec now;
-    int             length;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    update_clock(log, now.tv_sec);
-    length =
-        snprintf(log->buffer + log->num_bytes, LINE_SIZE, "%d,%s.%06ld,%s\n",
-                 (int)gettid(), log->clock, now.tv_nsec / 1000, call);
-    log->num_bytes += (size_t)length;
-}
-
 void heap_log_line(heap_log_t *log, heap_log_action_t action,
                    const void *address, size_t size, const void *stream)
 {
@@ -195,18 +150,21 @@ void heap_log_line(heap_log_t *log, heap_log_action_t action,
         [HEAP_LOG_FREE]    = "free",
         [HEAP_LOG_FAILURE] = "allocate failure",
     };
-    char pointer[24], name[24], call[LINE_SIZE / 2];
+    char            pointer[24], name[24], clock[16], line[192];
+    struct timespec now;
+    struct tm       local;
+    int             length;
 
+    if (__atomic_load_n(&log->is_over, __ATOMIC_RELAXED)) {
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(clock, sizeof(clock), "%H:%M:%S", &local);
     format_pointer(address, "(nil)", pointer, sizeof(pointer));
     format_pointer(stream, "0", name, sizeof(name));
-    snprintf(call, sizeof(call), "%s,%s,%zu,%s", words[action], pointer, size,
-             name);
-    pthread_mutex_lock(&log->mutex);
-    if (!log->is_over) {
-        if (log->num_bytes + LINE_SIZE > BUFFER_SIZE) {
-            write_out(log);
-        }
-        add_line(log, call);
-    }
-    pthread_mutex_unlock(&log->mutex);
+    length = snprintf(line, sizeof(line), "%d,%s.%06ld,%s,%s,%zu,%s\n",
+                      (int)gettid(), clock, now.tv_nsec / 1000, words[action],
+                      pointer, size, name);
+    write_line(log, line, (size_t)length);
 }

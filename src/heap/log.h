@@ -35,7 +35,7 @@ typedef struct heap_log heap_log_t;
  */
 ucxpool_status_t heap_log_create(const char *path, heap_log_t **log_p);
 
-/* Flush and close the log. NULL is allowed. */
+/* Close the log. NULL is allowed. */
 void heap_log_destroy(heap_log_t *log);
 
 void heap_log_line(heap_log_t *log, heap_log_action_t action,

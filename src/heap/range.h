@@ -10,8 +10,8 @@
  *
  *     home   | live | free | live  | unbacked | pages of small ones | ...
  *
- * Two free ranges are adjacent only if different streams freed them and neither
- * ticket is known to be over (see heap/stream.h).
+ * Two free ranges can be adjacent only if different streams freed them and
+ * neither ticket is known to be over (see heap/stream.h).
  */
 #ifndef HEAP_RANGE_H
 #define HEAP_RANGE_H
@@ -154,7 +154,7 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
  *     row 3   | 128 to 131 | ...             | 252 to 255 |
  *
  * Row 0 has the smaller sizes, one column each. A bit per row and column marks
- * those that are not empty.
+ * the non-empty ones.
  *
  * All ranges in the bins above the bin of a size are long enough; in its own
  * bin some may be too short.
@@ -201,7 +201,7 @@ heap_range_t *heap_index_next(const heap_index_t *index,
 
 /* --- the free-list cache ----------------------------------------------------
  * Ranges that were recently freed in a stream, unchanged. The next allocation
- * of the same size takes one without a search and without cutting.
+ * of the same size takes such a range without a search and without cutting it.
  *
  * The cache holds a few sizes at a time, and a few ranges of each size.
  */
@@ -284,8 +284,8 @@ heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset);
 /* The functions below are called with the heap's lock held. */
 
 /* Initialize the entries of whole pages that have new memory, in which no range
- * begins. Writing the entries makes the system allocate their memory now, in an
- * operation that is slow anyway, and not in a later allocation. */
+ * begins. Writing the entries makes the system allocate their memory now,
+ * during a slow operation, and not during a later allocation. */
 void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size);
 void heap_page_map_add(heap_page_map_t *map, heap_range_t *range);
 void heap_page_map_remove(heap_page_map_t *map, const heap_range_t *range);

@@ -931,8 +931,8 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
         ucxpool_status_t status = UCXPOOL_OK;
 
         if (has_part(stitched, offset, size)) {
-            /* The ticket of this part may be over while those of other parts
-             * are not. */
+            /* The ticket of this part may be over while the tickets of other
+             * parts are not. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))
                          ? UCXPOOL_ERR_BUSY
                          : drop(stitcher, stitched);

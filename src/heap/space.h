@@ -8,9 +8,9 @@
  * A slot has the size of a large chunk (HEAP_CHUNK). It is backed by one large
  * chunk, or by pages: small chunks of 2 MiB, some of which may be missing.
  *
- * The driver takes as long to map 2 MiB as to map 2 GiB, so long ranges use
- * large chunks. But a chunk can be stitched only as a whole, so one live byte
- * keeps the whole chunk from being stitched. Therefore a slot that an
+ * Mapping 2 MiB takes the driver as long as mapping 2 GiB, so long ranges use
+ * large chunks. But a chunk can be stitched only as a whole, so a single live
+ * byte prevents the stitching of the whole chunk. Therefore a slot that an
  * allocation covers completely becomes one chunk, and a slot in which an
  * allocation ends becomes pages; see also heap_space_split().
  *
@@ -82,7 +82,7 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
                                  uint64_t slot_size);
 void             heap_space_cleanup(heap_space_t *space);
 
-/* Descriptors to prepare per call of take(). */
+/* Descriptors to prepare per call to take(). */
 #define HEAP_SPACE_TAKES 2
 
 /* Find the range that contains an offset of the home. */
@@ -153,8 +153,8 @@ ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
  * without a driver call. If there is no room for a new stitched range, the kept
  * range that has been unused for the longest time is unmapped.
  *
- * A stitched range may use only a part of its last run. The rest of that run's
- * last chunk then stays usable for others.
+ * A stitched range may use only a part of its last run. Other allocations can
+ * then use the rest of the last chunk of this run.
  *
  * All functions are called with the heap's lock held.
  */
@@ -206,8 +206,9 @@ uint64_t heap_stitchable(const heap_space_t  *space,
  *
  * size           A multiple of HEAP_UNIT.
  * max_mappings   Maximum number of mappings to create.
- * range_p [out]  A range of `size` bytes that the caller makes live. NULL: not
- *                enough memory, or too many mappings needed.
+ * range_p [out]  A range of `size` bytes, which the caller must mark as live.
+ *                NULL if there is not enough memory, or if the range would need
+ *                too many mappings.
  *
  * UCXPOOL_ERR_NO_MEMORY  no host memory, or no room for mappings
  * UCXPOOL_ERR_IO         driver error

@@ -2,10 +2,10 @@
  * The streams of a heap: the memory freed in each, and the progress of each.
  *
  * Every free in a stream gets a ticket, which is the next number of the stream.
- * A fence in the stream covers all tickets that were given out before the fence
- * was set. When the fence is reached, these tickets are over: memory freed with
- * them may be used by any stream. Fences are set only when another stream needs
- * memory.
+ * A fence in the stream covers all tickets that were taken before the fence was
+ * set. When the fence is reached, these tickets are over: any stream may use
+ * memory that was freed with them. Fences are set only when another stream
+ * needs memory.
  *
  * An ended stream remains known, because its pages may hold live allocations.
  * No fence is set in it, and all its tickets are over, including future ones.
@@ -25,10 +25,10 @@ typedef struct heap_stream heap_stream_t;
 #define HEAP_APART 128
 
 /*
- * Medium allocations are longer than HEAP_SMALL_MAX. As long as they are few
- * (heap_t.max_mediums) and memory is not tight, they are placed in pages too,
- * where a stream can allocate without the heap's lock. If all medium
- * allocations were in pages, up to a third of the memory would be wasted.
+ * Medium allocations are longer than HEAP_SMALL_MAX. As long as there are few
+ * of them (heap_t.max_mediums) and memory is not tight, they are also placed in
+ * pages, where a stream can allocate without the heap's lock. If all medium
+ * allocations were in pages, up to 1/3 of the memory would be wasted.
  */
 #define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
 
@@ -162,9 +162,9 @@ ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
 ucxpool_status_t heap_streams_sync(heap_streams_t *streams);
 
 /* --- small allocations ------------------------------------------------------
- * Allocations of up to HEAP_SMALL_MAX bytes share pages, so that each keeps at
- * most one page from being stitched. A stream has its own pages, and its
- * threads need only its lock.
+ * Allocations of up to HEAP_SMALL_MAX bytes share pages, so that each
+ * allocation prevents the stitching of at most one page. A stream has its own
+ * pages, and its threads need only its lock.
  *
  * These functions are called with the stream's lock held.
  */

@@ -7,6 +7,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
 #include "mem/memfd.h"
 #include "mem/system.h"
 
@@ -49,6 +50,8 @@ static struct {
     uint8_t  boot_id[16];
     uint32_t pid;        /* the process that start_time belongs to; atomic */
     uint64_t start_time; /* atomic */
+    uint64_t user;       /* complement of a user and its outer_user(); atomic */
+    uint64_t unmapped;   /* complement of unmapped_user(); atomic */
 } kept;
 
 /* Read the boot id: two hexadecimal digits for each byte, with dashes between
@@ -148,6 +151,14 @@ static void boot_id_fill(uint8_t *boot_id)
     }
 }
 
+/* Returns the inode of a namespace, or 0 if it cannot be read. */
+static uint64_t namespace_of(const char *path)
+{
+    struct stat name_space;
+
+    return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
+}
+
 /* Returns the start time of this process; 0: unknown. */
 static uint64_t own_start_time(uint32_t pid)
 {
@@ -164,38 +175,109 @@ static uint64_t own_start_time(uint32_t pid)
     return own.start_time;
 }
 
-void ipc_host_fill(ipc_host_t *host)
-{
-    struct stat name_space;
+/* The kernel's default of kernel.overflowuid. */
+#define UNMAPPED_USER 65534u
 
-    memset(host, 0, sizeof(*host));
-    host->pid = (uint32_t)getpid();
-    host->uid = (uint32_t)geteuid();
-    boot_id_fill(host->boot_id);
-    if (stat("/proc/self/ns/pid", &name_space) == 0) {
-        host->pid_namespace = (uint64_t)name_space.st_ino;
+/* Returns the user as which the kernel reports all users that this user
+ * namespace does not map. */
+static uint32_t unmapped_user(void)
+{
+    uint64_t known = ~__atomic_load_n(&kept.unmapped, __ATOMIC_RELAXED);
+    uint32_t user  = UNMAPPED_USER;
+    FILE    *file;
+
+    if (known <= UINT32_MAX) {
+        return (uint32_t)known;
     }
-    host->start_time = proc_is_ours() ? own_start_time(host->pid) : 0;
+    file = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%" SCNu32, &user) == 1) {
+            __atomic_store_n(&kept.unmapped, ~(uint64_t)user, __ATOMIC_RELAXED);
+        }
+        fclose(file);
+    }
+    return user;
 }
 
-static uint64_t net_namespace(const char *path)
-{
-    struct stat name_space;
+/* An extent of /proc/self/uid_map. */
+typedef struct user_map {
+    uint32_t first;
+    uint32_t outer; /* of `first`, in the namespace above */
+    uint32_t count;
+} user_map_t;
 
-    return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
+/* Find the extent that contains the user. Returns false if there is none. */
+static bool user_map_find(uint32_t user, user_map_t *map_p)
+{
+    FILE *file     = fopen("/proc/self/uid_map", "re");
+    bool  is_found = false;
+
+    if (file == NULL) {
+        return false;
+    }
+    while (!is_found &&
+           (fscanf(file, "%" SCNu32 " %" SCNu32 " %" SCNu32, &map_p->first,
+                   &map_p->outer, &map_p->count) == 3)) {
+        is_found = user - map_p->first < map_p->count;
+    }
+    fclose(file);
+    return is_found;
+}
+
+/* Returns the user as the namespace above this user namespace sees it, so that
+ * containers with different maps can be compared; or IPC_NO_USER. */
+static uint32_t outer_user(uint32_t user)
+{
+    uint64_t   known = ~__atomic_load_n(&kept.user, __ATOMIC_RELAXED);
+    user_map_t map;
+
+    if (known >> 32 == user) {
+        return (uint32_t)known;
+    }
+    if (!user_map_find(user, &map)) {
+        return IPC_NO_USER;
+    }
+    known = ((uint64_t)user << 32) | (map.outer + (user - map.first));
+    __atomic_store_n(&kept.user, ~known, __ATOMIC_RELAXED);
+    return (uint32_t)known;
+}
+
+bool ipc_user_is_ours(uint32_t user)
+{
+    user_map_t map;
+
+    return (user == (uint32_t)geteuid()) &&
+           ((user != unmapped_user()) ||
+            (user_map_find(user, &map) && (map.count == UINT32_MAX)));
+}
+
+void ipc_host_fill(ipc_host_t *host)
+{
+    memset(host, 0, sizeof(*host));
+    host->pid = (uint32_t)getpid();
+    boot_id_fill(host->boot_id);
+    host->pid_namespace = namespace_of("/proc/self/ns/pid");
+    host->start_time    = proc_is_ours() ? own_start_time(host->pid) : 0;
+    host->uid           = outer_user((uint32_t)geteuid());
 }
 
 uint64_t ipc_net_namespace(void)
 {
-    return net_namespace("/proc/self/ns/net");
+    return namespace_of("/proc/self/ns/net");
 }
 
 typedef enum process_state {
     PROCESS_RUNNING,
     PROCESS_ENDED,  /* the PID is unused, or belongs to another process */
-    PROCESS_UNKNOWN /* unknown: the system did not show the process, perhaps
+    PROCESS_UNKNOWN /* unknown: the process could not be queried, for example
                          for lack of descriptors */
 } process_state_t;
+
+bool ipc_host_is_visible(const ipc_host_t *peer)
+{
+    return (peer->pid_namespace != 0) &&
+           (peer->pid_namespace == namespace_of("/proc/self/ns/pid"));
+}
 
 static process_state_t process_query(const ipc_host_t *peer,
                                      proc_stat_t      *process_p)
@@ -204,6 +286,9 @@ static process_state_t process_query(const ipc_host_t *peer,
 
     if ((peer->pid == 0) || (peer->pid > INT_MAX)) {
         return PROCESS_ENDED;
+    }
+    if (!ipc_host_is_visible(peer)) {
+        return PROCESS_UNKNOWN;
     }
     error = stat_read(peer->pid, process_p);
     if ((error == ENOENT) || (error == ESRCH)) {
@@ -214,6 +299,13 @@ static process_state_t process_query(const ipc_host_t *peer,
     }
     return (process_p->start_time == peer->start_time) ? PROCESS_RUNNING
                                                        : PROCESS_ENDED;
+}
+
+bool ipc_host_is_same(const ipc_host_t *a, const ipc_host_t *b)
+{
+    return (memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0) &&
+           (a->pid_namespace == b->pid_namespace) && (a->pid == b->pid) &&
+           (a->start_time == b->start_time);
 }
 
 bool ipc_host_is_alive(const ipc_host_t *peer)
@@ -230,9 +322,8 @@ bool ipc_host_is_reaped(const ipc_host_t *peer)
     return process_query(peer, &process) == PROCESS_ENDED;
 }
 
-/* Returns true if this process can see the peer's process and map its files. */
-static bool is_within_reach(const ipc_host_t *peer, char *reason,
-                            size_t reason_size)
+/* Returns true if the peer is a process of the same user on this host. */
+static bool is_related(const ipc_host_t *peer, char *reason, size_t reason_size)
 {
     static const uint8_t unknown[sizeof(peer->boot_id)];
     ipc_host_t           own;
@@ -252,8 +343,13 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
         snprintf(reason, reason_size, "other host");
         return false;
     }
-    if (own.pid_namespace != peer->pid_namespace) {
-        snprintf(reason, reason_size, "other PID namespace");
+    if (!ipc_user_is_ours((uint32_t)geteuid())) {
+        snprintf(reason, reason_size,
+                 "the user namespace of this process does not map its user");
+        return false;
+    }
+    if (own.uid == IPC_NO_USER) {
+        snprintf(reason, reason_size, "/proc/self/uid_map cannot be read");
         return false;
     }
     if (own.uid != peer->uid) {
@@ -262,7 +358,7 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
                  own.uid);
         return false;
     }
-    if (own.start_time == 0) {
+    if ((own.start_time == 0) && (own.pid_namespace == peer->pid_namespace)) {
         snprintf(reason, reason_size,
                  "/proc belongs to another PID namespace, or cannot be read");
         return false;
@@ -272,10 +368,10 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
 
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
 {
-    if (!is_within_reach(peer, reason, reason_size)) {
+    if (!is_related(peer, reason, reason_size)) {
         return false;
     }
-    if (!ipc_host_is_alive(peer)) {
+    if (ipc_host_is_visible(peer) && !ipc_host_is_alive(peer)) {
         snprintf(reason, reason_size,
                  "process %" PRIu32 " has ended, or its /proc cannot be read",
                  peer->pid);
@@ -300,11 +396,12 @@ bool ipc_host_shares_network(const ipc_host_t *peer)
     uint64_t ours = ipc_net_namespace();
     char     text[128];
 
-    if ((ours == 0) || !ipc_host_fits(peer, text, sizeof(text))) {
+    if ((ours == 0) || !ipc_host_is_visible(peer) ||
+        !ipc_host_fits(peer, text, sizeof(text))) {
         return false;
     }
     snprintf(text, sizeof(text), "/proc/%" PRIu32 "/ns/net", peer->pid);
-    return net_namespace(text) == ours;
+    return namespace_of(text) == ours;
 }
 
 /* Returns true if the process has already closed its executable. Needs no
@@ -324,7 +421,8 @@ bool ipc_host_has_ended(const ipc_host_t *peer)
     proc_stat_t     process;
     process_state_t state;
 
-    if (!is_within_reach(peer, reason, sizeof(reason))) {
+    if (!is_related(peer, reason, sizeof(reason)) ||
+        !ipc_host_is_visible(peer)) {
         return false;
     }
     state = process_query(peer, &process);
@@ -337,7 +435,8 @@ int ipc_watch(const ipc_host_t *host)
 {
     int fd;
 
-    if ((host->pid == 0) || (host->pid > INT_MAX)) {
+    if ((host->pid == 0) || (host->pid > INT_MAX) ||
+        !ipc_host_is_visible(host)) {
         return -1;
     }
     /* The kernel always sets close-on-exec. */
@@ -515,8 +614,8 @@ static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
         return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                  "it cannot be opened: %s (other user or namespace, or the "
-                  "process forbids it)",
+                  "the file cannot be opened: %s (other user or namespace, or "
+                  "the process forbids it)",
                   strerror(error));
 }
 
@@ -570,6 +669,9 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     ssize_t length;
     int     fd;
 
+    if ((attempt->given < 0) && !ipc_host_is_visible(attempt->host)) {
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION, "other PID namespace");
+    }
     if (attempt->given >= 0) {
         snprintf(path, sizeof(path), "/proc/self/fd/%d", attempt->given);
     } else {
@@ -583,7 +685,7 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     name[length] = '\0';
     if (strncmp(name, MEMFD_PREFIX, strlen(MEMFD_PREFIX)) != 0) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it is not a memory file, but %s", name);
+                      "the file is not a memory file, but %s", name);
     }
     fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0) {
@@ -604,26 +706,29 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
 
     if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "its attributes cannot be read: %s", strerror(errno));
+                      "the file's attributes cannot be read: %s",
+                      strerror(errno));
     }
     if (!S_ISREG(is.st_mode) || ((uint64_t)is.st_dev != file->device) ||
         ((uint64_t)is.st_ino != file->inode)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it is not the announced file");
+                      "the file is not the announced one");
     }
-    if (is.st_uid != geteuid()) {
+    if (!ipc_user_is_ours((uint32_t)is.st_uid)) {
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "it belongs to another user, %u", (unsigned)is.st_uid);
+                      "the file belongs to another user, %u",
+                      (unsigned)is.st_uid);
     }
     if ((shift == 0) != (system.f_type == TMPFS_MAGIC) ||
         (shift != 0) != (system.f_type == HUGETLBFS_MAGIC) ||
         ((shift != 0) && ((uint64_t)system.f_bsize != (uint64_t)1 << shift))) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it does not have the announced page size");
+                      "the file does not have the announced page size");
     }
     if ((uint64_t)is.st_size < file->size) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it has %" PRIu64 " bytes, but announced %" PRIu64,
+                      "the file has %" PRIu64
+                      " bytes, but the owner announced %" PRIu64,
                       (uint64_t)is.st_size, file->size);
     }
     backed = (uint64_t)is.st_blocks * STAT_BLOCK_SIZE;
@@ -653,12 +758,12 @@ static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
     if ((seals < 0) || !(seals & F_SEAL_SHRINK)) {
         close(fd);
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "it is not sealed against shrinking");
+                      "the file is not sealed against shrinking");
     }
     if (is_written(attempt) && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
         close(fd);
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "it is sealed against writing");
+                      "the file is sealed against writing");
     }
     *fd_p = fd;
     return UCXPOOL_OK;
@@ -684,7 +789,7 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
     }
     close(path_fd);
     /* The PID may have been reused during the checks. */
-    if (!ipc_host_is_alive(attempt->host)) {
+    if ((attempt->given < 0) && !ipc_host_is_alive(attempt->host)) {
         close(fd);
         return refuse_unseen(attempt);
     }
@@ -956,8 +1061,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 {
     int process, fd, error;
 
-    if (((share->way != IPC_CUDA_FILE) && (share->way != IPC_CUDA_MEMPOOL)) ||
-        (share->fd < 0)) {
+    if ((share->way != IPC_CUDA_FILE) || (share->fd < 0)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "descriptor %" PRId32 " of process %" PRIu32
                           " is invalid",
@@ -969,8 +1073,8 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
         return !ipc_host_is_reaped(host)
                    ? base_error(UCXPOOL_ERR_UNSUPPORTED,
                                 "process %" PRIu32
-                                " cannot be watched: pidfd_open needs Linux "
-                                "5.3 or later",
+                                " is in another PID namespace, or cannot be "
+                                "watched: pidfd_open needs Linux 5.3 or later",
                                 host->pid)
                    : import_error(host, ESRCH);
     }
@@ -1064,7 +1168,7 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
 }
 
 /* Let the device read the range, and write to it only if requested. One call
- * covers the whole range, because each call of the driver takes time. */
+ * covers the whole range, because each call to the driver takes time. */
 static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
 {
     CUmemAccessDesc desc = {.flags = attempt->is_written
@@ -1230,4 +1334,46 @@ void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
         mem_cuda_range_free(device->driver, there, range_size(&attempt));
     }
     mem_cuda_device_leave(device);
+}
+
+/* --- host memory for a GPU ------------------------------------------------ */
+
+/* Call between enter and leave. */
+static void unpin(const mem_cuda_device_t *device,
+                  const uint8_t *const *regions, unsigned num_regions)
+{
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_unpin(device, (void *)(uintptr_t)regions[i]);
+    }
+}
+
+ucxpool_status_t ipc_cuda_pin(const mem_cuda_device_t *device,
+                              const uint8_t *const    *regions,
+                              const uint64_t *sizes, unsigned num_regions)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+    unsigned         num    = 0;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    while ((num < num_regions) && (status == UCXPOOL_OK)) {
+        status = mem_cuda_pin(device, (void *)(uintptr_t)regions[num],
+                              (size_t)sizes[num], true);
+        num += (status == UCXPOOL_OK) ? 1 : 0;
+    }
+    if (status != UCXPOOL_OK) {
+        unpin(device, regions, num);
+    }
+    mem_cuda_device_leave(device);
+    return status;
+}
+
+void ipc_cuda_unpin(const mem_cuda_device_t *device,
+                    const uint8_t *const *regions, unsigned num_regions)
+{
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        unpin(device, regions, num_regions);
+        mem_cuda_device_leave(device);
+    }
 }

@@ -1,6 +1,6 @@
 /*
- * Sharing regions with a process of the same host and user: how an owner
- * announces them, and how a peer maps them, once, for reading.
+ * Sharing regions with a process of the same user on the same host. An owner
+ * announces its regions, and a peer maps them once, for reading.
  *
  * A peer opens a memfd as /proc/PID/fd/N. It maps the file only if it is the
  * announced one (same device and inode), belongs to the same user, is a memfd
@@ -30,8 +30,11 @@ typedef struct ipc_host {
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
     uint64_t start_time;    /* in clock ticks since boot */
     uint32_t pid;
-    uint32_t uid; /* effective */
+    uint32_t uid; /* effective, as the user namespace above sees it */
 } ipc_host_t;
+
+/* The uid if it cannot be read; matches no peer. */
+#define IPC_NO_USER UINT32_MAX
 
 /* A file to map. Sent over the wire as is. */
 typedef struct ipc_file {
@@ -47,6 +50,11 @@ typedef struct ipc_file {
  * again. */
 void ipc_host_fill(ipc_host_t *host);
 
+/* Returns true if a user that the kernel reports to this process is the user of
+ * this process. The kernel reports all users that this user namespace does not
+ * map as one user (kernel.overflowuid). */
+bool ipc_user_is_ours(uint32_t user);
+
 /* Returns the inode of /proc/self/ns/net, or 0 if it cannot be read. Processes
  * of one host in the same network namespace can connect to each other's sockets
  * (ipc/socket.h). */
@@ -60,18 +68,26 @@ uint64_t ipc_net_namespace(void);
 ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
 
 /*
- * Returns true if this process can map the peer's files. Writes the reason to
- * `reason` in either case, such as "same host and user" or "other PID
- * namespace".
+ * Returns true if this process can map the peer's files, if necessary with
+ * descriptors that the peer sends. Writes the reason to `reason` in either
+ * case, such as "same host and user" or "other host".
  */
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
-/* Returns true if the peer is a process of this host, of any user. Returns
+/* Returns true if the peer is in this process's PID namespace. Otherwise the
+ * PID identifies another process here, or no process. The functions below then
+ * do not use the PID, and the state of the process is unknown. */
+bool ipc_host_is_visible(const ipc_host_t *peer);
+
+/* Returns true if both name the same process. */
+bool ipc_host_is_same(const ipc_host_t *a, const ipc_host_t *b);
+
+/* Returns true if the peer is a process on this host, of any user. Returns
  * false if that is unknown. */
 bool ipc_host_is_local(const ipc_host_t *peer);
 
-/* Returns true if the peer is a process of this host and user, in the same
- * network namespace. Returns false if that is unknown. */
+/* Returns true if the peer is a process of the same user on this host, in the
+ * same network namespace. Returns false if that is unknown. */
 bool ipc_host_shares_network(const ipc_host_t *peer);
 
 /*
@@ -97,8 +113,8 @@ bool ipc_host_has_ended(const ipc_host_t *peer);
  * given  The file's descriptor in this process, which the caller keeps; -1:
  *        open the file in the owner's /proc.
  *
- * UCXPOOL_ERR_PERMISSION  cannot be opened, belongs to another user, or is not
- *                         sealed
+ * UCXPOOL_ERR_PERMISSION  cannot be opened, belongs to another user or PID
+ *                         namespace, or is not sealed
  * UCXPOOL_ERR_PROTOCOL    not the announced file, not a memfd, not of the
  *                         announced size, or invalid numbers
  * UCXPOOL_ERR_PEER_LOST   the process has ended
@@ -139,8 +155,9 @@ void             ipc_view_unmap(ipc_view_t *view);
 
 /*
  * Returns a descriptor that becomes readable when the peer's process ends
- * (pidfd_open), or -1 if there is no pidfd_open (before kernel 5.3) or the
- * process has ended. The caller closes it.
+ * (pidfd_open). The caller closes it. Returns -1 if the kernel has no
+ * pidfd_open (before 5.3), the process has ended, or the process is in another
+ * PID namespace; for the last case, see ipc_socket_watch().
  */
 int ipc_watch(const ipc_host_t *host);
 
@@ -156,23 +173,22 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
                             void **address_p);
 
 /* --- GPU memory --------------------------------------------------------------
- * Sharing regions of GPU memory with a process of the same host and user: how
- * an owner announces them, and how a peer maps them, once.
+ * Sharing regions of GPU memory with a process of the same user on the same
+ * host: how an owner announces them, and how a peer maps them, once.
  *
  * Memory of cuMemAlloc has an IPC handle, a byte string that the peer's driver
  * opens. The handle of a virtual region is a file descriptor. The peer takes it
  * from the owner's process (pidfd_getfd, if ptrace rules allow), or the owner
  * passes it over a socket (ipc/socket.h).
  *
- * A peer's data is not trusted: if a kernel read past the end of a mapping,
- * this process could no longer use its GPU. The driver checks that a handle is
- * valid.
+ * A peer's data is not trusted. If a CUDA kernel read past the end of a
+ * mapping, this process could no longer use its GPU. The driver checks that a
+ * handle is valid.
  */
 
 typedef enum ipc_cuda_way {
-    IPC_CUDA_IPC     = 1, /* handle is a CUDA IPC handle */
-    IPC_CUDA_FILE    = 2, /* fd is the owner's descriptor */
-    IPC_CUDA_MEMPOOL = 3  /* both, for a CUDA memory pool: ipc/mempool.h */
+    IPC_CUDA_IPC  = 1, /* handle is a CUDA IPC handle */
+    IPC_CUDA_FILE = 2  /* fd is the owner's descriptor */
 } ipc_cuda_way_t;
 
 /* A region. Sent over the wire as is. */
@@ -209,12 +225,11 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
                                       ipc_cuda_t *share, uint64_t *offset_p);
 
 /*
- * Take the descriptor of a region, or of a memory pool, from the owner's
- * process.
+ * Take the descriptor of a region from the owner's process.
  *
  * UCXPOOL_ERR_PROTOCOL     the number is invalid
  * UCXPOOL_ERR_PERMISSION   the system does not allow it
- * UCXPOOL_ERR_UNSUPPORTED  a kernel before 5.6
+ * UCXPOOL_ERR_UNSUPPORTED  a kernel before 5.6, or another PID namespace
  * UCXPOOL_ERR_PEER_LOST    the process has ended
  */
 ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
@@ -241,6 +256,22 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
                               const ipc_cuda_t *share, const int *fds,
                               unsigned num_regions, bool is_written,
                               const void **address_p);
+/*
+ * Let a device read regions of host memory that ipc_map() has mapped. After an
+ * error, the device cannot read any of them.
+ *
+ * UCXPOOL_ERR_NO_MEMORY    the system does not allow so much locked memory
+ * UCXPOOL_ERR_UNSUPPORTED  the driver cannot pin memory that is mapped for
+ *                          reading
+ * UCXPOOL_ERR_IO           the driver failed
+ */
+ucxpool_status_t ipc_cuda_pin(const mem_cuda_device_t *device,
+                              const uint8_t *const    *regions,
+                              const uint64_t *sizes, unsigned num_regions);
+/* No kernel may be accessing the memory. */
+void ipc_cuda_unpin(const mem_cuda_device_t *device,
+                    const uint8_t *const *regions, unsigned num_regions);
+
 /* No kernel may be accessing the memory. */
 void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
                     unsigned num_regions, const void *address);

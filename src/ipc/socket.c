@@ -2,13 +2,25 @@
 
 #include "ipc/socket.h"
 
+#include "base/error.h"
+#include "ipc/share.h"
+
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Since kernel 6.5; the C library's headers may be older. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 #define NAME_PREFIX "ucxpool-"
 
@@ -24,12 +36,17 @@ typedef union room {
 
 /* Make the address of an id, and return its length. An abstract name starts
  * with a 0 byte and has no terminator. */
-static socklen_t fill_address(const uint8_t *id, struct sockaddr_un *address)
+static socklen_t fill_address(const char *folder, const uint8_t *id,
+                              struct sockaddr_un *address)
 {
     char  *name   = &address->sun_path[1];
     size_t length = strlen(NAME_PREFIX);
 
     memset(address, 0, sizeof(*address));
+    if (folder[0] != '\0') {
+        ipc_folder_path(folder, id, address);
+        return sizeof(*address);
+    }
     address->sun_family = AF_UNIX;
     memcpy(name, NAME_PREFIX, length);
     for (unsigned i = 0; i < IPC_ID_SIZE; i++) {
@@ -51,10 +68,10 @@ static int close_after(int fd, int error)
     return error;
 }
 
-int ipc_socket_listen(const uint8_t *id, int *fd_p)
+int ipc_socket_listen(const char *folder, const uint8_t *id, int *fd_p)
 {
     struct sockaddr_un address;
-    socklen_t          length = fill_address(id, &address);
+    socklen_t          length = fill_address(folder, id, &address);
     int                fd     = make_socket();
 
     if (fd < 0) {
@@ -79,10 +96,10 @@ int ipc_socket_accept(int listen_fd, int *fd_p)
     return 0;
 }
 
-int ipc_socket_connect(const uint8_t *id, int *fd_p)
+int ipc_socket_connect(const char *folder, const uint8_t *id, int *fd_p)
 {
     struct sockaddr_un address;
-    socklen_t          length = fill_address(id, &address);
+    socklen_t          length = fill_address(folder, id, &address);
     int                fd     = make_socket();
 
     if (fd < 0) {
@@ -106,6 +123,20 @@ int ipc_socket_caller(int fd, ipc_caller_t *caller_p)
     caller_p->pid = (uint32_t)credentials.pid;
     caller_p->uid = (uint32_t)credentials.uid;
     return 0;
+}
+
+bool ipc_caller_is(const ipc_caller_t *caller, const ipc_host_t *host)
+{
+    return ipc_user_is_ours(caller->uid) &&
+           ((caller->pid == host->pid) || !ipc_host_is_visible(host));
+}
+
+int ipc_socket_watch(int fd, int *fd_p)
+{
+    socklen_t length = sizeof(*fd_p);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, fd_p, &length) == 0 ? 0
+                                                                        : errno;
 }
 
 int ipc_socket_send(int fd, const void *data, size_t size, const int *fds,
@@ -235,4 +266,158 @@ void ipc_socket_close(int fd)
 {
     shutdown(fd, SHUT_RDWR);
     close(fd);
+}
+
+/* --- sockets in a folder -------------------------------------------------- */
+
+#define SETTING "(setting UCXPOOL_SOCKET_DIR)"
+
+/* Files younger than this are kept: bind() creates a file before a process can
+ * connect to it. */
+#define KEEP_S 10
+
+#define PREFIX_SIZE sizeof("ucxpool-00000000-")
+
+/* Write the start of the names that sockets of this host have. */
+static void host_prefix(char *prefix)
+{
+    ipc_host_t own;
+
+    ipc_host_fill(&own);
+    snprintf(prefix, PREFIX_SIZE, "ucxpool-%02x%02x%02x%02x-", own.boot_id[0],
+             own.boot_id[1], own.boot_id[2], own.boot_id[3]);
+}
+
+void ipc_folder_path(const char *folder, const uint8_t *id,
+                     struct sockaddr_un *address)
+{
+    char   prefix[PREFIX_SIZE];
+    char  *path = address->sun_path;
+    size_t length;
+
+    host_prefix(prefix);
+    address->sun_family = AF_UNIX;
+    snprintf(path, sizeof(address->sun_path), "%.*s/%s", (int)IPC_FOLDER_MAX,
+             folder, prefix);
+    length = strlen(path);
+    for (unsigned i = 0; i < IPC_ID_SIZE; i++) {
+        snprintf(path + length + 2 * (size_t)i, 3, "%02x", id[i]);
+    }
+}
+
+bool ipc_folder_has(const char *folder, const uint8_t *id)
+{
+    struct sockaddr_un address;
+
+    if (folder[0] == '\0') {
+        return false;
+    }
+    ipc_folder_path(folder, id, &address);
+    return faccessat(AT_FDCWD, address.sun_path, F_OK, AT_EACCESS) == 0;
+}
+
+void ipc_folder_remove(const char *folder, const uint8_t *id)
+{
+    struct sockaddr_un address;
+
+    ipc_folder_path(folder, id, &address);
+    unlink(address.sun_path);
+}
+
+/* --- preparing a folder --------------------------------------------------- */
+
+/* Returns true if no process has the socket open. connect() with another type
+ * of socket always fails, so the owner does not notice it. The error is
+ * EPROTOTYPE if the socket is open. */
+static bool is_abandoned(const struct sockaddr_un *address)
+{
+    struct stat is;
+    int         fd, error;
+
+    if ((lstat(address->sun_path, &is) != 0) || !S_ISSOCK(is.st_mode) ||
+        (is.st_ctime + KEEP_S > time(NULL))) {
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    error = connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0
+                ? errno
+                : 0;
+    close(fd);
+    return error == ECONNREFUSED;
+}
+
+/* Remove the files of ended processes on this host. Files of another host, or
+ * of an earlier boot, cannot be distinguished from files in use. */
+static void remove_abandoned(const char *folder)
+{
+    struct sockaddr_un   address = {.sun_family = AF_UNIX};
+    char                 prefix[PREFIX_SIZE];
+    const struct dirent *entry;
+    DIR                 *files = opendir(folder);
+    size_t               length;
+
+    if (files == NULL) {
+        return;
+    }
+    host_prefix(prefix);
+    while ((entry = readdir(files)) != NULL) {
+        length = (size_t)snprintf(address.sun_path, sizeof(address.sun_path),
+                                  "%s/%s", folder, entry->d_name);
+        if ((strncmp(entry->d_name, prefix, PREFIX_SIZE - 1) == 0) &&
+            (length < sizeof(address.sun_path)) && is_abandoned(&address)) {
+            unlink(address.sun_path);
+        }
+    }
+    closedir(files);
+}
+
+static ucxpool_status_t check(const char *folder, const struct stat *is)
+{
+    if (!S_ISDIR(is->st_mode)) {
+        return base_error(UCXPOOL_ERR_PERMISSION,
+                          "%s " SETTING " is not a folder", folder);
+    }
+    if (!ipc_user_is_ours((uint32_t)is->st_uid) && (is->st_uid != 0)) {
+        return base_error(UCXPOOL_ERR_PERMISSION,
+                          "the folder %s " SETTING
+                          " belongs to user %u; it must belong to user %u",
+                          folder, (unsigned)is->st_uid, (unsigned)geteuid());
+    }
+    if (is->st_mode & (S_IWGRP | S_IWOTH)) {
+        return base_error(UCXPOOL_ERR_PERMISSION,
+                          "other users can write to the folder %s " SETTING
+                          ": set its mode to 0700",
+                          folder);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_folder_prepare(const char *folder)
+{
+    size_t           length = strlen(folder);
+    ucxpool_status_t status;
+    struct stat      is;
+
+    /* With a / at the end, lstat() would follow a symlink. */
+    if ((folder[0] != '/') || (folder[length - 1] == '/') ||
+        (length > IPC_FOLDER_MAX)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the folder %.100s " SETTING
+                          " must be an absolute path of at most %zu bytes, "
+                          "without a / at its end",
+                          folder, IPC_FOLDER_MAX);
+    }
+    if (((mkdir(folder, 0700) != 0) && (errno != EEXIST)) ||
+        (lstat(folder, &is) != 0)) {
+        return base_error_errno(errno, "cannot create the folder %s " SETTING,
+                                folder);
+    }
+    status = check(folder, &is);
+    if (status == UCXPOOL_OK) {
+        remove_abandoned(folder);
+    }
+    return status;
 }

@@ -1,26 +1,32 @@
 /*
- * Unix sockets for messages and descriptors between processes of one host.
- * Passing a descriptor works even if the system forbids taking it (pidfd_getfd,
- * /proc/PID/fd): ptrace rules do not apply to descriptors that their owner
- * sends.
+ * Unix sockets for messages and descriptors between processes on one host. An
+ * owner can send a descriptor even if the system does not let the peer
+ * duplicate it (pidfd_getfd, /proc/PID/fd). The ptrace rules do not apply to
+ * descriptors that are sent over a socket.
  *
- * The socket has an abstract name (unix(7)), made of a pool's id, so it leaves
- * no file behind. A process must be in the same network namespace to connect.
+ * A socket has an abstract name (unix(7)) with the pool's id. So it leaves no
+ * file behind, and processes of the same network namespace can connect. A
+ * second socket is a file in a folder that the user chooses (see below).
  * Messages keep their boundaries (SOCK_SEQPACKET), and no call blocks.
  *
- * These are thin wrappers: each returns 0 or an errno, and the caller reports
- * the error.
+ * The functions of sockets are thin wrappers: each returns 0 or an errno, and
+ * the caller reports the error.
  */
 #ifndef IPC_SOCKET_H
 #define IPC_SOCKET_H
 
+#include "ipc/share.h"
+
+#include <ucxpool/status.h>
+
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 #define IPC_ID_SIZE 16u
 
 /* Maximum number of descriptors in a message. It is small because descriptors
- * in flight count against a user's limit of open files. */
+ * in flight count toward a user's limit of open files. */
 #define IPC_FDS_MAX 64u
 
 /* The process at the other end, as the kernel reports it for the time of
@@ -31,17 +37,29 @@ typedef struct ipc_caller {
     uint32_t uid;
 } ipc_caller_t;
 
-/* Create a listening socket with this id. */
-int ipc_socket_listen(const uint8_t *id, int *fd_p);
+/* Create a listening socket with this id. folder: for a file in a folder that
+ * has been prepared; "": for an abstract name. */
+int ipc_socket_listen(const char *folder, const uint8_t *id, int *fd_p);
 
 /* Accept a connection. EAGAIN: no connection is waiting. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
-/* Connect to the socket with this id. ECONNREFUSED: no process listens. EAGAIN:
- * the queue is full; retry later. */
-int ipc_socket_connect(const uint8_t *id, int *fd_p);
+/* Connect to the socket with this id, by its abstract name, or in the folder
+ * unless folder is "". ECONNREFUSED, ENOENT: no process listens. EAGAIN: the
+ * queue is full; retry later. */
+int ipc_socket_connect(const char *folder, const uint8_t *id, int *fd_p);
 
 int ipc_socket_caller(int fd, ipc_caller_t *caller_p);
+
+/* Returns true if the caller belongs to this user, and is the announced
+ * process. The kernel cannot compare the PID of another PID namespace, so there
+ * the caller must prove its identity with a key. */
+bool ipc_caller_is(const ipc_caller_t *caller, const ipc_host_t *host);
+
+/* Create a descriptor that becomes readable when the process at the other end
+ * has ended, in any PID namespace. The caller closes it. ENOPROTOOPT: the
+ * kernel is older than 6.5. */
+int ipc_socket_watch(int fd, int *fd_p);
 
 /* Send a message with copies of up to IPC_FDS_MAX descriptors. EAGAIN: the
  * other end does not read. */
@@ -73,5 +91,49 @@ int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
 /* Shut down and close, so that a copy of the descriptor in a forked child does
  * not keep the connection open. */
 void ipc_socket_close(int fd);
+
+/* --- folders -------------------------------------------------------------- */
+
+/*
+ * A folder of Unix sockets, for processes in different network namespaces, such
+ * as containers that mount one folder. The name of a socket's file contains the
+ * pool's id:
+ *
+ *     FOLDER/ucxpool-BOOT-ID    BOOT: the start of the host's boot id
+ *
+ * The kernel finds a socket by the inode of its file, in its own memory. So a
+ * process on another host cannot connect, even if it mounts the same folder
+ * (NFS).
+ *
+ * The file of a process that was killed remains until a pool is created with
+ * the folder, in the same boot of the host and at least 10 s later. Files of
+ * earlier boots are never removed.
+ */
+
+/* The longest path of a folder. */
+#define IPC_FOLDER_MAX \
+    (sizeof(((struct sockaddr_un *)NULL)->sun_path) - \
+     sizeof("/ucxpool-00000000-") - 2 * IPC_ID_SIZE)
+
+/*
+ * Create the folder with mode 0700 if it does not exist, and remove the files
+ * of ended processes.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  the path is not absolute, ends with a /, or is
+ *                            longer than IPC_FOLDER_MAX
+ * UCXPOOL_ERR_PERMISSION     the folder belongs to another user (except root),
+ *                            other users can write to it, or it is not a folder
+ * UCXPOOL_ERR_IO, ...        it cannot be created
+ */
+ucxpool_status_t ipc_folder_prepare(const char *folder);
+
+/* Write the path of a pool's socket. */
+void ipc_folder_path(const char *folder, const uint8_t *id,
+                     struct sockaddr_un *address);
+
+/* Returns true if the folder has a file for this pool. "" has none. */
+bool ipc_folder_has(const char *folder, const uint8_t *id);
+
+void ipc_folder_remove(const char *folder, const uint8_t *id);
 
 #endif

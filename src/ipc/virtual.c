@@ -7,6 +7,7 @@
 #include "mem/cuda_driver.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* --- the owner's side ----------------------------------------------------- */
@@ -35,21 +36,58 @@ static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
                : export_error(device, result, "cuMemExportToShareableHandle");
 }
 
-/* Export the allocation that contains an address. The driver maps whole
- * allocations, so a mapping starts at the allocation's first byte. */
-static ucxpool_status_t export_at(const mem_cuda_device_t *device,
-                                  CUdeviceptr              address,
-                                  ipc_virtual_part_t      *part_p)
+/* Make room for another handle. */
+static bool grow(ipc_virtual_memory_t *memory)
 {
-    const mem_cuda_driver_t     *driver = device->driver;
+    uint32_t            max = base_max(64u, 2 * memory->max);
+    unsigned long long *handles;
+
+    if (memory->num < memory->max) {
+        return true;
+    }
+    handles = realloc(memory->handles, max * sizeof(*handles));
+    if (handles == NULL) {
+        return false;
+    }
+    memory->handles = handles;
+    memory->max     = max;
+    return true;
+}
+
+/* Add an allocation to the last run, or begin a run. Returns false if there are
+ * too many runs. */
+static bool add_to_run(ipc_virtual_layout_t *layout, uint64_t size)
+{
+    if ((layout->num_runs == 0) ||
+        (layout->runs[layout->num_runs - 1].size != size)) {
+        if (layout->num_runs == IPC_VIRTUAL_RUNS_MAX) {
+            return false;
+        }
+        layout->runs[layout->num_runs++] = (ipc_virtual_run_t){size, 0};
+    }
+    layout->runs[layout->num_runs - 1].count++;
+    return true;
+}
+
+/* Retain the allocation that contains an address. */
+static ucxpool_status_t retain_handle(const mem_cuda_device_t *device,
+                                      CUdeviceptr              address,
+                                      ipc_virtual_memory_t    *memory)
+{
     CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr                  base   = 0;
-    size_t                       size   = 0;
-    ucxpool_status_t             status;
     CUresult                     result;
 
-    result = driver->cuMemRetainAllocationHandle(&handle,
-                                                 (void *)(uintptr_t)address);
+    if (memory->num == IPC_VIRTUAL_MAX) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "the memory lies in more than %u allocations",
+                          IPC_VIRTUAL_MAX);
+    }
+    if (!grow(memory)) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a window's allocations");
+    }
+    result = device->driver->cuMemRetainAllocationHandle(
+        &handle, (void *)(uintptr_t)address);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the memory was allocated neither by cuMemAlloc() "
@@ -58,53 +96,103 @@ static ucxpool_status_t export_at(const mem_cuda_device_t *device,
     if (result != CUDA_SUCCESS) {
         return export_error(device, result, "cuMemRetainAllocationHandle");
     }
-    result = driver->cuMemGetAddressRange(&base, &size, address);
-    if (result != CUDA_SUCCESS) {
-        status = export_error(device, result, "cuMemGetAddressRange");
-    } else {
-        status = export_file(device, handle, &part_p->fd);
-    }
-    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
-    part_p->size   = size;
-    part_p->offset = address - base;
-    return status;
+    memory->handles[memory->num++] = handle;
+    return UCXPOOL_OK;
 }
 
-/* Call between enter and leave. */
-static ucxpool_status_t export_all(const mem_cuda_device_t *device,
-                                   CUdeviceptr address, uint64_t length,
-                                   ipc_virtual_part_t *parts,
-                                   unsigned max_parts, unsigned *num_parts_p)
+/* Retain the allocation that contains an address. The driver maps whole
+ * allocations, so a mapping starts at the allocation's first byte. Returns the
+ * address of the next allocation. */
+static ucxpool_status_t retain_at(const mem_cuda_device_t *device,
+                                  CUdeviceptr              address,
+                                  ipc_virtual_memory_t    *memory,
+                                  CUdeviceptr             *next_p)
+{
+    CUdeviceptr      base = 0;
+    size_t           size = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    status = retain_handle(device, address, memory);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = device->driver->cuMemGetAddressRange(&base, &size, address);
+    if (result != CUDA_SUCCESS) {
+        return export_error(device, result, "cuMemGetAddressRange");
+    }
+    if (!add_to_run(&memory->layout, size)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "the sizes of the memory's allocations change more "
+                          "than %u times",
+                          IPC_VIRTUAL_RUNS_MAX - 1);
+    }
+    if (memory->num == 1) {
+        memory->layout.offset = address - base;
+    }
+    *next_p = base + size;
+    return UCXPOOL_OK;
+}
+
+/* Call this function and the next two between enter and leave. */
+static ucxpool_status_t export_some(const mem_cuda_device_t    *device,
+                                    const ipc_virtual_memory_t *memory,
+                                    uint32_t first, uint32_t num, int *fds)
 {
     ucxpool_status_t status;
 
-    for (uint64_t done = 0; done < length;
-         done += parts[*num_parts_p - 1].length) {
-        ipc_virtual_part_t *part = &parts[*num_parts_p];
-
-        if (*num_parts_p == max_parts) {
-            return base_error(UCXPOOL_ERR_LIMIT,
-                              "the memory lies in more than %u allocations",
-                              max_parts);
-        }
-        status = export_at(device, address + done, part);
+    for (uint32_t i = 0; i < num; i++) {
+        status = export_file(device, memory->handles[first + i], &fds[i]);
         if (status != UCXPOOL_OK) {
+            while (i-- > 0) {
+                close(fds[i]);
+            }
             return status;
         }
-        part->length = base_min(part->size - part->offset, length - done);
-        ++*num_parts_p;
     }
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t *device,
-                                    const void *address, uint64_t length,
-                                    ipc_virtual_part_t *parts,
-                                    unsigned max_parts, unsigned *num_parts_p)
+static ucxpool_status_t retain_all(const mem_cuda_device_t *device,
+                                   CUdeviceptr address, uint64_t length,
+                                   ipc_virtual_memory_t *memory)
 {
-    unsigned         num = 0;
+    CUdeviceptr      end    = address + length;
+    ucxpool_status_t status = UCXPOOL_OK;
+    int              fd;
+
+    while ((status == UCXPOOL_OK) && (address < end)) {
+        status = retain_at(device, address, memory, &address);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = export_some(device, memory, 0, 1, &fd);
+    if (status == UCXPOOL_OK) {
+        close(fd);
+    }
+    return status;
+}
+
+static void release_all(const mem_cuda_device_t *device,
+                        ipc_virtual_memory_t    *memory)
+{
+    for (uint32_t i = 0; i < memory->num; i++) {
+        mem_cuda_ignore(device->driver,
+                        device->driver->cuMemRelease(memory->handles[i]),
+                        "cuMemRelease");
+    }
+    free(memory->handles);
+    *memory = (ipc_virtual_memory_t){.handles = NULL};
+}
+
+ucxpool_status_t ipc_virtual_retain(const mem_cuda_device_t *device,
+                                    const void *address, uint64_t length,
+                                    ipc_virtual_memory_t *memory)
+{
     ucxpool_status_t status;
 
+    *memory = (ipc_virtual_memory_t){.handles = NULL};
     if (!device->has_vmm ||
         (device->driver->cuMemRetainAllocationHandle == NULL)) {
         return base_error(
@@ -117,133 +205,83 @@ ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = export_all(device, (CUdeviceptr)(uintptr_t)address, length, parts,
-                        max_parts, &num);
-    mem_cuda_device_leave(device);
+    status =
+        retain_all(device, (CUdeviceptr)(uintptr_t)address, length, memory);
     if (status != UCXPOOL_OK) {
-        ipc_virtual_close(parts, num);
-        return status;
+        release_all(device, memory);
     }
-    *num_parts_p = num;
-    return UCXPOOL_OK;
+    mem_cuda_device_leave(device);
+    return status;
 }
 
-void ipc_virtual_close(const ipc_virtual_part_t *parts, unsigned num_parts)
+void ipc_virtual_release(const mem_cuda_device_t *device,
+                         ipc_virtual_memory_t    *memory)
 {
-    for (unsigned i = 0; i < num_parts; i++) {
-        close(parts[i].fd);
+    if ((memory->num != 0) && (mem_cuda_device_enter(device) == UCXPOOL_OK)) {
+        release_all(device, memory);
+        mem_cuda_device_leave(device);
     }
+}
+
+ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t    *device,
+                                    const ipc_virtual_memory_t *memory,
+                                    uint32_t first, uint32_t num, int *fds)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+
+    if (status == UCXPOOL_OK) {
+        status = export_some(device, memory, first, num, fds);
+        mem_cuda_device_leave(device);
+    }
+    return status;
 }
 
 /* --- the peer's side ------------------------------------------------------ */
 
-static ucxpool_status_t add_sizes(const ipc_virtual_part_t *parts,
-                                  unsigned num_parts, uint64_t *size_p)
+static ucxpool_status_t map_error(const mem_cuda_device_t *device,
+                                  const ipc_virtual_t *range, CUresult result,
+                                  const char *call)
 {
-    uint64_t size = 0;
-
-    for (unsigned i = 0; i < num_parts; i++) {
-        if ((parts[i].size == 0) || !base_add(size, parts[i].size, &size) ||
-            (size > PTRDIFF_MAX)) {
-            return base_error(UCXPOOL_ERR_PROTOCOL,
-                              "a peer announced an allocation of %" PRIu64
-                              " bytes",
-                              parts[i].size);
-        }
-    }
-    *size_p = size;
-    return UCXPOOL_OK;
-}
-
-static CUresult map_part(const mem_cuda_driver_t  *driver,
-                         const ipc_virtual_part_t *part, CUdeviceptr address,
-                         const char **call_p)
-{
-    CUmemGenericAllocationHandle handle = 0;
-    CUresult                     result;
-
-    *call_p = "cuMemImportFromShareableHandle";
-    result  = driver->cuMemImportFromShareableHandle(
-         &handle, (void *)(intptr_t)part->fd,
-         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    *call_p = "cuMemMap";
-    result  = driver->cuMemMap(address, part->size, 0, handle, 0);
-    /* The mapping keeps a reference to the memory. */
-    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
-    return result;
-}
-
-static CUresult set_access(const mem_cuda_device_t *device,
-                           const ipc_virtual_t *range, bool is_writable)
-{
-    CUmemAccessDesc desc = {.flags = is_writable
-                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
-
-    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    desc.location.id   = device->device;
-    return device->driver->cuMemSetAccess(range->address, range->size, &desc,
-                                          1);
-}
-
-/* Call this function and the next one between enter and leave. */
-static void unmap_size(const mem_cuda_driver_t *driver,
-                       const ipc_virtual_t *range, uint64_t mapped_size)
-{
-    if (mapped_size != 0) {
-        mem_cuda_ignore(driver, driver->cuMemUnmap(range->address, mapped_size),
-                        "cuMemUnmap");
-    }
-    mem_cuda_range_free(driver, range->address, range->size);
-}
-
-static ucxpool_status_t map_all(const mem_cuda_device_t  *device,
-                                const ipc_virtual_part_t *parts,
-                                unsigned num_parts, bool is_writable,
-                                ipc_virtual_t *range)
-{
-    const mem_cuda_driver_t *driver = device->driver;
-    const char              *call   = "cuMemAddressReserve";
-    uint64_t                 mapped = 0;
-    CUdeviceptr              address;
-    CUresult                 result;
-
-    result = driver->cuMemAddressReserve(&address, range->size, 0, 0, 0);
-    if (result != CUDA_SUCCESS) {
-        goto err_none;
-    }
-    range->address = address;
-    for (unsigned i = 0; i < num_parts; i++) {
-        result = map_part(driver, &parts[i], address + mapped, &call);
-        if (result != CUDA_SUCCESS) {
-            goto err_unmap;
-        }
-        mapped += parts[i].size;
-    }
-    call   = "cuMemSetAccess";
-    result = set_access(device, range, is_writable);
-    if (result == CUDA_SUCCESS) {
-        return UCXPOOL_OK;
-    }
-
-err_unmap:
-    unmap_size(driver, range, mapped);
-err_none:
-    return mem_cuda_error(driver, result,
+    return mem_cuda_error(device->driver, result,
                           "%s of a peer's %" PRIu64 " bytes on GPU %d (%s)",
                           call, range->size, device->ordinal, device->name);
 }
 
-ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t  *device,
-                                 const ipc_virtual_part_t *parts,
-                                 unsigned num_parts, bool is_writable,
-                                 ipc_virtual_t *mapped_p)
+/* Check the layout of a peer's memory, and add up its allocations. */
+static bool measure(const ipc_virtual_layout_t *layout, uint64_t length,
+                    ipc_virtual_t *range)
 {
-    ipc_virtual_t    range = {0, 0};
+    uint64_t total = 0;
+    uint64_t num   = 0;
+    uint64_t size  = 0;
+
+    for (uint32_t i = 0; i < layout->num_runs; i++) {
+        const ipc_virtual_run_t *run = &layout->runs[i];
+
+        if ((run->size == 0) || (run->count == 0) ||
+            (run->count > IPC_VIRTUAL_MAX - num) ||
+            !base_mul(run->size, run->count, &size) ||
+            !base_add(total, size, &total) || (total > PTRDIFF_MAX)) {
+            return false;
+        }
+        num += run->count;
+        size = run->size;
+    }
+    range->size = total;
+    range->num  = (uint32_t)num;
+    return (num != 0) && (layout->offset < layout->runs[0].size) &&
+           (length <= total - layout->offset) &&
+           (total - size < layout->offset + length);
+}
+
+ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
+                                     const ipc_virtual_layout_t *layout,
+                                     uint64_t length, ipc_virtual_t *range_p)
+{
+    ipc_virtual_t    range   = {.size = 0};
+    CUdeviceptr      address = 0;
     ucxpool_status_t status;
+    CUresult         result;
 
     if (!device->has_vmm) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
@@ -251,30 +289,117 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t  *device,
                           "memory, which is needed to map a peer's memory",
                           device->ordinal, device->name);
     }
-    status = add_sizes(parts, num_parts, &range.size);
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (!measure(layout, length, &range)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "the owner's window does not fit its allocations");
     }
     status = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = map_all(device, parts, num_parts, is_writable, &range);
+    result = device->driver->cuMemAddressReserve(&address, range.size, 0, 0, 0);
     mem_cuda_device_leave(device);
-    if (status == UCXPOOL_OK) {
-        *mapped_p = range;
+    if (result != CUDA_SUCCESS) {
+        return map_error(device, &range, result, "cuMemAddressReserve");
     }
-    return status;
+    range.address = address;
+    *range_p      = range;
+    return UCXPOOL_OK;
 }
 
-void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *mapped)
+/* Returns the size of an allocation. */
+static uint64_t size_of(const ipc_virtual_layout_t *layout, uint64_t index)
 {
-    if (mapped->size == 0) {
+    const ipc_virtual_run_t *run = layout->runs;
+
+    while (index >= run->count) {
+        index -= run->count;
+        run++;
+    }
+    return run->size;
+}
+
+static CUresult map_file(const mem_cuda_driver_t *driver, int fd,
+                         CUdeviceptr address, uint64_t size,
+                         const char **call_p)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    *call_p = "cuMemImportFromShareableHandle";
+    result  = driver->cuMemImportFromShareableHandle(
+         &handle, (void *)(intptr_t)fd,
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *call_p = "cuMemMap";
+    result  = driver->cuMemMap(address, size, 0, handle, 0);
+    /* The mapping keeps a reference to the memory. */
+    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+    return result;
+}
+
+static CUresult set_access(const mem_cuda_device_t *device, CUdeviceptr address,
+                           uint64_t size, bool is_writable)
+{
+    CUmemAccessDesc desc = {.flags = is_writable
+                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
+
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id   = device->device;
+    return device->driver->cuMemSetAccess(address, size, &desc, 1);
+}
+
+ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
+                                 const ipc_virtual_layout_t *layout,
+                                 const int *fds, unsigned num_fds,
+                                 bool is_writable, ipc_virtual_t *range)
+{
+    CUdeviceptr      start  = range->address + range->mapped_size;
+    const char      *call   = NULL;
+    CUresult         result = CUDA_SUCCESS;
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+    uint64_t         size;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    for (unsigned i = 0; (i < num_fds) && (result == CUDA_SUCCESS); i++) {
+        size   = size_of(layout, range->num_mapped);
+        result = map_file(device->driver, fds[i],
+                          range->address + range->mapped_size, size, &call);
+        if (result == CUDA_SUCCESS) {
+            range->mapped_size += size;
+            range->num_mapped++;
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        call   = "cuMemSetAccess";
+        result = set_access(device, start,
+                            range->address + range->mapped_size - start,
+                            is_writable);
+    }
+    mem_cuda_device_leave(device);
+    return (result == CUDA_SUCCESS) ? UCXPOOL_OK
+                                    : map_error(device, range, result, call);
+}
+
+void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *range)
+{
+    const mem_cuda_driver_t *driver;
+
+    if ((range->size == 0) || (mem_cuda_device_enter(device) != UCXPOOL_OK)) {
         return;
     }
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        unmap_size(device->driver, mapped, mapped->size);
-        mem_cuda_device_leave(device);
+    driver = device->driver;
+    if (range->mapped_size != 0) {
+        mem_cuda_ignore(driver,
+                        driver->cuMemUnmap(range->address, range->mapped_size),
+                        "cuMemUnmap");
     }
-    mapped->size = 0;
+    mem_cuda_range_free(driver, range->address, range->size);
+    mem_cuda_device_leave(device);
+    *range = (ipc_virtual_t){.size = 0};
 }

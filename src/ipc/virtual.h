@@ -1,11 +1,16 @@
 /*
- * Sharing virtual memory of a GPU with a process of the same host, by one file
- * descriptor per allocation. The owner has mapped the allocations side by side,
- * and the peer maps them in the same way, each as a whole:
+ * Sharing virtual memory of a GPU with a process on the same host. The owner
+ * has mapped allocations side by side, and the peer maps them in the same way,
+ * each as a whole:
  *
  *     owner   | allocation 0 | allocation 1 | allocation 2 |
- *                   |<--------- window --------->|
+ *                   |<--------- memory --------->|
  *     peer    | allocation 0 | allocation 1 | allocation 2 |
+ *
+ * There may be tens of thousands of allocations. The owner keeps a handle for
+ * each, which takes no descriptor. It exports some as descriptors and sends
+ * these to the peer. The peer maps them and closes the descriptors, and then
+ * requests the next ones.
  *
  * A peer's data is not trusted: the driver maps an allocation only with its
  * true size.
@@ -15,55 +20,112 @@
 
 #include "mem/cuda_device.h"
 
-/* The part of some memory that lies in one allocation. */
-typedef struct ipc_virtual_part {
-    int      fd;
-    uint64_t size;   /* of the allocation */
-    uint64_t offset; /* in the allocation */
-    uint64_t length;
-} ipc_virtual_part_t;
+/* The maximum number of allocations, 512 GiB of 2 MiB each, and of runs. */
+#define IPC_VIRTUAL_MAX      262144u
+#define IPC_VIRTUAL_RUNS_MAX 128u
+
+/* Consecutive allocations of one size. Sent over the wire as is. */
+typedef struct ipc_virtual_run {
+    uint64_t size; /* of each allocation */
+    uint64_t count;
+} ipc_virtual_run_t;
+
+/* The allocations that contain some memory, in address order. The offset and
+ * the used runs are sent over the wire as they are. */
+typedef struct ipc_virtual_layout {
+    uint64_t          offset; /* of the memory in the first allocation */
+    ipc_virtual_run_t runs[IPC_VIRTUAL_RUNS_MAX];
+    uint32_t          num_runs;
+} ipc_virtual_layout_t;
+
+/* Returns the number of bytes that are sent for this number of runs. */
+static inline size_t ipc_virtual_layout_size(uint32_t num_runs)
+{
+    return offsetof(ipc_virtual_layout_t, runs) +
+           num_runs * sizeof(ipc_virtual_run_t);
+}
+
+/* --- the owner's side ----------------------------------------------------- */
+
+/* Allocations of this process, which exist until they are released. */
+typedef struct ipc_virtual_memory {
+    unsigned long long  *handles; /* of the driver */
+    uint32_t             num;     /* allocations */
+    uint32_t             max;     /* size of the array of handles */
+    ipc_virtual_layout_t layout;
+} ipc_virtual_memory_t;
 
 /*
- * Export the allocations that contain memory of a caller, each with its own
- * descriptor.
- *
- * num_parts_p  [out] Number of parts, for ipc_virtual_close().
+ * Retain the allocations that contain memory of a caller.
  *
  * UCXPOOL_ERR_UNSUPPORTED  some of the memory is not virtual memory
- *                          (cuMemCreate), or an allocation has no handle that
- *                          is a file descriptor
- * UCXPOOL_ERR_LIMIT        there are more than max_parts allocations
+ *                          (cuMemCreate), or the first allocation has no handle
+ *                          that is a file descriptor
+ * UCXPOOL_ERR_LIMIT        there are too many allocations or runs
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t ipc_virtual_retain(const mem_cuda_device_t *device,
+                                    const void *address, uint64_t length,
+                                    ipc_virtual_memory_t *memory);
+/* May be called again. */
+void ipc_virtual_release(const mem_cuda_device_t *device,
+                         ipc_virtual_memory_t    *memory);
+
+/*
+ * Export allocations, each with its own descriptor, which the caller closes.
+ *
+ * first, num  The allocations, which must exist.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  an allocation has no handle that is a file
+ *                          descriptor
  * UCXPOOL_ERR_IO           the driver failed
  */
-ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t *device,
-                                    const void *address, uint64_t length,
-                                    ipc_virtual_part_t *parts,
-                                    unsigned max_parts, unsigned *num_parts_p);
-void ipc_virtual_close(const ipc_virtual_part_t *parts, unsigned num_parts);
+ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t    *device,
+                                    const ipc_virtual_memory_t *memory,
+                                    uint32_t first, uint32_t num, int *fds);
 
-/* Mapped allocations of a peer. */
+/* --- the peer's side ------------------------------------------------------ */
+
+/* Allocations of a peer. */
 typedef struct ipc_virtual {
-    uint64_t address; /* of the first byte of the first allocation */
-    uint64_t size;    /* total; 0: nothing is mapped */
+    uint64_t address;     /* of the first byte of the first allocation */
+    uint64_t size;        /* total; 0: no addresses are reserved */
+    uint64_t mapped_size; /* of the first allocations, which are mapped */
+    uint32_t num;         /* allocations */
+    uint32_t num_mapped;
 } ipc_virtual_t;
 
 /*
- * Map a peer's allocations side by side, so that kernels of the device can read
- * them, and write them if is_writable.
+ * Reserve addresses for a peer's allocations.
  *
- * parts  Sizes, and descriptors in this process, which may be closed
- *        afterwards.
+ * length  Of the memory: it must touch the first and the last allocation.
  *
- * UCXPOOL_ERR_PROTOCOL     the sizes are invalid
+ * UCXPOOL_ERR_PROTOCOL     the layout is invalid
+ * UCXPOOL_ERR_UNSUPPORTED  the device or its driver has no virtual memory
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
+                                     const ipc_virtual_layout_t *layout,
+                                     uint64_t length, ipc_virtual_t *range_p);
+
+/*
+ * Map the next allocations, so that kernels of the device can read them, and
+ * write them if is_writable. After an error, only ipc_virtual_unmap() may be
+ * called.
+ *
+ * fds  Descriptors in this process, which may be closed afterwards.
+ *
  * UCXPOOL_ERR_UNSUPPORTED  the device cannot access the peer's device, or its
  *                          driver cannot map the memory
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t  *device,
-                                 const ipc_virtual_part_t *parts,
-                                 unsigned num_parts, bool is_writable,
-                                 ipc_virtual_t *mapped_p);
-/* No kernel may be accessing the memory. */
-void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *mapped);
+ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
+                                 const ipc_virtual_layout_t *layout,
+                                 const int *fds, unsigned num_fds,
+                                 bool is_writable, ipc_virtual_t *range);
+
+/* Unmap what is mapped, and free the addresses. May be called again. No kernel
+ * may be accessing the memory. */
+void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *range);
 
 #endif

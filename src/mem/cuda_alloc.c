@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
 #include "mem/region.h"
 
 #include <stdint.h>
@@ -119,58 +120,6 @@ const mem_kind_t mem_kind_cuda_alloc = {
  * which peers on this host can map.
  */
 
-#define REGISTER_FLAGS \
-    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-
-static void unpin(const mem_cuda_device_t *device, void *address)
-{
-    mem_cuda_ignore(device->driver,
-                    device->driver->cuMemHostUnregister(address),
-                    "cuMemHostUnregister");
-}
-
-static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
-                                  CUresult result, size_t size)
-{
-    return mem_cuda_error(device->driver, result,
-                          "cannot pin %zu bytes of host memory for GPU %d (%s) "
-                          "with cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
-                          "raise the limit of locked memory (ulimit -l)",
-                          size, device->ordinal, device->name);
-}
-
-/* Pin the memory. Verify that the device uses the same address as the host,
- * because a copy list holds one address for both. */
-static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
-                            size_t size)
-{
-    CUdeviceptr      there = 0;
-    ucxpool_status_t status;
-    CUresult         result;
-
-    result = device->driver->cuMemHostRegister(address, size, REGISTER_FLAGS);
-    if (result != CUDA_SUCCESS) {
-        return pin_error(device, result, size);
-    }
-    result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
-    if (result != CUDA_SUCCESS) {
-        status = pin_error(device, result, size);
-        goto err_unpin;
-    }
-    if (there != (CUdeviceptr)(uintptr_t)address) {
-        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
-                            "GPU %d (%s) cannot access host memory at the "
-                            "host's addresses: use GPU memory",
-                            device->ordinal, device->name);
-        goto err_unpin;
-    }
-    return UCXPOOL_OK;
-
-err_unpin:
-    unpin(device, address);
-    return status;
-}
-
 static size_t regions_size(const mem_regions_t *regions)
 {
     return regions->num_regions * regions->region_size;
@@ -195,7 +144,8 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     }
     /* Pin all regions with one call, because the driver does not copy across
      * the boundary between two pinned ranges. */
-    status = pin(device, regions->address, regions_size(regions));
+    status =
+        mem_cuda_pin(device, regions->address, regions_size(regions), false);
     mem_cuda_device_leave(device);
     if (status != UCXPOOL_OK) {
         goto err_destroy;
@@ -215,7 +165,7 @@ static void host_destroy(mem_regions_t *regions)
     mem_cuda_device_t *device = regions->cuda;
 
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        unpin(device, regions->address);
+        mem_cuda_unpin(device, regions->address);
         mem_cuda_device_leave(device);
     }
     mem_kind_host.destroy(regions);
@@ -250,7 +200,7 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
     if (status != UCXPOOL_OK) {
         goto err_unstitch;
     }
-    status = pin(regions->cuda, address, size);
+    status = mem_cuda_pin(regions->cuda, address, size, false);
     mem_cuda_device_leave(regions->cuda);
     if (status != UCXPOOL_OK) {
         goto err_unstitch;
@@ -267,7 +217,7 @@ static void host_unstitch(const mem_regions_t *regions, void *address,
                           size_t size)
 {
     if (mem_cuda_device_enter(regions->cuda) == UCXPOOL_OK) {
-        unpin(regions->cuda, address);
+        mem_cuda_unpin(regions->cuda, address);
         mem_cuda_device_leave(regions->cuda);
     }
     mem_kind_host.unstitch(regions, address, size);

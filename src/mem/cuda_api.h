@@ -104,8 +104,7 @@ typedef enum CUpointer_attribute_enum {
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR           = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE                 = 12,
     CU_POINTER_ATTRIBUTE_MAPPED                     = 13,
-    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES       = 14,
-    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE             = 17
+    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES       = 14
 } CUpointer_attribute;
 
 typedef enum CUmemAllocationType_enum {
@@ -160,19 +159,12 @@ typedef struct CUmemAccessDesc_st {
     CUmemAccess_flags flags;
 } CUmemAccessDesc;
 
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
-/* Describes an allocation of a memory pool to processes that import the
- * pool. */
-typedef struct CUmemPoolPtrExportData_st {
-    unsigned char reserved[64];
-} CUmemPoolPtrExportData;
-
 /* Flags that the driver's functions take as integers. */
 #define CU_MEMHOSTALLOC_PORTABLE      0x01
 #define CU_MEMHOSTALLOC_DEVICEMAP     0x02
 #define CU_MEMHOSTREGISTER_PORTABLE   0x01
 #define CU_MEMHOSTREGISTER_DEVICEMAP  0x02
+#define CU_MEMHOSTREGISTER_READ_ONLY  0x08
 #define CU_STREAM_DEFAULT             0x0
 #define CU_STREAM_NON_BLOCKING        0x1
 #define CU_EVENT_DISABLE_TIMING       0x2

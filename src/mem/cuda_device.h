@@ -2,7 +2,7 @@
  * A GPU: its primary context, which is shared with the rest of the process, and
  * its capabilities.
  *
- * Calls that need a context are made between mem_cuda_device_enter() and
+ * Calls that need a context must be made between mem_cuda_device_enter() and
  * mem_cuda_device_leave(), which restores the caller's context.
  */
 #ifndef MEM_CUDA_DEVICE_H

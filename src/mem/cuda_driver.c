@@ -153,13 +153,6 @@ static ucxpool_status_t fill_table(const loader_t    *loader,
         (driver->cuMemUnmap != NULL) && (driver->cuMemSetAccess != NULL) &&
         (driver->cuMemExportToShareableHandle != NULL) &&
         (driver->cuMemImportFromShareableHandle != NULL);
-    driver->has_mempools =
-        (driver->cuMemPoolExportToShareableHandle != NULL) &&
-        (driver->cuMemPoolImportFromShareableHandle != NULL) &&
-        (driver->cuMemPoolExportPointer != NULL) &&
-        (driver->cuMemPoolImportPointer != NULL) &&
-        (driver->cuMemPoolSetAccess != NULL) &&
-        (driver->cuMemPoolDestroy != NULL);
     driver->has_mem_ops = (driver->cuStreamWriteValue32 != NULL) &&
                           (driver->cuStreamWaitValue32 != NULL);
     return UCXPOOL_OK;
@@ -195,8 +188,8 @@ static ucxpool_status_t load(mem_cuda_driver_t *driver)
     }
     status = initialize(&loader, driver);
     if (status != UCXPOOL_OK) {
-        /* Do not unload a driver after cuInit(): it may have left threads and
-         * handlers behind. */
+        /* Do not unload a driver after cuInit(), because it may have started
+         * threads and installed handlers. */
         return status;
     }
     base_debug("%s supports CUDA %d.%d", loader.path, driver->version / 1000,

@@ -128,23 +128,6 @@
           (void *handle, CUdeviceptr address, size_t size, \
            CUmemRangeHandleType type, unsigned long long flags)) \
     \
-    _call(cuMemPoolExportToShareableHandle, \
-          "cuMemPoolExportToShareableHandle", false, \
-          (void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type, \
-           unsigned long long flags)) \
-    _call(cuMemPoolImportFromShareableHandle, \
-          "cuMemPoolImportFromShareableHandle", false, \
-          (CUmemoryPool *pool, void *shareable, \
-           CUmemAllocationHandleType type, unsigned long long flags)) \
-    _call(cuMemPoolExportPointer, "cuMemPoolExportPointer", false, \
-          (CUmemPoolPtrExportData *data, CUdeviceptr address)) \
-    _call(cuMemPoolImportPointer, "cuMemPoolImportPointer", false, \
-          (CUdeviceptr *address, CUmemoryPool pool, \
-           CUmemPoolPtrExportData *data)) \
-    _call(cuMemPoolSetAccess, "cuMemPoolSetAccess", false, \
-          (CUmemoryPool pool, const CUmemAccessDesc *desc, size_t num)) \
-    _call(cuMemPoolDestroy, "cuMemPoolDestroy", false, (CUmemoryPool pool)) \
-    \
     _call(cuStreamCreate, "cuStreamCreate", true, \
           (CUstream *stream, unsigned flags)) \
     _call(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", true, \
@@ -193,7 +176,6 @@ typedef struct mem_cuda_driver {
     int  version;     /* CUDA version that the driver supports: 12040 is 12.4 */
     bool has_vmm;     /* has all virtual memory functions */
     bool has_mem_ops; /* has cuStreamWriteValue32 and cuStreamWaitValue32 */
-    bool has_mempools; /* has the functions that share memory pools */
 } mem_cuda_driver_t;
 
 /*
@@ -211,11 +193,9 @@ ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
 /* Converts a result to a status. Unknown results become UCXPOOL_ERR_IO. */
 ucxpool_status_t mem_cuda_status(CUresult result);
 
-/*
- * Like base_error(): the format describes the failed call and its object.
+/* Like base_error(): the format describes the failed call and its object.
  * Appends the name of the result, the driver's description, and advice if the
- * result alone tells what to do.
- */
+ * result alone is sufficient to give advice. */
 ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
                                 CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

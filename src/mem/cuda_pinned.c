@@ -82,3 +82,59 @@ void mem_cuda_pinned_free(void *address)
     }
     mem_cuda_device_close(device);
 }
+
+/* --- memory of others ----------------------------------------------------- */
+
+#define REGISTER_FLAGS \
+    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+
+void mem_cuda_unpin(const mem_cuda_device_t *device, void *address)
+{
+    mem_cuda_ignore(device->driver,
+                    device->driver->cuMemHostUnregister(address),
+                    "cuMemHostUnregister");
+}
+
+static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
+                                  CUresult result, size_t size)
+{
+    return mem_cuda_error(device->driver, result,
+                          "cannot pin %zu bytes of host memory for GPU %d (%s) "
+                          "with cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
+                          "raise the limit of locked memory (ulimit -l)",
+                          size, device->ordinal, device->name);
+}
+
+/* Verify that the device uses the same address as the host, because a copy list
+ * holds one address for both. */
+ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
+                              size_t size, bool is_read_only)
+{
+    unsigned flags =
+        REGISTER_FLAGS | (is_read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0u);
+    CUdeviceptr      there = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    result = device->driver->cuMemHostRegister(address, size, flags);
+    if (result != CUDA_SUCCESS) {
+        return pin_error(device, result, size);
+    }
+    result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
+    if (result != CUDA_SUCCESS) {
+        status = pin_error(device, result, size);
+        goto err_unpin;
+    }
+    if (there != (CUdeviceptr)(uintptr_t)address) {
+        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
+                            "GPU %d (%s) cannot access host memory at the "
+                            "host's addresses: use GPU memory",
+                            device->ordinal, device->name);
+        goto err_unpin;
+    }
+    return UCXPOOL_OK;
+
+err_unpin:
+    mem_cuda_unpin(device, address);
+    return status;
+}

@@ -33,4 +33,21 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
                                       size_t size, const char *what,
                                       void **address_p);
 
+/*
+ * Register host memory with the driver, so that kernels and copy engines can
+ * access it. Call both functions between mem_cuda_device_enter() and
+ * mem_cuda_device_leave().
+ *
+ * is_read_only  The memory is mapped for reading only. The GPU can then only
+ *               read it.
+ *
+ * UCXPOOL_ERR_NO_MEMORY    the system does not allow so much locked memory
+ * UCXPOOL_ERR_UNSUPPORTED  the device has another address for the memory than
+ *                          the host, or cannot pin memory for reading
+ * UCXPOOL_ERR_IO           driver error
+ */
+ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
+                              size_t size, bool is_read_only);
+void             mem_cuda_unpin(const mem_cuda_device_t *device, void *address);
+
 #endif

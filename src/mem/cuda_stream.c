@@ -13,8 +13,8 @@
 
 /* --- markers -------------------------------------------------------------- */
 
-/* Each word is in a separate cache line, so that polling one word does not
- * disturb the GPU's writes to other words. */
+/* Each word is in a separate cache line, so that polling one word does not slow
+ * down the GPU's writes to other words. */
 #define LINE_SIZE ((size_t)64)
 
 struct mem_cuda_markers {

@@ -208,7 +208,7 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
 
 /* Create the memory of a region. Fabric handles are not permitted everywhere
  * they are supported. If the driver rejects them, this and the remaining
- * allocations have none. */
+ * allocations have no fabric handle. */
 static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 {
     const mem_cuda_driver_t *driver = vmm->device->driver;
@@ -683,40 +683,40 @@ static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
 
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (status == UCXPOOL_OK) {
+        status = call_end(cuda,
+                          cuda->device->driver->cuMemMap(number_of(address),
+                                                         size, 0, chunk, 0),
+                          "cuMemMap", size);
     }
-    result =
-        cuda->device->driver->cuMemMap(number_of(address), size, 0, chunk, 0);
-    return call_end(cuda, result, "cuMemMap", size);
+    return status;
 }
 
 static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
 
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (status == UCXPOOL_OK) {
+        status =
+            call_end(cuda, access_set(cuda->device, number_of(address), size),
+                     "cuMemSetAccess", size);
     }
-    result = access_set(cuda->device, number_of(address), size);
-    return call_end(cuda, result, "cuMemSetAccess", size);
+    return status;
 }
 
 static ucxpool_status_t heap_unmap(mem_vmm_t *vmm, void *address, size_t size)
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
 
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (status == UCXPOOL_OK) {
+        status = call_end(
+            cuda, cuda->device->driver->cuMemUnmap(number_of(address), size),
+            "cuMemUnmap", size);
     }
-    result = cuda->device->driver->cuMemUnmap(number_of(address), size);
-    return call_end(cuda, result, "cuMemUnmap", size);
+    return status;
 }
 
 static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,

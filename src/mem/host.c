@@ -532,8 +532,8 @@ static ucxpool_status_t fill_error(int error, size_t size)
     }
 }
 
-/* Check that enough memory is available. If too little is left, the kernel does
- * not report an error but kills a process. */
+/* Check that enough memory is available. If too little is left, the kernel
+ * kills a process instead of reporting an error. */
 static ucxpool_status_t available_check(size_t size)
 {
     mem_system_t system;

@@ -1,8 +1,11 @@
 /*
  * The NVIDIA Management Library (NVML), for data that CUDA does not provide:
- * the window through which other devices of the machine access a GPU's memory
- * (BAR1), and the driver version. The library is a table of functions, loaded
- * with dlopen().
+ * BAR1 and the driver version. The library is a table of functions, loaded with
+ * dlopen().
+ *
+ * BAR1 is the window through which network cards, and other GPUs over PCIe,
+ * access a GPU's memory. Memory that is registered with such a device occupies
+ * space in it. A GPU that shares the host's memory has no BAR1.
  *
  * A pool works without NVML and without BAR1, so missing data is not an error.
  */
@@ -11,8 +14,6 @@
 
 #include "base/config.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Overrides the library to load, like UCXPOOL_CUDA_DRIVER. */
@@ -29,14 +30,6 @@ typedef enum nvmlReturn_enum {
 } nvmlReturn_t;
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
-
-typedef enum nvmlEnableState_enum {
-    NVML_FEATURE_DISABLED = 0,
-    NVML_FEATURE_ENABLED  = 1
-} nvmlEnableState_t;
-
-/* Maximum number of links of a GPU. */
-#define NVML_NVLINK_MAX_LINKS 18
 
 typedef struct nvmlBAR1Memory_st {
     unsigned long long bar1Total;
@@ -66,9 +59,6 @@ typedef struct nvmlBAR1Memory_st {
 
 typedef struct mem_nvml {
     MEM_NVML_CALLS(MEM_NVML_MEMBER)
-    /* NULL in versions before NVLink. */
-    nvmlReturn_t (*nvmlDeviceGetNvLinkState)(nvmlDevice_t device, unsigned link,
-                                             nvmlEnableState_t *is_active);
     void *library;
 } mem_nvml_t;
 
@@ -76,11 +66,9 @@ typedef struct mem_nvml {
 typedef struct mem_nvml_facts {
     char     driver_version[32]; /* "580.159.03"; "" if unknown */
     uint64_t bar1_size;          /* 0: unknown or no BAR1 */
-    uint64_t bar1_used;
+    uint64_t bar1_used;          /* by the driver and all processes */
     uint64_t bar1_free;
-    bool     has_no_bar1; /* NVML reports that the GPU has no BAR1 */
-    int      num_nvlinks; /* active links; -1: unknown */
-    char     reason[160]; /* why bar1_size is 0; else "" */
+    char     reason[224]; /* why bar1_size is 0; else "" */
 } mem_nvml_facts_t;
 
 /*
@@ -89,45 +77,5 @@ typedef struct mem_nvml_facts {
  * bus_id  "0000:19:00.0", as reported by CUDA.
  */
 void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p);
-
-/* --- BAR1 ----------------------------------------------------------------- */
-
-/*
- * BAR1 of a GPU: the window through which network cards, and other GPUs over
- * PCIe, access its memory. Memory that is registered with such a device
- * occupies space in it.
- *
- * NVML reports the size and the usage of BAR1. Without NVML, the library reads
- * the size from the kernel: BAR1 is the second PCI resource of the device. A
- * GPU that shares the host's memory has no BAR1, which is not an error.
- */
-
-/* Overrides the /sys directory. Ignored in set-user-ID programs. */
-#define MEM_BAR_SYSFS_VARIABLE BASE_VARIABLE_SYSFS
-
-typedef enum mem_bar_source {
-    MEM_BAR_UNKNOWN = 0, /* size is 0; see `reason` */
-    MEM_BAR_NVML    = 1,
-    MEM_BAR_SYSFS   = 2, /* `used` is unknown and 0 */
-    MEM_BAR_NONE    = 3  /* the GPU has no BAR1 */
-} mem_bar_source_t;
-
-typedef struct mem_bar {
-    mem_bar_source_t source;
-    uint64_t         size;
-    uint64_t         used;               /* by the driver and all processes */
-    uint64_t         free;               /* equals size if `used` is unknown */
-    int              num_nvlinks;        /* active links; -1: unknown */
-    char             driver_version[32]; /* "" if unknown */
-    /* Why NVML was not the source; else "". */
-    char reason[224];
-} mem_bar_t;
-
-/*
- * Query NVML, then the kernel. Takes some milliseconds.
- *
- * bus_id  "0000:19:00.0", as reported by CUDA.
- */
-void mem_bar_query(const char *bus_id, mem_bar_t *bar_p);
 
 #endif

@@ -85,7 +85,8 @@ static uint64_t find_end(mappings_t *mappings, uint64_t address)
     return ask_end(mappings, address);
 }
 
-/* Returns how many bytes at the start of a span are in readable mappings. */
+/* Returns the number of bytes at the start of a span that are in readable
+ * mappings. */
 static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
 {
     uint64_t done = 0;

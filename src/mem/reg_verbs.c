@@ -6,171 +6,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/cuda_device.h"
-#include "mem/nvml.h"
 
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
-
-/* --- errors --------------------------------------------------------------- */
-
-#define ADVICE_SIZE 224
-
-/* A failed registration, to be reported with advice. */
-typedef struct refusal {
-    const mem_regions_t *regions;
-    unsigned             index;  /* of the failed region */
-    mem_verbs_way_t      way;    /* the last way that was tried */
-    const char          *device; /* device name */
-    int                  access;
-    int                  error; /* errno */
-    /* Set if the CUDA driver failed, not the device; `error` is then not
-     * valid. */
-    const char *driver_words;
-    /* MEM_VERBS_PEER: why dmabuf could not be used. */
-    const char *why_no_file;
-} refusal_t;
-
-static bool is_of_gpu(const refusal_t *refusal)
-{
-    return refusal->way != MEM_VERBS_HOST;
-}
-
-/* Returns true if the kernel probably does not know GPU addresses, because it
- * has no peer memory module. */
-static bool is_unknown_address(const refusal_t *refusal)
-{
-    return (refusal->way == MEM_VERBS_PEER) &&
-           ((refusal->error == EFAULT) || (refusal->error == EINVAL));
-}
-
-static ucxpool_status_t status_of(const refusal_t *refusal)
-{
-    if (is_unknown_address(refusal)) {
-        return UCXPOOL_ERR_UNSUPPORTED;
-    }
-    switch (refusal->error) {
-    case EINVAL:
-        return UCXPOOL_ERR_INVALID_PARAM;
-    case ENOMEM:
-    case ENOSPC:
-        return UCXPOOL_ERR_NO_MEMORY;
-    case EAGAIN:
-        return UCXPOOL_ERR_LIMIT;
-    case EPERM:
-    case EACCES:
-        return UCXPOOL_ERR_PERMISSION;
-    case EOPNOTSUPP:
-    case EPROTONOSUPPORT:
-    case ENOSYS:
-        return UCXPOOL_ERR_UNSUPPORTED;
-    default:
-        return UCXPOOL_ERR_IO;
-    }
-}
-
-static void advise_memory(char *text)
-{
-    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-
-    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
-    if (limit.rlim_cur == RLIM_INFINITY) {
-        snprintf(text, ADVICE_SIZE,
-                 "locked memory is unlimited, so the device or the system is "
-                 "out of memory: lower UCXPOOL_COMM_SIZE");
-        return;
-    }
-    snprintf(text, ADVICE_SIZE,
-             "the limit of locked memory is %" PRIu64 " bytes for all "
-             "registrations of this process: raise it (ulimit -l) or lower "
-             "UCXPOOL_COMM_SIZE",
-             (uint64_t)limit.rlim_cur);
-}
-
-static void advise_gpu(const refusal_t *refusal, char *text)
-{
-    mem_nvml_facts_t facts;
-    char             window[80] = "";
-
-    mem_nvml_query(refusal->regions->cuda->bus_id, &facts);
-    if (facts.bar1_size != 0) {
-        snprintf(window, sizeof(window),
-                 " (%" PRIu64 " of %" PRIu64 " bytes are free)",
-                 facts.bar1_free, facts.bar1_size);
-    }
-    snprintf(text, ADVICE_SIZE,
-             "registered memory must fit in the GPU's BAR1%s: lower "
-             "UCXPOOL_COMM_SIZE or set UCXPOOL_CUDA_BACKING=host",
-             window);
-}
-
-static void advise(const refusal_t *refusal, char *text)
-{
-    if (refusal->error == EAGAIN) {
-        snprintf(text, ADVICE_SIZE,
-                 "the device or the control group (rdma.max) allows no more "
-                 "regions: raise the limit, or use fewer and larger regions "
-                 "(UCXPOOL_REGION_SIZE)");
-    } else if (is_unknown_address(refusal)) {
-        snprintf(text, ADVICE_SIZE,
-                 "load the module nvidia-peermem, or use a driver, kernel and "
-                 "network card that support dmabuf, or set "
-                 "UCXPOOL_CUDA_BACKING=host");
-    } else if ((refusal->driver_words == NULL) &&
-               ((refusal->error == EINVAL) || (refusal->error == EOPNOTSUPP))) {
-        snprintf(text, ADVICE_SIZE,
-                 "the device may not support access 0x%x for this memory: "
-                 "remove flags%s",
-                 (unsigned)refusal->access,
-                 is_of_gpu(refusal) ? ", or set UCXPOOL_CUDA_BACKING=host"
-                                    : "");
-    } else if (is_of_gpu(refusal)) {
-        advise_gpu(refusal, text);
-    } else if (refusal->error == ENOMEM) {
-        advise_memory(text);
-    } else {
-        snprintf(text, ADVICE_SIZE, "check the device (rdma link, kernel log)");
-    }
-}
-
-/* Record the error and return the status of mem_verbs_create(). */
-static ucxpool_status_t refused(const refusal_t *refusal)
-{
-    static const char *const calls[MEM_VERBS_WAYS] = {
-        [MEM_VERBS_HOST]   = "ibv_reg_mr",
-        [MEM_VERBS_DMABUF] = "ibv_reg_dmabuf_mr",
-        [MEM_VERBS_PEER]   = "ibv_reg_mr",
-    };
-    const mem_regions_t *regions = refusal->regions;
-    char                 reason[96];
-    char                 advice[ADVICE_SIZE];
-    const char          *words       = refusal->driver_words;
-    bool                 has_no_file = refusal->way == MEM_VERBS_PEER;
-
-    if (words == NULL) {
-        words = strerror_r(refusal->error, reason, sizeof(reason));
-    }
-    advise(refusal, advice);
-    return base_error(
-        status_of(refusal),
-        "cannot register region %u of %u (%zu bytes each) with %s by %s: "
-        "%s%s%s%s; the %u regions (%zu bytes) registered before were "
-        "deregistered; %s",
-        refusal->index, regions->num_regions, regions->region_size,
-        refusal->device, calls[refusal->way], words,
-        has_no_file ? " (not by dmabuf: " : "",
-        has_no_file ? refusal->why_no_file : "", has_no_file ? ")" : "",
-        refusal->index, refusal->index * regions->region_size, advice);
-}
-
-/* --- registration --------------------------------------------------------- */
 
 #define LIBRARY_NAME "libibverbs.so.1"
 #define WORDS_SIZE   96
@@ -196,10 +40,8 @@ struct mem_verbs {
     int                  access;
     mem_verbs_counts_t  *counts;
     mem_verbs_way_t      way;
-    /* Last error of the CUDA driver; "" if it exported a file. */
-    char           driver_words[WORDS_SIZE];
-    char           why_no_file[WORDS_SIZE]; /* for MEM_VERBS_PEER */
-    struct ibv_mr *mrs[]; /* per region; NULL: not registered */
+    char                 no_file[WORDS_SIZE]; /* why dmabuf failed; or "" */
+    struct ibv_mr       *mrs[]; /* per region; NULL: not registered */
 };
 
 /* Look up a function of the library. Returns false if it is missing. */
@@ -283,12 +125,11 @@ static void choose_way(mem_verbs_t *verbs)
     }
     verbs->way = (why == NULL) ? MEM_VERBS_DMABUF : MEM_VERBS_PEER;
     if (why != NULL) {
-        snprintf(verbs->why_no_file, WORDS_SIZE, "%s", why);
+        snprintf(verbs->no_file, WORDS_SIZE, "%s", why);
     }
 }
 
-/* Export a GPU region as a file. Returns -1 and sets driver_words on
- * failure. */
+/* Export a GPU region as a file. Returns -1 and sets no_file on failure. */
 static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
 {
     const mem_cuda_device_t *device = verbs->regions->cuda;
@@ -297,9 +138,8 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
     int                      fd     = -1;
     CUresult                 result;
 
-    verbs->driver_words[0] = '\0';
     if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
-        snprintf(verbs->driver_words, WORDS_SIZE,
+        snprintf(verbs->no_file, WORDS_SIZE,
                  "the GPU's context has been destroyed");
         return -1;
     }
@@ -311,7 +151,7 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
         return fd;
     }
     (void)driver->cuGetErrorName(result, &name);
-    snprintf(verbs->driver_words, WORDS_SIZE,
+    snprintf(verbs->no_file, WORDS_SIZE,
              "cuMemGetHandleForAddressRange: %s (%d)",
              (name != NULL) ? name : "unknown error", (int)result);
     return -1;
@@ -356,12 +196,8 @@ static struct ibv_mr *register_addresses(const mem_verbs_t  *verbs,
 static struct ibv_mr *register_by_way(mem_verbs_t        *verbs,
                                       const mem_region_t *region)
 {
-    errno = 0;
-    if (verbs->way == MEM_VERBS_DMABUF) {
-        return register_file(verbs, region);
-    }
-    verbs->driver_words[0] = '\0';
-    return register_addresses(verbs, region);
+    return (verbs->way == MEM_VERBS_DMABUF) ? register_file(verbs, region)
+                                            : register_addresses(verbs, region);
 }
 
 /* Register by address from now on, because the first region could not be
@@ -370,13 +206,13 @@ static void fall_back_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];
 
-    snprintf(verbs->why_no_file, WORDS_SIZE, "%s",
-             (verbs->driver_words[0] != '\0')
-                 ? verbs->driver_words
-                 : strerror_r(errno, reason, sizeof(reason)));
+    if (verbs->no_file[0] == '\0') {
+        snprintf(verbs->no_file, WORDS_SIZE, "%s",
+                 strerror_r(errno, reason, sizeof(reason)));
+    }
     base_debug("%s cannot register a dmabuf of GPU %d: %s",
                verbs->pd->context->device->name, verbs->regions->device,
-               verbs->why_no_file);
+               verbs->no_file);
     verbs->way = MEM_VERBS_PEER;
 }
 
@@ -390,30 +226,85 @@ static void uncount(uint64_t *number, uint64_t less)
     __atomic_fetch_sub(number, less, __ATOMIC_RELAXED);
 }
 
+static ucxpool_status_t status_of(const mem_verbs_t *verbs, int error)
+{
+    switch (error) {
+    case EINVAL:
+        /* Without nvidia-peermem, the kernel does not know GPU addresses. */
+        return (verbs->way == MEM_VERBS_PEER) ? UCXPOOL_ERR_UNSUPPORTED
+                                              : UCXPOOL_ERR_INVALID_PARAM;
+    case EFAULT:
+        return (verbs->way == MEM_VERBS_PEER) ? UCXPOOL_ERR_UNSUPPORTED
+                                              : UCXPOOL_ERR_IO;
+    case ENOMEM:
+    case ENOSPC:
+        return UCXPOOL_ERR_NO_MEMORY;
+    case EAGAIN:
+        return UCXPOOL_ERR_LIMIT;
+    case EPERM:
+    case EACCES:
+        return UCXPOOL_ERR_PERMISSION;
+    case EOPNOTSUPP:
+    case EPROTONOSUPPORT:
+    case ENOSYS:
+        return UCXPOOL_ERR_UNSUPPORTED;
+    default:
+        return UCXPOOL_ERR_IO;
+    }
+}
+
+static const char *advice_for(const mem_verbs_t *verbs, int error)
+{
+    if (error == EAGAIN) {
+        return "raise the limit of regions (rdma.max of the control group) or "
+               "UCXPOOL_REGION_SIZE";
+    }
+    if (verbs->way == MEM_VERBS_HOST) {
+        return (error == ENOMEM)
+                   ? "raise the limit of locked memory (ulimit -l) or "
+                     "lower UCXPOOL_COMM_SIZE"
+                   : "check the access flags and the device";
+    }
+    /* If the way is still dmabuf, it has worked for the first region. */
+    return ((verbs->way == MEM_VERBS_DMABUF) || (error == ENOMEM))
+               ? "the GPU's BAR1 may be full: lower UCXPOOL_COMM_SIZE or set "
+                 "UCXPOOL_CUDA_BACKING=host"
+               : "check the access flags, load nvidia-peermem, or set "
+                 "UCXPOOL_CUDA_BACKING=host";
+}
+
+/* Record why the device or the driver did not register a region. */
+static ucxpool_status_t refused(const mem_verbs_t *verbs, unsigned index,
+                                int error)
+{
+    const mem_regions_t *regions    = verbs->regions;
+    bool                 has_reason = verbs->no_file[0] != '\0';
+    char                 reason[WORDS_SIZE];
+
+    return base_error(
+        status_of(verbs, error),
+        "cannot register region %u of %u (%zu bytes each) with %s by %s: "
+        "%s%s%s%s; %s",
+        index, regions->num_regions, regions->region_size,
+        verbs->pd->context->device->name,
+        (verbs->way == MEM_VERBS_DMABUF) ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
+        strerror_r(error, reason, sizeof(reason)),
+        has_reason ? " (dmabuf: " : "", verbs->no_file, has_reason ? ")" : "",
+        advice_for(verbs, error));
+}
+
 static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
 {
     const mem_region_t *region = &verbs->regions->regions[index];
     uint64_t            start  = base_clock_now();
     struct ibv_mr      *mr     = register_by_way(verbs, region);
-    refusal_t           refusal;
 
     if ((mr == NULL) && (verbs->way == MEM_VERBS_DMABUF) && (index == 0)) {
         fall_back_to_peer(verbs);
         mr = register_by_way(verbs, region);
     }
     if (mr == NULL) {
-        refusal = (refusal_t){
-            .regions = verbs->regions,
-            .index   = index,
-            .way     = verbs->way,
-            .device  = verbs->pd->context->device->name,
-            .access  = verbs->access,
-            .error   = errno,
-            .driver_words =
-                (verbs->driver_words[0] != '\0') ? verbs->driver_words : NULL,
-            .why_no_file = verbs->why_no_file,
-        };
-        return refused(&refusal);
+        return refused(verbs, index, errno);
     }
     verbs->mrs[index] = mr;
     count(&verbs->counts->num_regions[verbs->way], 1);
@@ -513,8 +404,8 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
     return UCXPOOL_OK;
 
 err_deregister:
-    /* The keys have not been handed out, so no memory window is bound to
-     * them. */
+    /* The application does not have the keys yet, so no memory window is bound
+     * to them. */
     (void)mem_verbs_deregister(verbs);
     mem_verbs_destroy(verbs);
     return status;

@@ -51,8 +51,8 @@ typedef struct mem_verbs mem_verbs_t;
  * regions, counts  Must outlive the registration.
  * access           Set of IBV_ACCESS_*.
  *
- * After an error no region is registered. The detail gives the region, the size
- * registered before the error, the system's error text and what to change.
+ * After an error no region is registered. The detail gives the region, the
+ * system's error text and what to change.
  *
  * UCXPOOL_ERR_INVALID_PARAM  flags that conflict, or that regions do not
  *                            support; or the device rejected the flags

@@ -52,7 +52,7 @@ typedef struct mem_regions {
     mem_region_t *regions;
     int           device; /* CUDA ordinal of the GPU; -1: none */
     /* Number of regions registered with UCX. After an error, the number of
-     * regions before the failed one, which are deregistered again. */
+     * regions before the failed one; these have been deregistered. */
     unsigned                num_registered;
     unsigned                num_maps; /* total calls of ucp_mem_map */
     struct mem_cuda_device *cuda;     /* the GPU; NULL for host memory */

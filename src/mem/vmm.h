@@ -77,7 +77,7 @@ typedef struct mem_vmm_calls {
     ucxpool_status_t (*fence_sync)(mem_vmm_t *vmm, mem_fence_t *fence);
     void (*fence_put)(mem_vmm_t *vmm, mem_fence_t *fence);
 
-    /* Get the total and free bytes of the machine or the GPU. */
+    /* Get the total and the free memory of the machine or the GPU, in bytes. */
     ucxpool_status_t (*sizes)(mem_vmm_t *vmm, uint64_t *total_p,
                               uint64_t *free_p);
 } mem_vmm_calls_t;

@@ -11,13 +11,10 @@
 #include "core/remote.h"
 #include "ipc/share.h"
 #include "ucx/context.h"
-#include "wire/state.h"
-#include "wireup/close.h"
-#include "wireup/listener.h"
-#include "wireup/fd_passing.h"
-#include "wireup/hello.h"
+#include "wire/wire.h"
+#include "wireup/wireup.h"
 #include "window/window.h"
-#include "xfer/fragment.h"
+#include "xfer/send.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"
 
@@ -108,13 +105,13 @@ err_close_epoll:
  * arrive. It takes longer only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
-/* How long an eager message waits for a credit before it is announced instead.
- * A receiver that takes messages as they arrive returns credits much sooner. An
- * announced message costs as much as several eager messages. */
+/* The time that an eager message waits for a credit before it is announced
+ * instead. A receiver that receives messages as they arrive returns credits
+ * much sooner. An announced message costs as much as several eager messages. */
 #define ANNOUNCE_NS UINT64_C(1000000)
 
-/* How long the destruction of a pool waits for UCX to complete operations on
- * endpoints that no channel uses. */
+/* The time that the destruction of a pool waits for UCX to complete operations
+ * on endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
 
 static void init_lists(ucxpool_t *pool)

@@ -8,21 +8,11 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "pool/pool.h"
-#include "wire/delivery.h"
-#include "wire/loan.h"
-#include "wire/rndv.h"
-#include "wire/state.h"
-#include "wireup/close.h"
-#include "wireup/connect.h"
-#include "wireup/listener.h"
-#include "wireup/fd_passing.h"
-#include "wireup/hello.h"
+#include "wire/wire.h"
+#include "wireup/wireup.h"
 #include "window/window.h"
-#include "xfer/mailbox.h"
-#include "xfer/message.h"
-#include "xfer/queue.h"
-#include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/recv.h"
 #include "xfer/state.h"
 
 /* --- dispatch ------------------------------------------------------------- */
@@ -202,14 +192,15 @@ static ucxpool_status_t channel_created(ucxpool_channel_t *channel)
 }
 
 const core_dispatch_t pool_dispatch = {
-    .channel_created = channel_created,
-    .hello           = wireup_hello_received,
-    .from_ring       = handle_ring,
-    .from_local      = handle_local,
-    .from_ucx        = handle_outside,
-    .window_message  = window_message,
-    .window_files    = wireup_fd_import_window,
-    .unanswered      = wireup_hello_unanswered,
+    .channel_created   = channel_created,
+    .hello             = wireup_hello_received,
+    .from_ring         = handle_ring,
+    .from_local        = handle_local,
+    .from_ucx          = handle_outside,
+    .window_message    = window_message,
+    .window_files      = wireup_fd_import_window,
+    .window_files_stop = wireup_fd_import_stop_window,
+    .unanswered        = wireup_hello_unanswered,
 };
 
 /* --- rounds --------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "ucx/child.h"
+#include "ucx/context.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -68,29 +68,15 @@ static bool is_socket(const char *name)
 
 /* Parse the number that follows a name in a line. Returns false if the name is
  * missing. */
-static bool find_number(const char *line, const char *name, unsigned base,
+static bool find_number(const char *line, const char *name, int base,
                         unsigned long *number_p)
 {
-    const char   *at     = strstr(line, name);
-    unsigned long number = 0;
-    unsigned      digit;
+    const char *at = strstr(line, name);
 
     if (at == NULL) {
         return false;
     }
-    at += strlen(name);
-    at += strspn(at, " ");
-    for (;; at++) {
-        if ((*at >= '0') && (*at <= '9')) {
-            digit = (unsigned)(*at - '0');
-        } else if ((*at >= 'a') && (*at <= 'f')) {
-            digit = 10 + (unsigned)(*at - 'a');
-        } else {
-            break;
-        }
-        number = number * base + digit;
-    }
-    *number_p = number;
+    *number_p = strtoul(at + strlen(name), NULL, base);
     return true;
 }
 
@@ -176,8 +162,7 @@ static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
 static atomic_bool    lacks_thread; /* UCX's thread, which ran in the parent */
 
-/* --- fork -------------------------------------------------------------------
- */
+/* --- fork ----------------------------------------------------------------- */
 
 static void replace(int fd, void *arg)
 {
@@ -250,8 +235,7 @@ void ucx_child_remove(ucx_child_t *child)
     base_lock_give(&lock);
 }
 
-/* --- exec -------------------------------------------------------------------
- */
+/* --- exec ----------------------------------------------------------------- */
 
 static void close_on_exec(int fd, void *arg)
 {
@@ -320,7 +304,7 @@ static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
     return true;
 }
 
-/* Make room for the bit of fd. */
+/* Grow the bitmap, if necessary, so that it has a bit for fd. */
 static bool grow(ucx_child_before_t *before, size_t fd)
 {
     size_t         size = (fd / 8 + 1) * 2;

@@ -7,8 +7,6 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "ucx/child.h"
-#include "ucx/peer_timeout.h"
 #include "ucx/status.h"
 
 #include <dlfcn.h>
@@ -24,8 +22,8 @@
 /*
  * UCX installs signal handlers as soon as it is loaded. On SIGILL, SIGSEGV,
  * SIGBUS and SIGFPE, UCX prints a backtrace and ends the process. On SIGHUP,
- * UCX prints a profile. Programs use these signals too: a Java virtual machine
- * handles SIGSEGV routinely.
+ * UCX prints a profile. Programs also use these signals. For example, a Java
+ * virtual machine handles SIGSEGV as part of its normal operation.
  */
 
 /* A function in some versions of libucs that removes UCX's handler of a
@@ -65,8 +63,8 @@ static void restore_signal(int signal, restore_signal_t *restore_default)
 }
 
 /*
- * Restore the handlers that were set before UCX was loaded. Keeps a handler
- * that is not UCX's, and UCX's handlers that the environment requests
+ * Restore the handlers that were set before UCX was loaded. Does not change
+ * handlers of others, nor UCX's handlers that the environment requests
  * (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS; UCX_DEBUG_SIGNO). Called when the
  * library is loaded and when a pool is created.
  */
@@ -144,8 +142,8 @@ static bool worker_settle(ucp_worker_h worker)
 /* --- features of a borrowed context --------------------------------------- */
 
 /*
- * Finds out which features a borrowed UCX context was created with. UCX does
- * not return the features. It also accepts registrations and handlers on a
+ * Finds out the features with which a borrowed UCX context was created. UCX
+ * does not return the features. It also accepts registrations and handlers on a
  * context without the needed features. An RDMA device would then reject a
  * peer's access during a transfer.
  */
@@ -347,9 +345,9 @@ static bool lacks_rma(const probe_t *probe)
  *
  * AM   Without this feature, UCX 1.22 reports a maximum header size of 0 bytes.
  *      Other versions reject handlers.
- * RMA  Without this feature, a UCX that is built to check parameters, as
- *      distributions build it, rejects a get of 0 bytes. A release build prints
- *      for an endpoint how it puts short data only with this feature. The check
+ * RMA  Without this feature, a UCX that checks parameters, as in the builds of
+ *      distributions, rejects a get of 0 bytes. A release build prints how an
+ *      endpoint puts short data only if the context has this feature. The check
  *      trusts this output only if the endpoint uses the `self` transport and a
  *      context with the feature prints it.
  *

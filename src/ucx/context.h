@@ -1,15 +1,222 @@
-/* A pool's UCX context and worker, created by the pool or borrowed. */
+/*
+ * A pool's UCX context and worker, which the pool creates or borrows. Also the
+ * settings of UCX, the watch over its TCP connections, and the pool's
+ * descriptors in child processes.
+ */
 #ifndef UCX_CONTEXT_H
 #define UCX_CONTEXT_H
 
 #include "base/list.h"
-#include "ucx/tune.h"
 
 #include <ucxpool/status.h>
 
+#include <netinet/tcp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <ucp/api/ucp.h>
+
+/* --- settings ------------------------------------------------------------- */
+
+/*
+ * UCX settings for contexts that the pool creates. Settings in the
+ * environment take precedence, and so does UCX_TLS in a ucx.conf. A
+ * UCX_TCP_TX_SEG_SIZE in a ucx.conf is overridden, because it cannot be read
+ * from a configuration.
+ */
+
+/* Buffer size for names of devices, separated by commas; "": all devices. */
+#define UCX_DEVICES_SIZE 512
+
+/* Modify the settings. for_gpu: the pool's blocks are GPU memory. */
+void ucx_tune(ucp_config_t *config, bool for_gpu);
+
+/*
+ * Limit UCX to these devices, because TCP listens on each device that it uses.
+ * Returns false without a limit if the user has chosen devices
+ * (UCX_NET_DEVICES), or if UCX may not use TCP.
+ */
+bool ucx_tune_devices(ucp_config_t *config, const char *devices);
+
+/* Write the names of the devices that TCP of other hosts cannot reach:
+ * loopback, and RDMA devices. Writes "" if there is no loopback. */
+void ucx_tune_local_devices(char *devices, size_t size);
+
+/* Write the names of the devices that UCX's TCP may use and that `devices` does
+ * not contain. Returns false if the system cannot list its devices. */
+bool ucx_tune_other_devices(const char *devices, char *others, size_t size);
+
+/* Returns true if `devices` contains the network device `name`. If `name` is
+ * NULL, returns true if `devices` contains all devices that UCX's TCP may
+ * use. */
+bool ucx_tune_has_device(const char *devices, const char *name);
+
+/* Returns the current value of a setting ("UCX_TLS"), from the environment or a
+ * ucx.conf. Returns NULL if the setting does not exist or no memory is left.
+ * The caller frees the value. */
+char *ucx_tune_read(const ucp_config_t *config, const char *name);
+
+/* --- failed peers --------------------------------------------------------- */
+
+/*
+ * Detects that a peer has failed: the settings of UCX that determine how soon,
+ * and a watch over UCX's TCP connections. docs/internals/connecting.md has the
+ * times.
+ *
+ * A process that ends closes its TCP connections, which its peers detect at
+ * once. This is for failures that close no connection: the failure of a host or
+ * a link, and the end of a process whose connections are handled by the network
+ * card.
+ */
+
+/* --- failed peers: settings of UCX -------------------------------------------
+ * If no operation is in flight, UCX sends a probe every KEEPALIVE_INTERVAL, for
+ * which the pool sets 1/4 of PEER_TIMEOUT. An operation or a probe fails within
+ * 1/2. The rest is for UCX and the pool's own progress.
+ *
+ *     RC    TIMEOUT, RETRY_COUNT   fails within 4 x timeout x (count + 1): a
+ *                                  card may take up to four times the timeout
+ *                                  for each try
+ *     UD    TIMEOUT                fails within 4/3 x timeout: UCX checks it
+ *                                  three times per timeout
+ *     TCP   none                   the watch below. TCP's own keepalive does
+ *                                  not help: it sends no probes while data,
+ *                                  such as UCX's probe, is unacknowledged
+ */
+
+/*
+ * Make UCX detect a failed peer within time_ns (BASE_CLOCK_FOREVER: change
+ * nothing). Settings of the environment take precedence; so does a
+ * KEEPALIVE_INTERVAL in a ucx.conf.
+ *
+ * has_rdma  RDMA transports may exist. The function then creates a temporary
+ *           context. UCX up to 1.13 warns about settings of transports that it
+ *           does not use, and lists the transports that it uses only in printed
+ *           text.
+ */
+void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
+                           bool has_rdma);
+
+/* --- failed peers: TCP connections -------------------------------------------
+ * The watch checks UCX's TCP connections several times within PEER_TIMEOUT. If
+ * the kernel of a peer's host has stopped answering, the peer has failed. The
+ * watch then ends the connection, so that UCX reports the failure. Without the
+ * watch, the kernel would retransmit unacknowledged data for 15 minutes.
+ * TCP_USER_TIMEOUT would also end connections to peers that are only slow to
+ * read. The kernel of a busy or stopped peer still answers.
+ *
+ * A try is a retransmitted segment, or a probe of a closed window.
+ */
+
+typedef struct ucx_tcp_watch {
+    base_list_t suspects;  /* connections with an unanswered try */
+    const char *name;      /* of the pool, for the log */
+    int         worker_fd; /* -1: UCX's connections cannot be found */
+    uint64_t    timeout_ns;
+    uint64_t    next_check;
+} ucx_tcp_watch_t;
+
+/*
+ * Initialize a watch.
+ *
+ * name        Of the pool; must outlive the watch.
+ * worker_fd   The event descriptor of UCX's worker; -1: it has none.
+ * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: no checks, only the kernel's
+ *             timeout.
+ */
+void ucx_tcp_watch_init(ucx_tcp_watch_t *watch, const char *name, int worker_fd,
+                        uint64_t timeout_ns);
+void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch);
+
+/* Check the connections if a check is due. Returns the number of connections
+ * that were ended. */
+unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
+
+/* Returns the time of the next check. BASE_CLOCK_FOREVER: never. */
+uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch);
+
+/* Public for the tests: judge a connection that the kernel describes, at the
+ * time `now`. Returns true if its peer has failed. */
+bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
+                         const struct tcp_info *info, uint64_t now);
+
+/* --- child processes ------------------------------------------------------ */
+
+/*
+ * Keeps descriptors of a pool out of child processes. A connection ends when
+ * the last copy of its descriptor is closed. If a forked child kept copies,
+ * peers would not notice that its parent has ended.
+ *
+ * Except for UCX's listening sockets, all descriptors of a pool are reachable
+ * from its epoll, including those of UCX:
+ *
+ *     epoll_fd -> timer, event, listeners -> ..., sockets
+ *              -> UCX's worker -> its interfaces -> their connections
+ *
+ * The system lists the descriptors of an epoll (/proc/self/fdinfo), including
+ * descriptors that UCX opens and closes. A forked child replaces these
+ * descriptors by /dev/null. It never calls shutdown(), which would end the
+ * parent's connection. A spawned or executed program does not inherit them,
+ * because they are close-on-exec. UCX's listening sockets are in the epoll of
+ * UCX's own thread. The library finds them by comparing the open descriptors
+ * before and after UCX creates them. They stay open in a forked child.
+ */
+
+typedef struct ucx_child {
+    base_list_t link;
+    int         epoll_fd;
+    bool        is_foreign; /* this process is a child of the pool's process */
+    bool        is_due;     /* connections were made since the last scan */
+    uint64_t    next_scan;
+} ucx_child_t;
+
+/* Make forked children replace the descriptors that are reachable from
+ * child->epoll_fd, until ucx_child_remove(). */
+void ucx_child_add(ucx_child_t *child);
+void ucx_child_remove(ucx_child_t *child);
+
+/* Set close-on-exec for the descriptors that the epoll has now. */
+void ucx_child_close_on_exec(const ucx_child_t *child);
+
+/*
+ * Set close-on-exec again after a connection was made. A scan reads all
+ * descriptors of the pool. With a thousand connections, one scan per connection
+ * would take most of the processor's time. After each scan, no scan starts for
+ * eight times as long as the scan took. ucx_child_progress(), which is due at
+ * ucx_child_deadline(), handles the connections made during this pause.
+ */
+void     ucx_child_connected(ucx_child_t *child);
+void     ucx_child_progress(ucx_child_t *child);
+uint64_t ucx_child_deadline(const ucx_child_t *child);
+
+/*
+ * If this process was forked while its parent had a pool, warn once that UCX
+ * may not connect, because UCX does not restart its thread in a child.
+ */
+void ucx_child_warn(void);
+
+/* Set close-on-exec for sockets and epolls that any thread opens between the
+ * two calls below. Each call to ucx_child_cloexec_begin() needs a call to
+ * ucx_child_cloexec_end(). */
+typedef struct ucx_child_before {
+    unsigned char *is_open; /* one bit per descriptor, up to the last open
+                             * one */
+    size_t size;            /* of is_open, in bytes */
+    bool   is_unknown;      /* then no descriptor counts as new */
+} ucx_child_before_t;
+
+void ucx_child_cloexec_begin(ucx_child_before_t *before);
+void ucx_child_cloexec_end(ucx_child_before_t *before);
+
+/* The function that ucx_epoll_visit() calls for each descriptor. */
+typedef void ucx_epoll_visit_t(int fd, void *arg);
+
+/* Visit each descriptor in an epoll, those in nested epolls first. Visits none
+ * if epoll_fd is not an epoll. The call is safe in a signal handler, and
+ * therefore in a forked child, if `visit` is safe there. */
+void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
+
+/* --- active message ids --------------------------------------------------- */
 
 /*
  * The active message ids of a borrowed worker that a pool uses. If the handler
@@ -38,6 +245,8 @@ ucxpool_status_t ucx_claim_take(ucx_claim_t *claim);
  * initialized. */
 void ucx_claim_release(ucx_claim_t *claim);
 
+/* --- context and worker --------------------------------------------------- */
+
 /*
  * Returns true for UCX before 1.14. This UCX aborts the process if its answer
  * to a peer's connection request is still queued when the worker is destroyed
@@ -50,11 +259,12 @@ typedef struct ucx_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          keeps_worker; /* must not be destroyed */
-    bool          is_lost;      /* must not be used: see core/network.h */
-    ucx_claim_t   claim;        /* of ids of a borrowed worker */
-    char          devices[UCX_DEVICES_SIZE]; /* devices that the pool limited
-                                              * UCX to; "": no limit */
+    bool          keeps_worker;     /* must not be destroyed */
+    bool          is_lost;          /* must not be used: see core/network.h */
+    ucx_claim_t   claim;            /* the active-message ids that the pool
+                                     * uses on a borrowed worker */
+    char devices[UCX_DEVICES_SIZE]; /* devices that the pool limited
+                                     * UCX to; "": no limit */
 } ucx_context_t;
 
 typedef struct ucx_context_params {

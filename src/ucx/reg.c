@@ -15,8 +15,8 @@
 
 /* --- memory domains ------------------------------------------------------- */
 
-/* UCX writes the attributes of its own version. These may be more than those of
- * the version that the library was built with. */
+/* UCX writes the attributes of its own version. These may be more than in the
+ * version with which the library was built. */
 typedef union attributes {
     uct_md_attr_t known;
     char          room[4096];
@@ -25,7 +25,8 @@ typedef union attributes {
 /* --- names in UCX's printed text ------------------------------------------ */
 
 /* Parse lines such as "#     component 1  :  tcp", followed by lines such as
- * "#            md 1  :  component 1  tcp ". Discards a list with a gap. */
+ * "#            md 1  :  component 1  tcp ". Discards a list whose numbers are
+ * not consecutive. */
 static unsigned parse_names(char *text, ucx_domain_t *domains)
 {
     char     components[UCX_MAX_DOMAINS][sizeof(domains[0].component)];

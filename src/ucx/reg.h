@@ -7,9 +7,12 @@
 
 #include "mem/region.h"
 
+#include <ucxpool/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <ucp/api/ucp.h>
 #include <ucp/api/ucp_def.h>
 
 /* --- memory domains ----------------------------------------------------------
@@ -119,8 +122,8 @@ ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
  * region's `domains` to all domains in the key. Regions must be verified in
  * order, because UCX must use the domains of the first region for all of them.
  *
- * For GPU memory one network is enough, because UCX may leave out networks that
- * are far from the GPU.
+ * For GPU memory one network is sufficient, because UCX may not use networks
+ * that are far from the GPU.
  *
  * If UCX's packed keys or the names of its domains cannot be parsed, the
  * function verifies only that a key exists. regions->domains->num is then 0.
@@ -140,7 +143,7 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
 /* --- packed keys ---------------------------------------------------------- */
 
 /*
- * A packed remote key of UCX shows which memory domains have registered the
+ * A packed UCX remote key shows which memory domains have registered the
  * memory.
  *
  * A key is sent to peers with other UCX versions, so its start is a wire
@@ -161,5 +164,62 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
  */
 bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
                   uint64_t *domains_p);
+
+/* --- memory that peers access --------------------------------------------- */
+
+/*
+ * Handles memory that peers access with UCX's get and put: registers it, packs
+ * keys for peers, and unpacks the peers' keys.
+ */
+
+/* Maximum size of a packed key that is sent to peers or accepted from them.
+ * UCX's keys have some bytes for each network card, and up to 200 for GPU
+ * memory. */
+#define UCX_RMA_KEY_MAX 2048u
+
+typedef struct ucx_rma_memory {
+    ucp_mem_h memh; /* NULL: not registered */
+    void     *key;  /* packed */
+    size_t    key_size;
+} ucx_rma_memory_t;
+
+/*
+ * Register memory, and pack a key for peers.
+ *
+ * domains  Domains that must register memory of this kind; NULL: unknown.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  GPU memory, for which this UCX has no get and put
+ * UCXPOOL_ERR_IO           a network did not register the memory although it
+ *                          must, or the key is too long
+ * others                   UCX failed: see ucx_status()
+ */
+ucxpool_status_t ucx_rma_register(ucp_context_h context, void *address,
+                                  size_t length, bool is_on_gpu,
+                                  const ucx_domains_t *domains,
+                                  ucx_rma_memory_t    *memory_p);
+
+/* Deregister the memory. After this, no peer may use the key. Does nothing if
+ * the memory is not registered. */
+void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory);
+
+/* Returns true if the bytes are a key for host or GPU memory. */
+bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p);
+
+/*
+ * Unpack a peer's key, which must have passed ucx_rma_key_check(), for an
+ * endpoint to that peer. The caller destroys the unpacked key
+ * (ucp_rkey_destroy()) before the worker.
+ *
+ * Errors: UCX failed, see ucx_status().
+ */
+ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
+                                    ucp_rkey_h *rkey_p);
+
+/*
+ * Returns true if the endpoint's transports implement get and put natively.
+ * Otherwise UCX emulates them through messages, which need progress of the
+ * peer's worker.
+ */
+bool ucx_rma_is_native(ucp_ep_h ep, bool for_gpu);
 
 #endif

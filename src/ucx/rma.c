@@ -1,4 +1,4 @@
-#include "ucx/rma.h"
+#include "ucx/reg.h"
 
 #include "base/error.h"
 #include "ucx/status.h"
@@ -12,7 +12,7 @@
 
 /* The first minor version of UCX with get and put for GPU memory. UCX up to
  * 1.15 treats GPU addresses as host addresses. UCX up to 1.18 implements a get
- * of GPU memory by messages if the endpoint has failure handling. */
+ * of GPU memory through messages if the endpoint has failure handling. */
 #define GPU_MINOR 19u
 
 static ucxpool_status_t check_gpu(ucp_context_h context)
@@ -55,9 +55,10 @@ static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
         return UCXPOOL_OK;
     }
     ucx_domains_format(domains, missing, names);
-    return base_error(
-        UCXPOOL_ERR_IO,
-        "it is not registered with %.48s, though UCX reported success", names);
+    return base_error(UCXPOOL_ERR_IO,
+                      "the memory is not registered with %.48s, though UCX "
+                      "reported success",
+                      names);
 }
 
 static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
@@ -163,8 +164,8 @@ bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p)
 ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
                                     ucp_rkey_h *rkey_p)
 {
-    /* UCX takes no length, and a domain reads as many bytes as its own keys
-     * have. Zeros therefore follow the peer's bytes. */
+    /* The UCX function has no length parameter, and a domain reads as many
+     * bytes as its own keys have. So the peer's bytes are followed by zeros. */
     uint64_t     room[(UCX_RMA_KEY_MAX + 512u) / sizeof(uint64_t)] = {0};
     ucs_status_t status;
 

@@ -7,8 +7,8 @@
 #include <ucs/type/status.h>
 
 /*
- * Every status that means a failed peer (its process, its host, the network to
- * it) becomes UCXPOOL_ERR_PEER_LOST, whichever code UCX uses for it on a
+ * Every status for a failed peer (its process, its host, the network to it)
+ * becomes UCXPOOL_ERR_PEER_LOST, regardless of the code that UCX uses on a
  * transport. An unknown status becomes UCXPOOL_ERR_IO. The caller reports the
  * text of ucs_status_string().
  */

@@ -1,4 +1,4 @@
-#include "ucx/tune.h"
+#include "ucx/context.h"
 
 #include <glob.h>
 #include <ifaddrs.h>
@@ -12,8 +12,8 @@
 /* --- for pools on a GPU --------------------------------------------------- */
 
 /*
- * Settings of UCX for pools on a GPU. They keep UCX from registering and
- * allocating more GPU memory than the pool's.
+ * UCX settings for pools on a GPU. They prevent UCX from registering and
+ * allocating GPU memory in addition to the pool's.
  *
  * When it starts, UCX warns of a setting that no component knows, so the
  * component is queried first.
@@ -96,10 +96,10 @@ static bool is_cuda_chosen(const char *transports)
 }
 
 /*
- * UCX registers the whole allocation around a range if it is smaller than a
- * tenth of the GPU's memory. The allocation may exceed the pool's budget and
- * the size of a small BAR. UCX has an exception for one such GPU, but misspells
- * its name.
+ * UCX registers the whole allocation around a range if the allocation is
+ * smaller than 1/10 of the GPU's memory. The allocation may exceed the pool's
+ * budget and the size of a small BAR. UCX has an exception for one such GPU,
+ * but misspells its name.
  */
 static void tune_registration(ucp_config_t *config, const char *transports)
 {
@@ -194,8 +194,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
     if ((major == 1) && (minor < 16)) {
         return;
     }
-    /* Return if the user has set it. Also return if UCX may not use TCP: it
-     * would warn of an unknown setting. */
+    /* Return if the user has set it, or if UCX may not use TCP: UCX would then
+     * warn of an unknown setting. */
     if ((getenv("UCX_TCP_TX_SEG_SIZE") != NULL) ||
         (getenv("UCX_TCP_RX_SEG_SIZE") != NULL) || !has_tcp(transports)) {
         return;

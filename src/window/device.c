@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* An operation is split into about LAUNCHES launches, so that the CPU fills the
  * list of one launch while the GPU copies another. Each launch has LAUNCH_MIN
@@ -22,7 +21,7 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* Share memory of cuMemAlloc(), memory of a memory pool, or virtual memory. */
+/* Share memory of cuMemAlloc(), or virtual memory. */
 static ucxpool_status_t share(ucxpool_window_t *window)
 {
     const mem_cuda_device_t *device = window->pool->engine->device;
@@ -44,10 +43,8 @@ static ucxpool_status_t share(ucxpool_window_t *window)
         return status;
     }
     window->cuda.share.way = 0;
-    return ipc_mempool_has(device, window->address)
-               ? ipc_mempool_fill(device, window->address, window->length,
-                                  &window->cuda.share, &window->cuda.offset)
-               : window_virtual_share(window);
+    return ipc_virtual_retain(device, window->address, window->length,
+                              &window->memory);
 }
 
 /* Always succeeds: peers use messages for a window that cannot be shared. */
@@ -66,11 +63,8 @@ static ucxpool_status_t device_share(ucxpool_window_t *window)
 
 static void device_unshare(ucxpool_window_t *window)
 {
-    if (window_cuda_num_files(&window->cuda) != 0) {
-        close(window->cuda.share.fd);
-    }
     window->cuda.share.way = 0;
-    window_virtual_unshare(window);
+    ipc_virtual_release(window->pool->engine->device, &window->memory);
 }
 
 static void device_offer(window_grant_t *grant, window_offer_t *offer)
@@ -80,14 +74,16 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
     if (window->cuda.share.way != 0) {
         *offer = (window_offer_t){PROTO_OPENED_CUDA, &window->cuda,
                                   sizeof(window->cuda)};
-    } else if (window->num_parts != 0) {
-        *offer = (window_offer_t){PROTO_OPENED_PARTS, window->parts,
-                                  window->num_parts * sizeof(window->parts[0])};
+    } else if (window->memory.num != 0) {
+        const ipc_virtual_layout_t *layout = &window->memory.layout;
+
+        *offer = (window_offer_t){PROTO_OPENED_VIRTUAL, layout,
+                                  ipc_virtual_layout_size(layout->num_runs)};
     }
 }
 
-/* Returns true until the peer has ended: the ring does not show copies by a
- * GPU, and GPU memory must not be freed while another process maps it. */
+/* Returns true until the peer has ended, because the ring does not show copies
+ * by a GPU, and GPU memory must not be freed while another process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
     return !grant->channel->peer.is_detached;
@@ -107,39 +103,11 @@ static ucxpool_status_t map_handle(ucxpool_remote_window_t *remote,
     return status;
 }
 
-static ucxpool_status_t map_mempool(ucxpool_remote_window_t *remote,
-                                    const window_answer_t   *answer)
-{
-    const int       *fds = answer->fds;
-    ucxpool_status_t status;
-    int              fd;
-
-    if (fds != NULL) {
-        fd = fds[0];
-    } else {
-        status               = ipc_cuda_import(&remote->channel->peer.host,
-                                               &answer->cuda.share, &fd);
-        remote->is_forbidden = window_is_forbidden(answer, status);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-    }
-    status = ipc_mempool_map(remote->channel->pool->engine->device,
-                             &answer->cuda.share, fd, &remote->mempool);
-    if (fds == NULL) {
-        close(fd);
-    }
-    if (status == UCXPOOL_OK) {
-        remote->address = remote->mempool.address;
-    }
-    return status;
-}
-
 static bool is_inside(const proto_window_cuda_t *cuda, uint64_t length)
 {
     return (cuda->offset <= cuda->share.size) &&
            (length <= cuda->share.size - cuda->offset) &&
-           (cuda->share.way != IPC_CUDA_FILE);
+           (cuda->share.way == IPC_CUDA_IPC);
 }
 
 static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
@@ -152,13 +120,46 @@ static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "the owner's window goes beyond its allocation");
     }
-    status = (window_cuda_num_files(cuda) != 0)
-                 ? map_mempool(remote, answer)
-                 : map_handle(remote, &cuda->share);
+    if (!ipc_host_is_visible(&remote->channel->peer.host)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "CUDA's IPC handles are not used between PID "
+                          "namespaces");
+    }
+    status = map_handle(remote, &cuda->share);
     if (status == UCXPOOL_OK) {
         remote->address += cuda->offset;
     }
     return status;
+}
+
+/*
+ * Map the allocations of a window in virtual memory. The first call reserves
+ * addresses and sets needs_files. Another call succeeds when the owner has sent
+ * the files, and all of them are mapped.
+ *
+ * UCXPOOL_INPROGRESS  the files must be requested
+ *
+ * and errors of ipc_virtual_reserve().
+ */
+static ucxpool_status_t open_virtual(ucxpool_remote_window_t *remote,
+                                     const window_answer_t   *answer)
+{
+    ucxpool_status_t status;
+
+    if (remote->range.size != 0) {
+        remote->address = remote->range.address + answer->layout.offset;
+        return UCXPOOL_OK;
+    }
+    status =
+        ipc_virtual_reserve(remote->channel->pool->engine->device,
+                            &answer->layout, remote->length, &remote->range);
+    remote->needs_files = status == UCXPOOL_OK;
+    return (status == UCXPOOL_OK) ? UCXPOOL_INPROGRESS : status;
+}
+
+static void close_virtual(ucxpool_remote_window_t *remote)
+{
+    ipc_virtual_unmap(remote->channel->pool->engine->device, &remote->range);
 }
 
 static unsigned device_open(ucxpool_remote_window_t *remote,
@@ -167,15 +168,19 @@ static unsigned device_open(ucxpool_remote_window_t *remote,
     base_log_level_t level;
     ucxpool_status_t status;
 
-    if (!(answer->opened.flags & PROTO_OPENED_CUDA) &&
-        (answer->num_parts == 0)) {
+    if (!(answer->opened.flags & (PROTO_OPENED_CUDA | PROTO_OPENED_VIRTUAL))) {
+        close_virtual(remote);
         window_remote_set_reason(remote, "%s", answer->reason);
         return 0;
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = (answer->num_parts != 0) ? window_virtual_map(remote, answer)
-                                      : map_allocation(remote, answer);
+    status = (answer->opened.flags & PROTO_OPENED_VIRTUAL)
+                 ? open_virtual(remote, answer)
+                 : map_allocation(remote, answer);
     base_error_log_at(level);
+    if (status == UCXPOOL_INPROGRESS) {
+        return 0;
+    }
     if (status != UCXPOOL_OK) {
         window_remote_set_reason(remote, "%s", ucxpool_error_detail());
         return 0;
@@ -191,15 +196,11 @@ static void device_close(ucxpool_remote_window_t *remote)
                        remote->mapping);
         remote->share.way = 0;
     }
-    if (remote->mempool.pool != NULL) {
-        ipc_mempool_unmap(remote->channel->pool->engine->device,
-                          &remote->mempool);
-    }
-    window_virtual_unmap(remote);
+    close_virtual(remote);
 }
 
 /* Returns true if the GPU can also access the operation's local memory. */
-static bool device_fits(const window_operation_t *operation)
+bool window_device_fits(const window_operation_t *operation)
 {
     return !operation->request->stream.has_host_segments;
 }
@@ -239,15 +240,13 @@ static void fail(window_operation_t *operation, ucxpool_status_t status)
     }
 }
 
-static ucxpool_status_t device_copy(window_operation_t *operation);
-
 /* Launch as many pieces as possible now. May free the operation. */
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
 
     if (should_launch(operation)) {
-        status = device_copy(operation);
+        status = window_device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
             fail(operation, status);
         }
@@ -313,7 +312,8 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
             continue;
         }
         if (piece.ours == NULL) {
-            /* If the piece was used up, next_memory is already one past it. */
+            /* If the whole piece was used, next_memory is already one past
+             * it. */
             return copy_fault_no_address(operation->next_memory -
                                          (operation->memory_offset == 0));
         }
@@ -381,15 +381,15 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
 }
 
 /* Returns true if the GPU can read the caller's lists. Then the CPU neither
- * copies the lists nor checks the places. On some machines, doing so takes as
+ * copies the lists nor checks the places. On some machines, this work takes as
  * long as copying 512 bytes for each place over the link. */
-static bool device_checks_places(const window_operation_t *operation)
+bool window_device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
     const ucxpool_places_t *places = &operation->places;
 
     return (places->length <= operation->remote->length) &&
-           device_fits(operation) && is_even(operation) &&
+           window_device_fits(operation) && is_even(operation) &&
            copy_memory_is_pieces(memory) && memory->is_pinned &&
            copy_engine_reaches_array(operation->remote->channel->pool->engine,
                                      places->offsets, places->count,
@@ -472,7 +472,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
     return status;
 }
 
-static ucxpool_status_t device_copy(window_operation_t *operation)
+ucxpool_status_t window_device_copy(window_operation_t *operation)
 {
     ucxpool_status_t status = UCXPOOL_ERR_BUSY;
     window_job_t    *job;
@@ -494,12 +494,12 @@ static ucxpool_status_t device_copy(window_operation_t *operation)
 }
 
 /* Long operations take turns on the GPU's link: core/link.h. */
-static void device_start(window_operation_t *operation)
+void window_device_start(window_operation_t *operation)
 {
     core_link_post(&operation->work, operation->remote->channel,
                    operation->is_write ? CORE_LINK_OUT : CORE_LINK_IN,
                    operation->size, go);
-    window_turns_wait(operation, device_copy(operation));
+    window_turns_wait(operation, window_device_copy(operation));
 }
 
 const window_way_t window_device = {
@@ -511,8 +511,8 @@ const window_way_t window_device = {
     .may_touch     = device_may_touch,
     .open          = device_open,
     .close         = device_close,
-    .fits          = device_fits,
-    .checks_places = device_checks_places,
-    .start         = device_start,
-    .copy          = device_copy,
+    .fits          = window_device_fits,
+    .checks_places = window_device_checks_places,
+    .start         = window_device_start,
+    .copy          = window_device_copy,
 };

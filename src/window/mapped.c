@@ -31,6 +31,33 @@
  * soon get a turn. */
 #define STEP_SIZE ((uint64_t)1 << 20)
 
+/* A part of memory in a file. */
+typedef struct file_part {
+    int      fd;     /* owned by the pool or the window */
+    uint32_t region; /* from 1 on; 0: another file */
+    uint64_t offset;
+    uint64_t length;
+} file_part_t;
+
+/* Append a part, or extend the last one. Returns false if there are already
+ * PROTO_PARTS_MAX parts. */
+static bool add_part(file_part_t *parts, unsigned *num_parts,
+                     const file_part_t *part)
+{
+    file_part_t *last = (*num_parts == 0) ? NULL : &parts[*num_parts - 1];
+
+    if ((last != NULL) && (last->fd == part->fd) &&
+        (last->offset + last->length == part->offset)) {
+        last->length += part->length;
+        return true;
+    }
+    if (*num_parts == PROTO_PARTS_MAX) {
+        return false;
+    }
+    parts[(*num_parts)++] = *part;
+    return true;
+}
+
 /* --- owner: the caller's file --------------------------------------------- */
 
 /* A line of /proc/self/maps. */
@@ -65,17 +92,17 @@ static bool read_mapping(FILE *maps, char **line_p, size_t *size_p,
  * number to 0 if the window has memory that is not a shared mapping of the
  * file. Returns false if there are more than PROTO_PARTS_MAX parts. */
 static bool find_parts(const ucxpool_window_t *window, FILE *maps,
-                       const struct stat *is, core_file_part_t *parts,
+                       const struct stat *is, file_part_t *parts,
                        unsigned *num_parts_p)
 {
-    uint64_t         at   = (uintptr_t)window->address;
-    uint64_t         end  = at + window->length;
-    char            *line = NULL;
-    size_t           size = 0;
-    unsigned         num  = 0;
-    bool             fits = true;
-    core_file_part_t part = {.fd = window->fd};
-    mapping_t        mapping;
+    uint64_t    at   = (uintptr_t)window->address;
+    uint64_t    end  = at + window->length;
+    char       *line = NULL;
+    size_t      size = 0;
+    unsigned    num  = 0;
+    bool        fits = true;
+    file_part_t part = {.fd = window->fd};
+    mapping_t   mapping;
 
     while (fits && (at < end) && read_mapping(maps, &line, &size, &mapping)) {
         if (mapping.end <= at) {
@@ -88,7 +115,7 @@ static bool find_parts(const ucxpool_window_t *window, FILE *maps,
         part.offset = mapping.offset + (at - mapping.start);
         part.length = base_min(mapping.end, end) - at;
         at += part.length;
-        fits = core_file_part_add(parts, PROTO_PARTS_MAX, &num, &part);
+        fits = add_part(parts, &num, &part);
     }
     free(line);
     *num_parts_p = (!fits || (at < end)) ? 0 : num;
@@ -100,10 +127,10 @@ static void no(ucxpool_window_t *window, const char *reason)
     snprintf(window->reason, sizeof(window->reason), "%s", reason);
 }
 
-#define TOO_MANY "it lies in too many parts of files"
+#define TOO_MANY "the window lies in too many parts of files"
 
 static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
-                                        core_file_part_t *parts,
+                                        file_part_t      *parts,
                                         unsigned         *num_parts_p)
 {
     struct stat is;
@@ -133,23 +160,88 @@ static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
     return UCXPOOL_OK;
 }
 
+/* --- owner: the pool's files ---------------------------------------------- */
+
+static bool find_in_comm(const ucxpool_t *pool, const void *address,
+                         uint64_t length, file_part_t *part_p)
+{
+    const mem_regions_t *regions = &pool->memory.regions;
+    block_comm_buffer_t *buffer;
+    mem_piece_t          piece;
+
+    if ((pool->memory.comm == NULL) || !regions->kind->shares_by_fd ||
+        mem_regions_are_on_gpu(regions) ||
+        !block_comm_find(pool->memory.comm, address, length, &piece, &buffer)) {
+        return false;
+    }
+    *part_p = (file_part_t){
+        .fd     = regions->regions[piece.region].fd,
+        .region = piece.region + 1,
+        .offset = piece.offset,
+        .length = piece.length,
+    };
+    return true;
+}
+
+static bool find_in_heap(const ucxpool_t *pool, const void *address,
+                         uint64_t length, file_part_t *part_p)
+{
+    heap_t     *heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+    heap_file_t file;
+
+    if ((heap == NULL) || !heap_file(heap, address, length, &file)) {
+        return false;
+    }
+    *part_p = (file_part_t){
+        .fd     = file.fd,
+        .offset = file.offset,
+        .length = file.length,
+    };
+    return true;
+}
+
+/*
+ * Find the parts of the window in the pool's regions and in the heap's file.
+ * Sets their number to 0 if some of the memory does not belong to the pool, or
+ * has no file. Returns false if there are more than PROTO_PARTS_MAX parts.
+ */
+static bool find_in_pool(const ucxpool_window_t *window, file_part_t *parts,
+                         unsigned *num_parts_p)
+{
+    const ucxpool_t *pool = window->pool;
+    const char      *at   = window->address;
+    unsigned         num  = 0;
+    file_part_t      part;
+
+    *num_parts_p = 0;
+    for (uint64_t done = 0; done < window->length; done += part.length) {
+        if (!find_in_comm(pool, at + done, window->length - done, &part) &&
+            !find_in_heap(pool, at + done, window->length - done, &part)) {
+            return true;
+        }
+        if (!add_part(parts, &num, &part)) {
+            return false;
+        }
+    }
+    *num_parts_p = num;
+    return true;
+}
+
 /* --- owner: all files ----------------------------------------------------- */
 
-static ucxpool_status_t find_files(ucxpool_window_t *window,
-                                   core_file_part_t *parts,
-                                   unsigned         *num_parts_p)
+static ucxpool_status_t find_files(ucxpool_window_t *window, file_part_t *parts,
+                                   unsigned *num_parts_p)
 {
     if (window->fd >= 0) {
         return find_in_callers(window, parts, num_parts_p);
     }
-    if (!core_files_find(window->pool, window->address, window->length, parts,
-                         PROTO_PARTS_MAX, num_parts_p)) {
+    if (!find_in_pool(window, parts, num_parts_p)) {
         no(window, TOO_MANY);
     }
     return UCXPOOL_OK;
 }
 
-static bool is_sealed(const core_file_part_t *part)
+static bool is_sealed(const file_part_t *part)
 {
     int seals = fcntl(part->fd, F_GET_SEALS);
 
@@ -157,8 +249,8 @@ static bool is_sealed(const core_file_part_t *part)
 }
 
 /* Set the parts that are sent to importers. */
-static ucxpool_status_t fill_parts(ucxpool_window_t       *window,
-                                   const core_file_part_t *found, unsigned num)
+static ucxpool_status_t fill_parts(ucxpool_window_t  *window,
+                                   const file_part_t *found, unsigned num)
 {
     ucxpool_status_t status;
 
@@ -188,7 +280,7 @@ static ucxpool_status_t fill_parts(ucxpool_window_t       *window,
 
 static ucxpool_status_t mapped_share(ucxpool_window_t *window)
 {
-    core_file_part_t parts[PROTO_PARTS_MAX];
+    file_part_t      parts[PROTO_PARTS_MAX];
     unsigned         num    = 0;
     ucxpool_status_t status = find_files(window, parts, &num);
 
@@ -234,20 +326,21 @@ static bool not_mapped(ucxpool_remote_window_t *remote, const char *reason)
 static bool view_region(const attempt_t           *attempt,
                         const proto_window_part_t *part, window_view_t *view)
 {
-    const core_peer_t *peer  = &attempt->remote->channel->peer;
-    uint32_t           index = part->region - 1;
+    const core_mapping_t *mapping = attempt->remote->channel->peer.mapping;
+    uint32_t              index   = part->region - 1;
 
     if (!(attempt->remote->access & UCXPOOL_WINDOW_READ)) {
         return not_mapped(attempt->remote,
                           "the pool's blocks are mapped read-only");
     }
-    if ((index >= peer->num_regions) ||
-        (part->length > peer->region_sizes[index]) ||
-        (part->offset > peer->region_sizes[index] - part->length)) {
+    if ((index >= mapping->num_regions) ||
+        (part->length > mapping->region_sizes[index]) ||
+        (part->offset > mapping->region_sizes[index] - part->length)) {
         return not_mapped(attempt->remote,
                           "the owner's window goes beyond its regions");
     }
-    view->address = (uint8_t *)(uintptr_t)peer->regions[index] + part->offset;
+    view->address =
+        (uint8_t *)(uintptr_t)mapping->regions[index] + part->offset;
     attempt->remote->can_write = false;
     return true;
 }
@@ -275,9 +368,9 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
                               reason, sizeof(reason));
     }
     base_error_log_at(level);
-    remote->can_write    = wanted.is_writable;
-    remote->is_forbidden = window_is_forbidden(attempt->answer, status);
-    view->address        = view->view.address;
+    remote->can_write   = wanted.is_writable;
+    remote->needs_files = window_is_forbidden(attempt->answer, status);
+    view->address       = view->view.address;
     attempt->num_files++;
     return (status == UCXPOOL_OK) || not_mapped(remote, reason);
 }
@@ -339,8 +432,8 @@ static bool map(ucxpool_remote_window_t *remote, const window_answer_t *answer)
         return not_mapped(remote,
                           (answer->reason[0] != '\0')
                               ? answer->reason
-                              : "it is neither the pool's memory nor that of "
-                                "a file which was given with the window");
+                              : "the window is neither the pool's memory nor "
+                                "that of a file which was given with it");
     }
     remote->views = calloc(answer->num_parts, sizeof(remote->views[0]));
     if (remote->views == NULL) {
@@ -417,7 +510,7 @@ static void add_copy(copies_t *copies, const window_operation_t *operation,
     *length_p     = entry->length;
 }
 
-/* Do the collected copies, without non-temporal stores: these are slower if the
+/* Do the collected copies, without non-temporal stores, which are slower if the
  * pieces are scattered on both sides. */
 static void copy_all(copies_t *copies)
 {

@@ -1,16 +1,12 @@
-/*
- * Operations by messages. The importer first sends a CALL, which describes the
- * operation. A write then sends its data as an ordinary message, and a read
- * receives the message with which the owner answers.
- */
+/* Operations through messages. The importer first sends a CALL, which describes
+ * the operation. For a write, it then sends the data as an ordinary message.
+ * For a read, it receives the message with which the owner answers. */
 #include "window/window.h"
 
 #include "base/error.h"
 #include "core/control.h"
-#include "xfer/message.h"
-#include "xfer/post.h"
 #include "xfer/recv.h"
-#include "xfer/request.h"
+#include "xfer/post.h"
 #include "xfer/send.h"
 
 #include <string.h>

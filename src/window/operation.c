@@ -8,10 +8,8 @@
 
 #include "base/error.h"
 #include "core/control.h"
-#include "xfer/message.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
-#include "xfer/request.h"
 #include "xfer/send.h"
 
 #include <stdlib.h>
@@ -35,7 +33,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 }
 
 /* The initial kind of an operation's request. Messages and UCX's get and put
- * replace it by their own. */
+ * replace it by their own kinds. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
 /* Free the operation if both of its requests have ended. */
@@ -106,7 +104,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     if (status == UCXPOOL_OK) {
         count(operation);
     }
-    /* The tag of an operation by messages is internal. */
+    /* The tag of an operation through messages is internal. */
     request->tag         = 0;
     request->notify.hook = NULL;
     operation->request   = NULL;
@@ -188,8 +186,7 @@ static ucxpool_status_t check_list(const window_operation_t *operation)
 
     if ((places->count != 0) && (window_places_list(places) == NULL)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the list is NULL, but the number of its places is "
-                          "%zu",
+                          "the list of places is NULL, but its length is %zu",
                           places->count);
     }
     if (places->count > PROTO_PLACES_MAX) {
@@ -231,7 +228,7 @@ static ucxpool_status_t check_data(const window_operation_t *operation,
 }
 
 /* Create the notification for the owner. It is sent when the operation
- * succeeds, but is created now because an error can still be returned to the
+ * succeeds. It is created now, because an error can still be returned to the
  * caller. */
 static ucxpool_status_t
 make_notification(window_operation_t             *operation,
@@ -325,10 +322,7 @@ static window_operation_t *create(ucxpool_remote_window_t *remote,
     };
     base_list_init(&operation->link);
     if ((places->count == 1) && (window_places_list(places) != NULL)) {
-        operation->place =
-            (places->places != NULL)
-                ? places->places[0]
-                : (ucxpool_place_t){places->offsets[0], places->length};
+        operation->place = window_place(places, 0);
         operation->places =
             (ucxpool_places_t){.places = &operation->place, .count = 1};
     }

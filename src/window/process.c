@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 
 /* The limits of one system call: short enough that other operations soon get a
- * turn, and long enough that the cost of the call does not matter. */
+ * turn, and long enough that the cost of the call is negligible. */
 #define STEP_SIZE   ((uint64_t)1 << 20)
 #define STEP_PIECES 512u
 
@@ -73,6 +73,10 @@ static unsigned process_open(ucxpool_remote_window_t *remote,
     if (remote->channel->peer.watch.fd < 0) {
         window_remote_set_reason(
             remote, "the kernel does not report the end of a process");
+        return 0;
+    }
+    if (!ipc_host_is_visible(&remote->channel->peer.host)) {
+        window_remote_set_reason(remote, "other PID namespace");
         return 0;
     }
     if (!try_copy(remote, &byte, 1, false)) {

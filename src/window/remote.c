@@ -4,6 +4,7 @@
 #include "window/window.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/control.h"
 #include "core/inbox.h"
 
@@ -11,6 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The ways to access a window, best first. */
+const window_way_t *const window_ways[] = {
+    &window_mapped, &window_process,  &window_device, &window_pinned,
+    &window_rma,    &window_messages, NULL,
+};
 
 /* --- import --------------------------------------------------------------- */
 
@@ -232,41 +239,43 @@ static void choose_ways(ucxpool_remote_window_t *remote,
     }
 }
 
-static uint32_t num_files(const window_answer_t *answer)
+static uint32_t num_files(const ucxpool_remote_window_t *remote,
+                          const window_answer_t         *answer)
 {
-    uint32_t count = 0;
+    uint32_t count = remote->range.num;
 
-    if (answer->opened.flags & PROTO_OPENED_CUDA) {
-        return window_cuda_num_files(&answer->cuda);
-    }
     for (size_t i = 0; i < answer->num_parts; i++) {
         count += (answer->parts[i].region == 0) ? 1 : 0;
     }
     return count;
 }
 
-/* Ask the owner for the files that this process may not take. Returns true if
- * window_remote_files_received() will be called. */
+#define NO_REQUEST "no memory to request the window's files"
+
+/* Request files from the owner. Returns true if window_remote_files_received()
+ * will be called. */
 static bool ask_for_files(ucxpool_remote_window_t *remote,
                           const window_answer_t   *answer)
 {
     const ucxpool_channel_t *channel = remote->channel;
 
-    remote->is_forbidden = false;
-    remote->answer       = malloc(sizeof(*answer));
+    remote->needs_files = false;
+    remote->answer      = malloc(sizeof(*answer));
     if (remote->answer == NULL) {
+        window_remote_set_reason(remote, NO_REQUEST);
         return false;
     }
     *remote->answer        = *answer;
     remote->answer->reason = ""; /* the caller's text is only valid during this
                                     call */
-    if (channel->pool->dispatch->window_files(remote->channel, remote->number,
-                                              remote->grant,
-                                              num_files(answer))) {
+    if (channel->pool->dispatch->window_files(
+            remote->channel, remote->number, remote->grant,
+            num_files(remote, answer), remote->range.num != 0)) {
         return true;
     }
     free(remote->answer);
     remote->answer = NULL;
+    window_remote_set_reason(remote, NO_REQUEST);
     return false;
 }
 
@@ -278,11 +287,15 @@ static void begin(ucxpool_remote_window_t *remote)
     if (!is_direct(remote) &&
         (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT)) {
         window_remote_end(remote,
-                          ipc_host_has_ended(&remote->channel->peer.host)
+                          core_channel_peer_has_ended(remote->channel)
                               ? UCXPOOL_ERR_PEER_LOST
                               : UCXPOOL_ERR_UNSUPPORTED,
                           remote->way_reason);
         return;
+    }
+    if (!is_direct(remote)) {
+        base_debug("%s: a window of %" PRIu64 " bytes uses messages: %s",
+                   remote->channel->name, remote->length, remote->way_reason);
     }
     remote->status = UCXPOOL_OK;
     window_operations_begin(remote);
@@ -293,7 +306,7 @@ static void use_answer(ucxpool_remote_window_t *remote,
 {
     choose_ways(remote, answer);
     if (!remote->is_trying &&
-        (!remote->is_forbidden || !ask_for_files(remote, answer))) {
+        (!remote->needs_files || !ask_for_files(remote, answer))) {
         begin(remote);
     }
 }
@@ -318,6 +331,11 @@ static void fill_answer(window_answer_t             *answer,
     answer->num_parts = 0;
     if (opened->flags & PROTO_OPENED_CUDA) {
         memcpy(&answer->cuda, data, sizeof(answer->cuda));
+    } else if (opened->flags & PROTO_OPENED_VIRTUAL) {
+        memcpy(&answer->layout, data, size);
+        answer->layout.num_runs =
+            (uint32_t)((size - ipc_virtual_layout_size(0)) /
+                       sizeof(answer->layout.runs[0]));
     } else if (opened->flags & PROTO_OPENED_PARTS) {
         answer->num_parts = size / sizeof(answer->parts[0]);
         memcpy(answer->parts, data, size);
@@ -363,6 +381,21 @@ void window_remote_opened(ucxpool_channel_t           *channel,
     use_answer(remote, &answer);
 }
 
+ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
+                                         uint64_t number, const int *fds,
+                                         unsigned num_fds)
+{
+    ucxpool_remote_window_t *remote = find(channel, number);
+    base_log_level_t         level  = base_error_log_at(BASE_LOG_DEBUG);
+    ucxpool_status_t         status;
+
+    status = ipc_virtual_map(
+        channel->pool->engine->device, &remote->answer->layout, fds, num_fds,
+        (remote->access & UCXPOOL_WINDOW_WRITE) != 0, &remote->range);
+    base_error_log_at(level);
+    return status;
+}
+
 void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
                                   const int *fds, const char *reason)
 {
@@ -379,7 +412,8 @@ void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
     answer->fds           = fds;
     if (fds == NULL) {
         answer->num_parts = 0;
-        answer->opened.flags &= ~(uint32_t)PROTO_OPENED_CUDA;
+        answer->opened.flags &=
+            ~(uint32_t)(PROTO_OPENED_CUDA | PROTO_OPENED_VIRTUAL);
         answer->reason = reason;
     }
     use_answer(remote, answer);
@@ -404,13 +438,17 @@ void window_remote_unmap(ucxpool_remote_window_t *remote)
     const ucxpool_channel_t *channel = remote->channel;
     const window_way_t      *way;
 
+    if (remote->answer != NULL) {
+        channel->pool->dispatch->window_files_stop(remote->channel,
+                                                   remote->number);
+        free(remote->answer);
+        remote->answer = NULL;
+    }
     window_for_each_way(way, channel->wire->reach) {
         if (way->close != NULL) {
             way->close(remote);
         }
     }
-    free(remote->answer);
-    remote->answer = NULL;
 }
 
 /* Unmap the window and close its grant if no operation uses the window. */

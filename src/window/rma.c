@@ -1,6 +1,6 @@
 /*
- * Reads and writes by UCX's get and put, on the `ucx` wire. They access windows
- * that the owner has registered with UCX.
+ * Reads and writes through UCX's get and put, on the `ucx` wire. They access
+ * windows that the owner has registered with UCX.
  *
  * Over transports without get and put (TCP, ud), UCX emulates them with
  * messages that the owner's worker answers. If the importer dies before the
@@ -9,7 +9,7 @@
  *
  * A get or put that UCX has begun ends only when UCX completes it, or when the
  * endpoint is closed by force. So a canceled operation ends only after UCX has
- * released its memory, as with an in-place send or receive
+ * released its memory, like an in-place send or receive
  * (docs/internals/wires.md, "The `ucx` wire"). A write ends after a flush has
  * completed: its data is then in the window. So when the importer sends CLOSE,
  * none of its operations is in flight.
@@ -57,8 +57,9 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
                       (unsigned long long)window->length);
 }
 
-/* Find out if the window is in GPU memory. GPU memory must be one allocation:
- * of several, UCX can access only the first through one registration. */
+/* Find out if the window is in GPU memory. GPU memory must be one allocation,
+ * because UCX can access only the first of several allocations through one
+ * registration. */
 static ucxpool_status_t find_kind(const ucxpool_window_t *window,
                                   bool                   *is_on_gpu_p)
 {
@@ -75,7 +76,8 @@ static ucxpool_status_t find_kind(const ucxpool_window_t *window,
     if ((types & COPY_MEMTYPE_MANAGED) ||
         (*is_on_gpu_p && (window->cuda.share.way != IPC_CUDA_IPC))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "it is memory of a GPU, but not of one cuMemAlloc()");
+                          "the window is memory of a GPU, but not of one "
+                          "cuMemAlloc()");
     }
     return UCXPOOL_OK;
 }
@@ -231,7 +233,7 @@ static bool is_of_endpoint(ucs_status_t status)
 static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (status != UCS_OK) {
-        window_remote_set_reason(remote, "UCX does not get from the window: %s",
+        window_remote_set_reason(remote, "UCX cannot read from the window: %s",
                                  ucs_status_string(status));
         return false;
     }
@@ -432,7 +434,7 @@ static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 
 static void done(void *request, ucs_status_t status, void *arg);
 
-/* Handle the result of a call of UCX. Returns true if done() will be called. */
+/* Handle the result of a UCX call. Returns true if done() will be called. */
 static bool has_begun(window_operation_t *operation, ucs_status_ptr_t result)
 {
     ucxpool_channel_t *channel = operation->remote->channel;

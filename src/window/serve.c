@@ -1,6 +1,6 @@
 /*
- * Operations by messages, executed by the owner's pool on its windows for a
- * peer.
+ * Operations through messages, executed by the owner's pool on its windows for
+ * a peer.
  *
  * A CALL is received into memory allocated for it. After the places have been
  * checked, they are replaced, in the same memory, by the addresses for an
@@ -10,11 +10,11 @@
 
 #include "base/error.h"
 #include "core/control.h"
-#include "xfer/message.h"
-#include "xfer/post.h"
 #include "xfer/recv.h"
-#include "xfer/request.h"
+#include "xfer/post.h"
+#include "xfer/send.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,14 +143,14 @@ static bool is_call(const ucxpool_message_t *message)
             sizeof(proto_call_t) + PROTO_PLACES_MAX * sizeof(ucxpool_place_t));
 }
 
-/* Returns true if nothing is left to do except destroying the operation. */
+/* Returns true if the only remaining step is to destroy the operation. */
 static bool is_at_end(const window_served_t *served)
 {
     return (served->request == NULL) &&
            (served->is_over || (served->step == WINDOW_STEP_MOVE));
 }
 
-/* Destroy ended operations without waiting for progress: the importer has their
+/* Destroy ended operations without waiting for progress. The importer has their
  * answers, and may already have sent new CALLs, which need the room. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
@@ -251,7 +251,9 @@ static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
     }
     if (call->operation != served->number) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the operation has two numbers");
+                          "the peer sent operation number %" PRIu64
+                          " in a descriptor with number %" PRIu64,
+                          call->operation, served->number);
     }
     if ((grant->access & needed) == 0) {
         return base_error(UCXPOOL_ERR_PERMISSION,

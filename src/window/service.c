@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "copy/engine.h"
-#include "xfer/message.h"
+#include "xfer/recv.h"
 
 #include <stdlib.h>
 

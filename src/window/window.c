@@ -73,8 +73,8 @@ static ucxpool_status_t share(ucxpool_window_t              *window,
     return status;
 }
 
-/* Undo share(). Called when no peer has access to the window, and none can get
- * it any more. */
+/* Undo share(). Called when no peer has access to the window or can get
+ * access. */
 static void unshare(ucxpool_window_t *window)
 {
     const window_way_t *way;
@@ -352,30 +352,34 @@ uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
     const window_grant_t *grant = window_grant_find(channel, number);
     uint32_t              count = 0;
 
-    if (grant != NULL) {
-        count = window_cuda_num_files(&grant->window->cuda);
-        for (unsigned i = 0; i < grant->window->num_parts; i++) {
-            count += is_file(&grant->window->parts[i]) ? 1 : 0;
-        }
+    if ((grant == NULL) || grant->window->is_revoked) {
+        return 0;
     }
-    return count;
+    for (unsigned i = 0; i < grant->window->num_parts; i++) {
+        count += is_file(&grant->window->parts[i]) ? 1 : 0;
+    }
+    return count + grant->window->memory.num;
 }
 
-int window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
-                      uint32_t index)
+ucxpool_status_t window_grant_files(const ucxpool_channel_t *channel,
+                                    uint64_t number, uint32_t first,
+                                    uint32_t num, int *fds, bool *are_new_p)
 {
-    const ucxpool_window_t    *window;
+    const ucxpool_window_t *window = window_grant_find(channel, number)->window;
     const proto_window_part_t *part;
+    uint32_t                   index = 0;
 
-    window = window_grant_find(channel, number)->window;
-    if (window_cuda_num_files(&window->cuda) != 0) {
-        return window->cuda.share.fd;
+    *are_new_p = window->memory.num != 0;
+    if (*are_new_p) {
+        return ipc_virtual_export(channel->pool->engine->device,
+                                  &window->memory, first, num, fds);
     }
-    for (part = window->parts;; part++) {
-        if (is_file(part) && (index-- == 0)) {
-            return part->file.fd;
+    for (part = window->parts; index < first + num; part++) {
+        if (is_file(part) && (index++ >= first)) {
+            fds[index - 1 - first] = part->file.fd;
         }
     }
+    return UCXPOOL_OK;
 }
 
 static void send_refused(ucxpool_channel_t *channel, uint64_t remote,

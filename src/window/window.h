@@ -21,12 +21,10 @@
 #define WINDOW_WINDOW_H
 
 #include "base/crc32c.h"
-#include "core/files.h"
 #include "core/request.h"
 #include "core/wire.h"
-#include "ipc/mempool.h"
 #include "ipc/virtual.h"
-#include "ucx/rma.h"
+#include "ucx/reg.h"
 
 #include <ucxpool/window.h>
 
@@ -63,7 +61,8 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 /* --- state ---------------------------------------------------------------- */
 
 #define WINDOW_REACH_ANY \
-    ((unsigned)(CORE_REACH_HOST | CORE_REACH_GPU | CORE_REACH_UCX))
+    ((unsigned)(CORE_REACH_HOST | CORE_REACH_GPU | CORE_REACH_MIXED | \
+                CORE_REACH_UCX))
 
 /* The windows of a pool. */
 struct window_pool {
@@ -86,16 +85,16 @@ struct window_channel {
     unsigned    num_grants;
     base_list_t served; /* the peer's operations by messages on our windows */
     unsigned    num_served;
-    uint64_t    served_size; /* bytes of their CALL messages */
+    uint64_t    served_size; /* total size of their CALL messages */
     base_list_t queued;      /* our operations by messages, CALL not sent yet */
     base_list_t called;      /* our operations by messages, CALL sent */
     base_list_t moving;      /* our operations by UCX's get and put that have
                                 more to post */
     base_list_t moved;       /* our operations by UCX's get and put that have
                                 nothing to post now */
-    unsigned num_rma;        /* outstanding gets, puts and flushes of UCX */
+    unsigned num_rma;        /* outstanding UCX gets, puts and flushes */
     unsigned num_calls;      /* CALL messages that the peer may still hold */
-    uint64_t calls_size;     /* bytes of these CALL messages */
+    uint64_t calls_size;     /* total size of these CALL messages */
     uint64_t next_number;    /* last number of a remote or an operation */
     uint64_t num_revokes;    /* REVOKE messages received */
 };
@@ -129,14 +128,14 @@ struct ucxpool_window {
     base_list_t grants;
     /* How peers map GPU memory. `way` is 0 if the memory is not mapped as one
      * allocation. */
-    proto_window_cuda_t cuda;
-    /* The parts of files or GPU allocations that make up the window, in address
-     * order. If peers cannot map the window, `reason` says why; an empty reason
-     * means that the memory is in no known file. */
+    proto_window_cuda_t  cuda;
+    ipc_virtual_memory_t memory; /* the allocations of virtual memory; num 0:
+                                    none */
+    /* The parts of files that make up the window, in address order. If peers
+     * cannot map the window, `reason` says why; an empty reason means that the
+     * memory is in no known file. */
     proto_window_part_t *parts;
     unsigned             num_parts;
-    bool                 is_virtual; /* the parts are GPU allocations; the
-                                        window owns their descriptors */
     int  fd; /* duplicate of the caller's descriptor; -1: none */
     char reason[PROTO_TEXT_MAX + 1];
     /* The window is registered with UCX when a peer first asks for the key. If
@@ -185,9 +184,8 @@ void window_revoke(ucxpool_window_t *window);
 /* Revoke all windows that have not been destroyed. */
 void window_revoke_all(ucxpool_t *pool);
 
-/* Return true if all importers have stopped accessing the memory of the window,
- * or of all windows of the pool. The second function ignores destroyed
- * windows. */
+/* Return true if no importer can access the memory of the window, or of any
+ * window of the pool. The second function ignores destroyed windows. */
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 
@@ -205,15 +203,19 @@ void window_grant_open(ucxpool_channel_t         *channel,
 window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
                                   uint64_t                 number);
 
-/* window_grant_num_files() returns the number of files of a grant's window: one
- * for each part outside the pool's regions, and one for a CUDA memory pool. It
- * returns 0 if no such grant exists. window_grant_file() returns the descriptor
- * of one of these files; the window owns the descriptor. The grant must exist,
- * and index must be less than the number of files. */
-uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
-                                uint64_t                 number);
-int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
-                           uint32_t index);
+/*
+ * window_grant_num_files() returns the number of files of a grant's window: one
+ * for each part outside the pool's regions, or for each allocation of virtual
+ * memory. It returns 0 if no such grant exists, or the window is revoked.
+ * window_grant_files() gets descriptors of some of these files, which must
+ * exist. The caller closes them if *are_new_p is true; otherwise the window
+ * owns them. Errors: see ipc_virtual_export().
+ */
+uint32_t         window_grant_num_files(const ucxpool_channel_t *channel,
+                                        uint64_t                 number);
+ucxpool_status_t window_grant_files(const ucxpool_channel_t *channel,
+                                    uint64_t number, uint32_t first,
+                                    uint32_t num, int *fds, bool *are_new_p);
 
 /* Release a grant whose importer no longer accesses the memory. Cancels the
  * grant's served operations. May free the grant. */
@@ -239,13 +241,14 @@ void window_grant_put(window_grant_t *grant);
 /* The owner's answer to an import. */
 typedef struct window_answer {
     proto_window_opened_t opened;
-    const void           *data; /* of the owner's message */
+    const void           *data; /* data of the owner's message */
     size_t                data_size;
     const char           *reason; /* why the importer cannot access the
                                      memory */
-    proto_window_cuda_t cuda;     /* valid with PROTO_OPENED_CUDA */
-    const int *fds; /* descriptors sent by the owner; NULL: take them from the
-                       owner's process */
+    proto_window_cuda_t  cuda;    /* valid with PROTO_OPENED_CUDA */
+    ipc_virtual_layout_t layout;  /* valid with PROTO_OPENED_VIRTUAL */
+    const int *fds; /* descriptors of the parts, sent by the owner; NULL: take
+                       them from the owner's process, or request them */
     size_t              num_parts;
     proto_window_part_t parts[PROTO_PARTS_MAX];
 } window_answer_t;
@@ -284,20 +287,20 @@ struct ucxpool_remote_window {
                                  address in this process */
     ipc_cuda_t     share;     /* of the mapping; `way` 0: not mapped */
     const void    *mapping;
-    ipc_virtual_t  range;   /* mapped virtual memory; size 0: none */
-    ipc_mempool_t  mempool; /* mapped memory pool; pool NULL: none */
-    window_view_t *views;   /* the mapped parts, in the window's order */
+    ipc_virtual_t  range; /* the owner's allocations; size 0: none */
+    window_view_t *views; /* the mapped parts, in the window's order */
     unsigned       num_views;
-    bool           can_write;    /* the views are writable */
-    bool           is_forbidden; /* may not take the owner's descriptors */
-    ucp_rkey_h     key;          /* UCX's key; NULL: none */
-    bool           is_on_gpu;    /* the key is for GPU memory */
-    bool           is_trying;    /* a test of the key is in progress; tried() is
-                                    called after it unless the channel ends */
+    bool           can_write;   /* the views are writable */
+    bool           is_pinned;   /* the view is pinned for our GPU */
+    bool           needs_files; /* the owner must send its descriptors */
+    ucp_rkey_h     key;         /* UCX's key; NULL: none */
+    bool           is_on_gpu;   /* the key is for GPU memory */
+    bool           is_trying;   /* a test of the key is in progress; tried() is
+                                   called after it unless the channel ends */
     void (*tried)(struct ucxpool_remote_window *remote);
     uint8_t                  probe;  /* one byte, read to test the key */
     window_answer_t         *answer; /* while files are requested; else NULL */
-    const struct window_way *way;    /* of reads */
+    const struct window_way *way;    /* the way of reads */
     const struct window_way *write_way;
     char                     way_reason[WINDOW_REASON_SIZE];
     base_list_t waiting; /* operations that wait for the owner's answer */
@@ -323,9 +326,17 @@ void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
                           size_t data_size, const char *reason);
 
-/* Handle the owner's reply to a request for files that this process may not
- * take. The caller keeps ownership of the descriptors. If fds is NULL, the
- * owner did not send them, and `reason` says why. */
+/* Map the next allocations of a window whose files have been requested. The
+ * caller keeps ownership of the descriptors. Errors: see ipc_virtual_map(). */
+ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
+                                         uint64_t number, const int *fds,
+                                         unsigned num_fds);
+
+/* Handle the owner's reply to a request for descriptors. Such a request is sent
+ * for allocations of virtual memory, or if the system does not let this process
+ * duplicate the descriptors. The caller keeps ownership of the descriptors. If
+ * fds is NULL, the owner did not send them or they cannot be mapped, and
+ * `reason` says why. */
 void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
                                   const int *fds, const char *reason);
 
@@ -374,7 +385,7 @@ typedef struct window_operation {
                                            and checks the places */
     ucxpool_places_t places;
     ucxpool_place_t  place; /* our copy of a list of one place */
-    uint64_t         size;  /* bytes of all places */
+    uint64_t         size;  /* total length of the places */
     /* Position of the next piece. */
     size_t           next_place;
     uint64_t         place_offset;
@@ -401,6 +412,14 @@ static inline const void *window_places_list(const ucxpool_places_t *places)
 {
     return (places->places != NULL) ? (const void *)places->places
                                     : (const void *)places->offsets;
+}
+
+static inline ucxpool_place_t window_place(const ucxpool_places_t *places,
+                                           size_t                  i)
+{
+    return (places->places != NULL)
+               ? places->places[i]
+               : (ucxpool_place_t){places->offsets[i], places->length};
 }
 
 /* Implements ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
@@ -503,7 +522,7 @@ typedef struct window_way {
     void (*start)(window_operation_t *operation);
 
     /*
-     * Copy the next part of an operation (turns.c).
+     * Copy the next part of an operation (see below).
      *
      * UCXPOOL_OK                 the operation is complete
      * UCXPOOL_INPROGRESS         more is left to copy
@@ -519,10 +538,11 @@ typedef struct window_way {
 } window_way_t;
 
 /* In order, the ways are: the CPU copies to and from mapped memory; the kernel
- * copies between the processes; a GPU copies to and from mapped memory; UCX's
- * get and put; and messages, which are always possible. */
+ * copies between the processes; a GPU copies to and from mapped memory; a GPU
+ * reads pinned host memory; UCX's get and put; and messages, which are always
+ * possible. */
 extern const window_way_t window_mapped, window_process, window_device,
-    window_rma, window_messages;
+    window_pinned, window_rma, window_messages;
 
 /* All ways, best first; ends with NULL. */
 extern const window_way_t *const window_ways[];
@@ -542,20 +562,11 @@ window_operation_way(const window_operation_t *operation)
 
 /* --- functions of single ways --------------------------------------------- */
 
-/* Returns the number of descriptors that an importer needs to map the memory: 1
- * for a memory pool, else 0. */
-static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
-{
-    return (cuda->share.way == IPC_CUDA_MEMPOOL) ? 1 : 0;
-}
-
-/* Share and map the allocations of windows in virtual memory of a GPU. Errors
- * are those of ipc_virtual_export(). */
-ucxpool_status_t window_virtual_share(ucxpool_window_t *window);
-void             window_virtual_unshare(ucxpool_window_t *window);
-ucxpool_status_t window_virtual_map(ucxpool_remote_window_t *remote,
-                                    const window_answer_t   *answer);
-void             window_virtual_unmap(ucxpool_remote_window_t *remote);
+/* Copies by a GPU: functions of window_device and window_pinned. */
+bool window_device_fits(const window_operation_t *operation);
+bool window_device_checks_places(const window_operation_t *operation);
+void window_device_start(window_operation_t *operation);
+ucxpool_status_t window_device_copy(window_operation_t *operation);
 
 /* Check that the places are in the window. The owner does the same check. */
 ucxpool_status_t window_messages_check(const window_operation_t *operation);
@@ -576,7 +587,7 @@ void window_messages_answered(ucxpool_message_t *message);
 void window_messages_refused(ucxpool_channel_t        *channel,
                              const proto_window_end_t *end, const char *reason);
 
-/* --- copying in turns: turns.c -------------------------------------------- */
+/* --- copying in turns: way.c ---------------------------------------------- */
 
 /* Copy a short operation at once, and a longer one in turns. */
 void window_turns_start(window_operation_t *operation);

@@ -1,9 +1,7 @@
-#include "wire/delivery.h"
+#include "wire/wire.h"
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "wire/recv.h"
-#include "wire/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,11 +16,12 @@ typedef struct wire_delivery {
     uint8_t           *copy_of_bytes; /* NULL: none is needed */
     const uint8_t     *bytes;         /* the bytes that are not launched yet */
     bool               are_far;
+    bool               are_unpinned;
     uint64_t           offset; /* in the stream */
     uint64_t           length;
     copy_flag_t        flag;
-    uint64_t           covered; /* bytes of the last launch */
-    copy_job_t         copy;
+    uint64_t   covered; /* number of bytes that the last launch copies */
+    copy_job_t copy;
     wire_delivery_cb_t done;
     void              *arg;
     base_range_t       range; /* the launch in flight, for profilers */
@@ -96,14 +95,15 @@ static bool launch(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
     const copy_work_t  work    = {
-            .plan              = request->plan,
-            .offset            = delivery->offset,
-            .length            = delivery->length,
-            .block             = delivery->bytes,
-            .has_far_block     = delivery->are_far,
-            .is_pushed         = delivery->data.flags & PROTO_DATA_PUSHED,
-            .flag              = delivery->flag,
-            .has_host_block    = delivery->copy_of_bytes != NULL,
+            .plan          = request->plan,
+            .offset        = delivery->offset,
+            .length        = delivery->length,
+            .block         = delivery->bytes,
+            .has_far_block = delivery->are_far,
+            .is_pushed     = delivery->data.flags & PROTO_DATA_PUSHED,
+            .flag          = delivery->flag,
+            .has_host_block =
+                (delivery->copy_of_bytes != NULL) || delivery->are_unpinned,
             .has_host_segments = request->stream.has_host_segments,
             .has_gpu_segments  = request->stream.has_gpu_segments,
     };
@@ -143,8 +143,8 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The launch was too early, because the bytes had not arrived yet:
-         * retry in this round of progress. */
+        /* The bytes had not arrived yet when the kernel was launched: retry in
+         * this round of progress. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
@@ -177,8 +177,8 @@ static bool take_bytes(delivery_t                   *delivery,
     return true;
 }
 
-/* Returns true if another delivery of the same request waits. Overtaking that
- * delivery would walk the plan twice. */
+/* Returns true if another delivery of the same request waits. If this delivery
+ * overtook it, the plan would be walked twice. */
 static bool is_queued_behind(const delivery_t *delivery)
 {
     delivery_t *other;
@@ -207,14 +207,15 @@ static void deliver_later(ucxpool_request_t            *request,
                        "the receiver has no memory");
         return;
     }
-    delivery->data    = *params->data;
-    delivery->offset  = params->data->offset;
-    delivery->length  = params->data->length;
-    delivery->are_far = params->are_far;
-    delivery->flag    = params->flag;
-    delivery->done    = params->done;
-    delivery->arg     = params->arg;
-    delivery->waits   = true;
+    delivery->data         = *params->data;
+    delivery->offset       = params->data->offset;
+    delivery->length       = params->data->length;
+    delivery->are_far      = params->are_far;
+    delivery->are_unpinned = params->are_unpinned;
+    delivery->flag         = params->flag;
+    delivery->done         = params->done;
+    delivery->arg          = params->arg;
+    delivery->waits        = true;
     if (!is_queued_behind(delivery)) {
         launch(delivery);
     }
@@ -289,7 +290,7 @@ unsigned wire_delivery_progress(ucxpool_t *pool)
     base_list_for_each(delivery, &pool->wire->deliveries, delivery_t, link) {
         if (delivery->waits && launch(delivery)) {
             /* Stop here, because the list may have changed: a failed launch
-             * ends its request, and so other deliveries. */
+             * ends its request, which also ends other deliveries. */
             return 1;
         }
     }

@@ -2,14 +2,15 @@
  * The `map` wire: each side has mapped the other's regions. The receiver reads
  * the sender's memory, or the sender's GPU writes to blocks that the receiver
  * lent. Only the locations of fragments are sent, through the ring.
+ *
+ * Two GPUs without access to each other, and a GPU and a CPU, use host memory:
+ * a GPU gathers data to pinned blocks, and the receiver's GPU or CPU reads
+ * them.
  */
 #include "base/error.h"
 #include "core/control.h"
-#include "wire/delivery.h"
-#include "wire/loan.h"
-#include "wire/mailbox.h"
-#include "wire/recv.h"
-#include "wire/wires.h"
+#include "core/memory.h"
+#include "wire/wire.h"
 
 #include <string.h>
 
@@ -26,8 +27,8 @@
 
 /* A launch takes some microseconds, in which the link between GPUs transfers
  * some hundred KiB. Several fragments must be in flight, so that a gather does
- * not wait until another fragment has been read. The shorter the fragments are,
- * the more are needed. */
+ * not wait until another fragment has been read. Shorter fragments need more of
+ * them in flight. */
 #define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
 #define GPU_FRAG_MIN    ((uint64_t)1 << 20)
 #define GPU_FRAGS       4u
@@ -46,6 +47,12 @@
 /* The longest fragment in place. A GPU reads a peer's memory fastest in long
  * fragments, and needs no blocks for them. */
 #define GPU_FRAG_MAX ((uint64_t)128 << 20)
+
+/* Through host memory: a launch and its report take some microseconds, in which
+ * PCIe transfers some hundred KiB. */
+#define HOST_FRAG_SIZE ((uint64_t)2 << 20)
+#define HOST_FRAG_MIN  ((uint64_t)512 << 10)
+#define HOST_CUTS      4u
 
 static block_pool_t *map_blocks(const ucxpool_t *pool)
 {
@@ -81,7 +88,7 @@ static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
 static bool shares_device(const ucxpool_channel_t *channel)
 {
     return copy_engine_shares_device(channel->pool->engine,
-                                     channel->peer.gpu.uuid);
+                                     channel->peer.mapping->gpu.uuid);
 }
 
 /* Choose the fragment size between GPUs. The block size does not limit
@@ -99,8 +106,9 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
         block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
         size = share.total * block_pool_block_size(blocks);
     }
-    /* Fragments are also long if two processes share a GPU. They use it in
-     * turn, and waiting for a turn takes longer than copying a fragment. */
+    /* Fragments are also long if two processes share a GPU. The processes take
+     * turns on the GPU, and waiting for a turn takes longer than copying a
+     * fragment. */
     if ((params->longest >= GPU_LONG_MIN) || shares_device(channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
@@ -110,7 +118,7 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
 }
 
 /* Choose the fragment size between CPUs. Data in place is not gathered, so
- * shorter fragments in place would not let gathers and reads overlap. */
+ * shorter fragments in place would have no gathers that overlap with reads. */
 static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)
@@ -125,6 +133,19 @@ static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
     return base_max(FRAG_MIN, base_align_up(size, FRAG_ALIGN));
 }
 
+/* Choose the fragment size through host memory. A GPU reads data in place
+ * fastest in long fragments. */
+static uint64_t host_frag_size(const ucxpool_channel_t  *channel,
+                               const core_frag_params_t *params,
+                               uint64_t                 *inplace_size_p)
+{
+    uint64_t size = base_align_up(params->stream_size / HOST_CUTS, FRAG_ALIGN);
+
+    (void)channel;
+    *inplace_size_p = UINT64_MAX;
+    return base_max(HOST_FRAG_MIN, base_min(HOST_FRAG_SIZE, size));
+}
+
 static uint64_t map_frag_max(const ucxpool_t *pool)
 {
     return block_pool_block_size(map_blocks(pool));
@@ -133,6 +154,13 @@ static uint64_t map_frag_max(const ucxpool_t *pool)
 static uint64_t gpu_frag_max(const ucxpool_t *pool)
 {
     return base_max(map_frag_max(pool), GPU_FRAG_MAX);
+}
+
+static uint64_t host_frag_max(const ucxpool_t *pool)
+{
+    return copy_engine_memory_kind(pool->engine) == UCXPOOL_MEMORY_HOST
+               ? base_max(map_frag_max(pool), HOST_FRAG_SIZE)
+               : gpu_frag_max(pool);
 }
 
 static const char *map_how(const ucxpool_channel_t *channel)
@@ -146,6 +174,13 @@ static const char *gpu_how(const ucxpool_channel_t *channel)
     return channel->peer.pushes
                ? "each side's GPU writes to blocks that the other lends"
                : "each side's GPU reads the other's blocks";
+}
+
+static const char *host_how(const ucxpool_channel_t *channel)
+{
+    const char *unpinned = channel->peer.mapping->unpinned;
+
+    return (unpinned[0] == '\0') ? "through pinned host memory" : unpinned;
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -189,22 +224,22 @@ static bool is_last(const struct wire_recv *recv)
 static const uint8_t *locate_pulled(const ucxpool_channel_t *channel,
                                     const proto_data_t      *data)
 {
-    const core_peer_t *peer = &channel->peer;
-    uint64_t           size;
+    const core_mapping_t *mapping = channel->peer.mapping;
+    uint64_t              size;
 
-    if (data->region >= peer->num_regions) {
+    if (data->region >= mapping->num_regions) {
         return NULL;
     }
-    size = peer->region_sizes[data->region];
-    if (peer->gpu.way != 0) {
+    size = mapping->region_sizes[data->region];
+    if (mapping->gpu.way != 0) {
         /* A GPU's regions are contiguous, and a fragment may span several. */
-        size *= peer->num_regions - data->region;
+        size *= mapping->num_regions - data->region;
     }
     if ((data->region_offset > size) ||
         (data->length > size - data->region_offset)) {
         return NULL;
     }
-    return peer->regions[data->region] + data->region_offset;
+    return mapping->regions[data->region] + data->region_offset;
 }
 
 static bool is_pushed(const proto_data_t *data)
@@ -250,6 +285,16 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     wire_recv_delivered(request, data, status, mode_of(data));
 }
 
+/* Returns true if our GPU or CPU can read the peer's memory itself. */
+static bool can_read(const ucxpool_channel_t *channel)
+{
+    const core_mapping_t *mapping = channel->peer.mapping;
+
+    return (mapping->gpu.way != 0) || mapping->is_pinned ||
+           (copy_engine_memory_kind(channel->pool->engine) ==
+            UCXPOOL_MEMORY_HOST);
+}
+
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 {
     ucxpool_request_t *request = wire_recv_find(channel, data);
@@ -275,7 +320,8 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                            .bytes   = bytes,
                                            .are_far = !is_pushed(data) &&
                                                       !shares_device(channel),
-                                           .done = delivered});
+                                           .are_unpinned = !can_read(channel),
+                                           .done         = delivered});
 }
 
 /* A message in a mailbox is received as one pushed fragment. */
@@ -345,4 +391,25 @@ const core_wire_t wire_map_gpu = {
     .arrived_am       = core_wire_drop_am,
     .forget           = map_forget,
     .mailed           = map_mailed,
+};
+
+const core_wire_t wire_map_host = {
+    .id               = UCXPOOL_WIRE_MAP,
+    .name             = "map",
+    .packed           = CORE_MODE_MAP_PACKED,
+    .in_place         = CORE_MODE_MAP_INPLACE,
+    .has_ring         = true,
+    .reach            = CORE_REACH_MIXED,
+    .is_connected     = map_is_connected,
+    .path             = map_path,
+    .opened           = map_opened,
+    .takes_any_memory = map_takes_any_memory,
+    .how              = host_how,
+    .blocks           = core_memory_host_blocks,
+    .frag_size        = host_frag_size,
+    .frag_max         = host_frag_max,
+    .send             = map_send,
+    .arrived          = map_arrived,
+    .arrived_am       = core_wire_drop_am,
+    .forget           = map_forget,
 };

@@ -1,8 +1,7 @@
-#include "wire/recv.h"
+#include "wire/wire.h"
 
 #include "core/control.h"
 #include "core/wire.h"
-#include "wire/delivery.h"
 
 /* The maximum number of fragments of a message that are being received. It is
  * several times the maximum window, because on the `ucx` wire a fragment may

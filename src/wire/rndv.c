@@ -1,9 +1,6 @@
-#include "wire/rndv.h"
+#include "wire/wire.h"
 
 #include "core/memory.h"
-#include "wire/delivery.h"
-#include "wire/recv.h"
-#include "wire/state.h"
 
 #include <stdlib.h>
 
@@ -175,8 +172,8 @@ static void receive_data(rndv_t *rndv, void *target, ucp_mem_h memh)
 /*
  * Find the target of a fragment that UCX can write in place. The target must be
  * contiguous, and registered unless no registration is needed. Returns false
- * for another target, or if the fragment has a checksum, which must be checked
- * before the data is in the caller's memory.
+ * for any other target, or if the fragment has a checksum, because the checksum
+ * must be verified before the data is in the caller's memory.
  */
 static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {
@@ -267,9 +264,9 @@ bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
 
 /*
  * Start the first waiting fragment that can start. Skips fragments that wait
- * for a caller's stream. Stops at a fragment that gets no block, because trying
- * others may walk the plan each time. A start may end requests and so change
- * the list, so this function starts only one fragment.
+ * for a caller's stream. Stops at the first fragment for which no block is
+ * free, because each further attempt may walk a plan. Starts only one fragment,
+ * because a start may end requests, which changes the list.
  */
 static bool start_one(ucxpool_t *pool)
 {

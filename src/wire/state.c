@@ -1,9 +1,6 @@
-#include "wire/state.h"
+#include "wire/wire.h"
 
 #include "base/error.h"
-#include "wire/delivery.h"
-#include "wire/loan.h"
-#include "wire/rndv.h"
 
 #include <stdlib.h>
 

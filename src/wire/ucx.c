@@ -3,18 +3,15 @@
  * memory, the memory handle is passed to UCX. Long fragments use rendezvous.
  */
 #include "core/memory.h"
-#include "ucx/rma.h"
+#include "ucx/reg.h"
 #include "ucx/status.h"
-#include "wire/delivery.h"
-#include "wire/recv.h"
-#include "wire/rndv.h"
-#include "wire/wires.h"
+#include "wire/wire.h"
 
 /* The default size: short enough that a fragment is still in the cache when it
- * is sent, and long enough that the cost of the rendezvous messages does not
- * matter. */
+ * is sent, and long enough that the cost of the rendezvous messages is
+ * negligible. */
 #define FRAG_SIZE (1024u * 1024u)
-/* The shortest fragment that always uses rendezvous. For shorter ones UCX
+/* The shortest fragment that always uses rendezvous. For shorter fragments, UCX
  * chooses the protocol. */
 #define RNDV_MIN (32u * 1024u)
 
@@ -27,10 +24,13 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
     return pool->memory.ucx_blocks;
 }
 
-/* Memory of the caller that is not in the pool is sent in place if its length
+/*
+ * Memory of the caller that is not in the pool is sent in place if its length
  * is at least INPLACE_MIN times this factor. For a shorter piece, a separate
  * fragment costs more than a copy. Between two processes over TCP, packing
- * makes pieces of 64 KiB twice as fast, and pieces of 256 KiB no faster. */
+ * doubles the rate of pieces of 64 KiB, but does not raise the rate of pieces
+ * of 256 KiB.
+ */
 #define ANY_MEMORY_FACTOR 16u
 
 static bool ucx_takes_any_memory(const ucxpool_t *pool, uint64_t length)

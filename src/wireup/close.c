@@ -8,7 +8,7 @@
  * BYE: the next channel can use the endpoint only after both sides have
  * finished with it (core/remote.h).
  */
-#include "wireup/close.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
 #include "core/control.h"
@@ -16,16 +16,9 @@
 #include "core/local.h"
 #include "core/remote.h"
 #include "core/wire.h"
-#include "wire/loan.h"
-#include "wire/mailbox.h"
-#include "wire/recv.h"
-#include "wireup/connect.h"
-#include "wireup/fd_passing.h"
-#include "wireup/mapping.h"
+#include "wire/wire.h"
 #include "window/window.h"
-#include "xfer/message.h"
-#include "xfer/posted.h"
-#include "xfer/queue.h"
+#include "xfer/recv.h"
 #include "xfer/send.h"
 #include "xfer/state.h"
 
@@ -33,12 +26,12 @@
 
 /* --- goodbyes ------------------------------------------------------------- */
 
-/* How long the destruction of a pool waits for a peer's answer. A peer that
- * makes progress answers within a few rounds. A busy peer must not delay the
- * destruction; after this time, the system has sent the BYE. */
+/* The time that the destruction of a pool waits for a peer's answer. A peer
+ * that makes progress answers within a few rounds. A busy peer must not delay
+ * the destruction. After this time, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
-/* How long a failed channel waits for the peer. */
+/* The time that a failed channel waits for the peer. */
 #define FAILED_NS UINT64_C(50000000)
 
 static void start_close(ucxpool_channel_t *channel)
@@ -123,11 +116,12 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.is_detached;
 }
 
-/* Send BYE if possible, and return true if the goodbye is done. BYE promises
- * that this process no longer accesses the peer's memory. Until BYE arrives or
- * this process ends, the peer does not reuse the blocks that it has granted. So
- * BYE is sent only after the GPU's writes in flight have completed, even if
- * this is after the deadline. These writes always complete. */
+/* Send BYE if possible, and return true if no more messages need to be sent.
+ * BYE guarantees that this process no longer accesses the peer's memory. Until
+ * BYE arrives or this process ends, the peer does not reuse the blocks that it
+ * has granted. So BYE is sent only after the GPU's writes in flight have
+ * completed, even if this is after the deadline. These writes always
+ * complete. */
 static bool finish_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
@@ -287,7 +281,7 @@ static void cancel_requests(ucxpool_channel_t *channel)
                 UCXPOOL_ERR_CANCELED, text);
 }
 
-/* Forget sends that have ended, but whose memory the peer could still read. */
+/* Free sends that have ended, but whose memory the peer could still read. */
 static void forget_sends(ucxpool_channel_t *channel)
 {
     const core_numbers_t *sends = &channel->requests.sends;

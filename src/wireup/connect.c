@@ -1,4 +1,4 @@
-#include "wireup/connect.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -6,8 +6,6 @@
 #include "bootstrap/client.h"
 #include "core/local.h"
 #include "core/remote.h"
-#include "wireup/close.h"
-#include "wireup/hello.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>

@@ -1,16 +1,16 @@
 #include <config.h>
 
-#include "wireup/fd_passing.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/math.h"
 #include "core/inbox.h"
 #include "core/local.h"
 #include "ipc/socket.h"
 #include "window/window.h"
-#include "wireup/mapping.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,14 +20,26 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Returns the number of descriptors, from 1 to the maximum, that this process
+ * may open for a moment. It leaves as many for other threads. */
+static uint32_t num_spare(uint32_t max)
+{
+    uint32_t num = base_min(max, IPC_FDS_MAX / 2);
+
+    while ((num > 1) && !base_limits_has(2 * num)) {
+        num /= 2;
+    }
+    return num;
+}
+
 /* --- export --------------------------------------------------------------- */
 
 /* If this process has no descriptor left for a caller, it ignores the socket
  * for this time. */
 #define PAUSE_NS UINT64_C(100000000)
 
-/* The delay before a retry if more descriptors are in flight between the
- * processes of this user than the system allows. */
+/* The delay before a retry if the processes of this user have more descriptors
+ * in flight than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE,
@@ -44,8 +56,11 @@ typedef struct caller {
     uint32_t       num_given; /* descriptors sent so far */
 } caller_t;
 
+/* The pool's sockets: with an abstract name, and in UCXPOOL_SOCKET_DIR. */
+enum { ABSTRACT, IN_FOLDER, NUM_SOCKETS };
+
 struct wireup_fd_export {
-    core_source_t source;
+    core_source_t sockets[NUM_SOCKETS]; /* fd is -1: none */
     bool          is_watched;
     uint64_t      pause_end;
     base_list_t   callers;
@@ -54,11 +69,17 @@ struct wireup_fd_export {
 
 static bool watch(wireup_fd_export_t *fd_export, bool is_watched)
 {
-    if ((is_watched != fd_export->is_watched) &&
-        core_source_set_watched(&fd_export->source, is_watched)) {
-        fd_export->is_watched = is_watched;
+    if (is_watched == fd_export->is_watched) {
+        return true;
     }
-    return is_watched == fd_export->is_watched;
+    for (unsigned i = 0; i < NUM_SOCKETS; i++) {
+        if ((fd_export->sockets[i].fd >= 0) &&
+            !core_source_set_watched(&fd_export->sockets[i], is_watched)) {
+            return false;
+        }
+    }
+    fd_export->is_watched = is_watched;
+    return true;
 }
 
 bool wireup_fd_export_is_open(const ucxpool_t *pool)
@@ -107,8 +128,7 @@ static void enter(ucxpool_t *pool, int fd)
     caller_t    *caller = NULL;
     const char  *reason;
 
-    if ((ipc_socket_caller(fd, &peer) != 0) ||
-        (peer.uid != (uint32_t)geteuid())) {
+    if ((ipc_socket_caller(fd, &peer) != 0) || !ipc_user_is_ours(peer.uid)) {
         reason = "it belongs to another user";
         goto err_close;
     }
@@ -183,12 +203,30 @@ static uint32_t num_asked(const caller_t          *caller,
                : wireup_mapping_num_fds(channel);
 }
 
-static int fd_asked(const caller_t *caller, const ucxpool_channel_t *channel,
-                    uint32_t index)
+/* Get descriptors of the set. The caller of this function closes them if
+ * *are_new_p is true. */
+static ucxpool_status_t get_fds(const caller_t          *caller,
+                                const ucxpool_channel_t *channel, uint32_t num,
+                                int *fds, bool *are_new_p)
 {
-    return (caller->request.grant != 0)
-               ? window_grant_file(channel, caller->request.grant, index)
-               : wireup_mapping_fd(channel, index);
+    uint32_t first = caller->request.first;
+
+    if (caller->request.grant != 0) {
+        return window_grant_files(channel, caller->request.grant, first, num,
+                                  fds, are_new_p);
+    }
+    for (uint32_t i = 0; i < num; i++) {
+        fds[i] = wireup_mapping_fd(channel, first + i);
+    }
+    *are_new_p = false;
+    return UCXPOOL_OK;
+}
+
+static void close_all(const int *fds, uint32_t num)
+{
+    for (uint32_t i = 0; i < num; i++) {
+        close(fds[i]);
+    }
 }
 
 /* Check that the caller is the process that sent the HELLO and may map the
@@ -198,7 +236,7 @@ static const char *check_caller(const caller_t          *caller,
 {
     char reason[PROTO_TEXT_MAX + 1];
 
-    if ((caller->peer.pid != channel->peer.host.pid) ||
+    if (!ipc_caller_is(&caller->peer, &channel->peer.host) ||
         !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
         return "it is not the process that sent the HELLO";
     }
@@ -216,20 +254,29 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     uint32_t      total = num_asked(caller, channel);
     uint32_t      first = caller->request.first;
     uint32_t      count = base_min(total - first, IPC_FDS_MAX);
+    bool          are_new;
     proto_given_t given = {
         .magic   = PROTO_IMPORT_MAGIC,
         .version = PROTO_VERSION,
-        .count   = (uint16_t)count,
         .first   = first,
         .total   = total,
     };
     int error;
 
-    for (uint32_t i = 0; i < count; i++) {
-        fds[i] = fd_asked(caller, channel, first + i);
+    count = base_min(count, caller->request.max);
+    if (caller->request.grant != 0) {
+        count = num_spare(count);
+    }
+    given.count = (uint16_t)count;
+
+    if (get_fds(caller, channel, count, fds, &are_new) != UCXPOOL_OK) {
+        return refuse(pool, caller, ucxpool_error_detail());
     }
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
+    if (are_new) {
+        close_all(fds, count);
+    }
     if (error == ETOOMANYREFS) {
         caller->next_try = base_clock_deadline(EXPORT_RETRY_NS);
         return false;
@@ -260,8 +307,10 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     if (channel == NULL) {
         return refuse(pool, caller, "it names no channel");
     }
-    if (!core_channel_is_live(channel)) {
-        return export_disconnect(pool, caller); /* the channel has ended */
+    if (!core_channel_is_live(channel) ||
+        ((caller->request.grant != 0) && (num_asked(caller, channel) == 0))) {
+        /* The channel or the grant has ended. */
+        return export_disconnect(pool, caller);
     }
     if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return false;
@@ -283,7 +332,7 @@ static bool receive_hello(ucxpool_t *pool, caller_t *caller,
     if (!core_local_parse_hello(bytes, length, &hello)) {
         return refuse(pool, caller, "it sent neither IMPORT nor HELLO");
     }
-    if (hello.host.pid != caller->peer.pid) {
+    if (!ipc_caller_is(&caller->peer, &hello.host)) {
         return refuse(pool, caller, "its HELLO names another process");
     }
     if (hello.flags & PROTO_HELLO_BY_EP) {
@@ -294,8 +343,8 @@ static bool receive_hello(ucxpool_t *pool, caller_t *caller,
     return true;
 }
 
-/* Returns true if the request continues after the last descriptors. Otherwise a
- * caller could stay connected forever by repeating a request. */
+/* Returns true if the request continues after the last descriptors. Without
+ * this check, a caller could stay connected forever by repeating a request. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
     const proto_import_t *before = &caller->request;
@@ -401,49 +450,109 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
     return deadline;
 }
 
+static ucxpool_status_t export_listen(ucxpool_t *pool, unsigned index, int fd)
+{
+    ucxpool_status_t status;
+
+    status = core_source_add(&pool->wireup.fd_export->sockets[index], pool, fd,
+                             accept_callers);
+    if (status != UCXPOOL_OK) {
+        ipc_socket_close(fd);
+    }
+    return status;
+}
+
+static ucxpool_status_t listen_in_network(ucxpool_t *pool)
+{
+    int fd;
+    int error = ipc_socket_listen("", pool->id, &fd);
+
+    if (error != 0) {
+        base_info("%s: no socket for peers of this network namespace: %s; they "
+                  "connect over UCX, and map memory only if the system lets "
+                  "them take descriptors",
+                  pool->name, strerror(error));
+        return UCXPOOL_OK;
+    }
+    return export_listen(pool, ABSTRACT, fd);
+}
+
+static ucxpool_status_t listen_in_folder(ucxpool_t *pool)
+{
+    const char      *folder = pool->config.socket_dir;
+    ucxpool_status_t status;
+    int              fd;
+    int              error;
+
+    if (folder[0] == '\0') {
+        return UCXPOOL_OK;
+    }
+    status = ipc_folder_prepare(folder);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    error = ipc_socket_listen(folder, pool->id, &fd);
+    if (error == 0) {
+        status = export_listen(pool, IN_FOLDER, fd);
+    } else {
+        status = base_error_errno(error,
+                                  "cannot create a socket in the folder %s "
+                                  "(setting UCXPOOL_SOCKET_DIR)",
+                                  folder);
+    }
+    if (status != UCXPOOL_OK) {
+        ipc_folder_remove(folder, pool->id);
+    }
+    return status;
+}
+
+static bool has_socket(const wireup_fd_export_t *fd_export)
+{
+    return (fd_export->sockets[ABSTRACT].fd >= 0) ||
+           (fd_export->sockets[IN_FOLDER].fd >= 0);
+}
+
 ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
 {
-    ucxpool_status_t    status = UCXPOOL_OK;
+    ucxpool_status_t    status;
     wireup_fd_export_t *fd_export;
-    int                 fd;
-    int                 error;
 
     if (pool->config.wire == BASE_WIRE_UCX) {
         return UCXPOOL_OK;
     }
-    error = ipc_socket_listen(pool->id, &fd);
-    if (error != 0) {
-        base_info("%s: no socket for peers on this host: %s; they connect over "
-                  "UCX, and map memory only if the system lets them take "
-                  "descriptors",
-                  pool->name, strerror(error));
-        return UCXPOOL_OK;
-    }
     fd_export = calloc(1, sizeof(*fd_export));
     if (fd_export == NULL) {
-        status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a socket");
-        goto err_close;
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a socket");
     }
     base_list_init(&fd_export->callers);
-    fd_export->is_watched = true;
-    status = core_source_add(&fd_export->source, pool, fd, accept_callers);
-    if (status != UCXPOOL_OK) {
-        goto err_free;
-    }
+    core_source_init(&fd_export->sockets[ABSTRACT]);
+    core_source_init(&fd_export->sockets[IN_FOLDER]);
+    fd_export->is_watched  = true;
     pool->wireup.fd_export = fd_export;
-    return UCXPOOL_OK;
-
-err_free:
-    free(fd_export);
-err_close:
-    ipc_socket_close(fd);
+    status                 = listen_in_network(pool);
+    if (status == UCXPOOL_OK) {
+        status = listen_in_folder(pool);
+    }
+    if ((status != UCXPOOL_OK) || !has_socket(fd_export)) {
+        wireup_fd_export_destroy(pool);
+    }
     return status;
+}
+
+static void export_close(ucxpool_t *pool, unsigned index)
+{
+    core_source_t *source = &pool->wireup.fd_export->sockets[index];
+    int            fd     = source->fd;
+
+    if (fd >= 0) {
+        core_source_remove(source);
+        ipc_socket_close(fd);
+    }
 }
 
 void wireup_fd_export_destroy(ucxpool_t *pool)
 {
     wireup_fd_export_t *fd_export = pool->wireup.fd_export;
-    int                 fd;
 
     if (fd_export == NULL) {
         return;
@@ -452,9 +561,11 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
         export_disconnect(pool,
                           base_list_head(&fd_export->callers, caller_t, link));
     }
-    fd = fd_export->source.fd;
-    core_source_remove(&fd_export->source);
-    ipc_socket_close(fd);
+    if (fd_export->sockets[IN_FOLDER].fd >= 0) {
+        ipc_folder_remove(pool->config.socket_dir, pool->id);
+    }
+    export_close(pool, ABSTRACT);
+    export_close(pool, IN_FOLDER);
     free(fd_export);
     pool->wireup.fd_export = NULL;
 }
@@ -465,16 +576,23 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
  * system allows. */
 #define IMPORT_RETRY_NS UINT64_C(10000000)
 
+/* The maximum number of imports of a channel that are connected at a time. The
+ * connections of thousands of windows would use up the descriptors of both
+ * processes, and the connections that the owner accepts. */
+#define IMPORTS_MAX 4u
+
 typedef struct wireup_fd_import {
     base_list_t        link;
     ucxpool_channel_t *channel;
     core_source_t      source;   /* fd is -1 until the socket is connected */
     uint64_t           next_try; /* next try to connect */
     uint32_t           total;
-    uint32_t           num_fds; /* received */
+    uint32_t           num_received;
+    uint32_t           num_fds; /* received and open */
     int               *fds;
-    uint64_t           remote; /* remote window of the files; 0: the files of
-                                  the HELLO */
+    bool     are_mapped; /* by window_remote_map_files(), and then closed */
+    uint64_t remote;     /* remote window of the files; 0: the files of the
+                            HELLO */
     uint64_t              grant;
     char                  reason[PROTO_TEXT_MAX + 1]; /* reason of a failure */
     wireup_fd_import_cb_t done;
@@ -482,22 +600,25 @@ typedef struct wireup_fd_import {
     ipc_file_t            files[];
 } wireup_fd_import_t;
 
-/* Returns NULL if out of memory. */
+/* Returns NULL if out of memory. are_mapped: see wireup_fd_import_window(). */
 static wireup_fd_import_t *import_create(ucxpool_channel_t *channel,
-                                         uint32_t num_fds, size_t files_size)
+                                         uint32_t num_fds, bool are_mapped,
+                                         size_t files_size)
 {
+    uint32_t            num_open  = are_mapped ? IPC_FDS_MAX : num_fds;
     wireup_fd_import_t *fd_import = calloc(1, sizeof(*fd_import) + files_size);
 
     if (fd_import == NULL) {
         return NULL;
     }
-    fd_import->fds = calloc(num_fds, sizeof(fd_import->fds[0]));
+    fd_import->fds = calloc(num_open, sizeof(fd_import->fds[0]));
     if (fd_import->fds == NULL) {
         free(fd_import);
         return NULL;
     }
-    fd_import->channel = channel;
-    fd_import->total   = num_fds;
+    fd_import->channel    = channel;
+    fd_import->total      = num_fds;
+    fd_import->are_mapped = are_mapped;
     core_source_init(&fd_import->source);
     base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
     return fd_import;
@@ -507,8 +628,9 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
                             const proto_hello_t *hello, const ipc_file_t *files,
                             uint32_t num_fds, wireup_fd_import_cb_t done)
 {
-    size_t              size      = hello->num_files * sizeof(files[0]);
-    wireup_fd_import_t *fd_import = import_create(channel, num_fds, size);
+    size_t              size = hello->num_files * sizeof(files[0]);
+    wireup_fd_import_t *fd_import =
+        import_create(channel, num_fds, false, size);
 
     if (fd_import == NULL) {
         snprintf(channel->peer.local_reason, sizeof(channel->peer.local_reason),
@@ -522,10 +644,11 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
 }
 
 bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
-                             uint64_t grant, uint32_t num_fds)
+                             uint64_t grant, uint32_t num_fds, bool are_mapped)
 {
-    const core_peer_t  *peer      = &channel->peer;
-    wireup_fd_import_t *fd_import = import_create(channel, num_fds, 0);
+    const core_peer_t  *peer = &channel->peer;
+    wireup_fd_import_t *fd_import =
+        import_create(channel, num_fds, are_mapped, 0);
 
     if (fd_import == NULL) {
         return false;
@@ -558,27 +681,43 @@ static void import_detach(wireup_fd_import_t *fd_import)
     base_list_del(&fd_import->link);
 }
 
+static void close_fds(wireup_fd_import_t *fd_import)
+{
+    close_all(fd_import->fds, fd_import->num_fds);
+    fd_import->num_fds = 0;
+}
+
 static void release(wireup_fd_import_t *fd_import)
 {
-    for (uint32_t i = 0; i < fd_import->num_fds; i++) {
-        close(fd_import->fds[i]);
-    }
+    close_fds(fd_import);
     free(fd_import->fds);
     free(fd_import);
 }
 
-void wireup_fd_import_stop(ucxpool_channel_t *channel)
+/* Stop the imports of a channel, or only that of a remote window. */
+static void stop(ucxpool_channel_t *channel, uint64_t remote)
 {
     wireup_fd_import_t *fd_import;
     wireup_fd_import_t *next;
 
     base_list_for_each_safe(fd_import, next, &channel->pool->wireup.fd_imports,
                             wireup_fd_import_t, link) {
-        if (fd_import->channel == channel) {
+        if ((fd_import->channel == channel) &&
+            ((remote == 0) || (fd_import->remote == remote))) {
             import_detach(fd_import);
             release(fd_import);
         }
     }
+}
+
+void wireup_fd_import_stop(ucxpool_channel_t *channel)
+{
+    stop(channel, 0);
+}
+
+void wireup_fd_import_stop_window(ucxpool_channel_t *channel, uint64_t remote)
+{
+    stop(channel, remote);
 }
 
 /* Set the reason of a failure, which is used in READY and the log, or for the
@@ -609,7 +748,7 @@ static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
         return no(fd_import, "the owner of its socket is unknown: %s",
                   strerror(error));
     }
-    if ((peer.pid != host->pid) || (peer.uid != (uint32_t)geteuid())) {
+    if (!ipc_caller_is(&peer, host)) {
         return no(fd_import,
                   "its socket belongs to process %" PRIu32 " of user %" PRIu32,
                   peer.pid, peer.uid);
@@ -617,42 +756,99 @@ static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
     return UCXPOOL_OK;
 }
 
+/* Watch the process that owns the socket, if it is not watched yet because it
+ * is in another PID namespace. */
+static ucxpool_status_t watch_owner(wireup_fd_import_t *fd_import)
+{
+    return ((fd_import->channel->peer.watch.fd >= 0) ||
+            ipc_host_is_visible(&fd_import->hello.host) ||
+            wireup_process_watch_socket(fd_import->channel,
+                                        fd_import->source.fd))
+               ? UCXPOOL_OK
+               : no(fd_import,
+                    "other PID namespace, and its process cannot be watched "
+                    "(needs Linux 6.5)");
+}
+
 static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
 {
     proto_import_t request = {
         .magic   = PROTO_IMPORT_MAGIC,
         .version = PROTO_VERSION,
+        .max     = IPC_FDS_MAX,
         .channel = fd_import->hello.channel,
-        .first   = fd_import->num_fds,
+        .first   = fd_import->num_received,
         .key     = fd_import->hello.channel_key,
         .grant   = fd_import->grant,
     };
-    int error = ipc_socket_send(fd_import->source.fd, &request, sizeof(request),
-                                NULL, 0);
+    int error;
 
+    if (fd_import->are_mapped) {
+        request.max =
+            (uint16_t)num_spare(fd_import->total - fd_import->num_received);
+    }
+    error = ipc_socket_send(fd_import->source.fd, &request, sizeof(request),
+                            NULL, 0);
     return (error == 0)
                ? UCXPOOL_OK
                : no(fd_import, "cannot send a request to its socket: %s",
                     strerror(error));
 }
 
+/* Returns true if the import may connect to the owner. */
+static bool may_connect(const wireup_fd_import_t *fd_import)
+{
+    const base_list_t *all = &fd_import->channel->pool->wireup.fd_imports;
+    unsigned           num = 0;
+    const wireup_fd_import_t *other;
+
+    base_list_for_each(other, all, const wireup_fd_import_t, link) {
+        if ((other->channel == fd_import->channel) && (other->source.fd >= 0) &&
+            (++num == IMPORTS_MAX)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns the folder of the owner's socket, as core_local_folder(). The address
+ * of a peer to which the application supplied the endpoint is unknown. */
+static const char *owner_folder(const wireup_fd_import_t *fd_import)
+{
+    const ucxpool_t     *pool   = fd_import->channel->pool;
+    const core_remote_t *remote = fd_import->channel->conn.remote;
+
+    if (remote != NULL) {
+        return core_local_folder(pool, &remote->blob);
+    }
+    return ipc_folder_has(pool->config.socket_dir, fd_import->hello.from_id)
+               ? pool->config.socket_dir
+               : "";
+}
+
 static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
 {
+    const char      *folder;
     ucxpool_status_t status;
     int              error, fd;
 
-    if (base_clock_now() < fd_import->next_try) {
+    if (!may_connect(fd_import) || (base_clock_now() < fd_import->next_try)) {
         return UCXPOOL_INPROGRESS;
     }
-    error = ipc_socket_connect(fd_import->hello.from_id, &fd);
+    folder = owner_folder(fd_import);
+    error  = (folder == NULL)
+                 ? ENOENT
+                 : ipc_socket_connect(folder, fd_import->hello.from_id, &fd);
     if (error == EAGAIN) {
         fd_import->next_try = base_clock_deadline(IMPORT_RETRY_NS);
         return UCXPOOL_INPROGRESS;
     }
+    if ((error == ECONNREFUSED) || (error == ENOENT)) {
+        return no(fd_import, "no socket in common: share the network "
+                             "namespace, or a folder in UCXPOOL_SOCKET_DIR");
+    }
     if (error != 0) {
-        return no(fd_import,
-                  "its descriptors may not be taken, and its socket cannot be "
-                  "reached: %s (needs the same network namespace)",
+        return no(fd_import, "cannot connect to its socket: %s",
                   strerror(error));
     }
     if (core_source_add(&fd_import->source, fd_import->channel->pool, fd,
@@ -662,6 +858,9 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
                   ucxpool_error_detail());
     }
     status = check_owner(fd_import);
+    if (status == UCXPOOL_OK) {
+        status = watch_owner(fd_import);
+    }
     return (status == UCXPOOL_OK) ? ask(fd_import) : status;
 }
 
@@ -684,21 +883,33 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
     }
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
         (given.version != PROTO_VERSION) || (given.count != num_fds) ||
-        (given.first != fd_import->num_fds) ||
+        (given.first != fd_import->num_received) ||
         (given.total != fd_import->total) || (num_fds == 0) ||
-        (num_fds > fd_import->total - fd_import->num_fds)) {
-        for (unsigned i = 0; i < num_fds; i++) {
-            close(fds[i]);
-        }
+        (num_fds > fd_import->total - fd_import->num_received)) {
+        close_all(fds, num_fds);
         return no(fd_import, "the descriptors that it sent are not those that "
                              "it announced");
     }
     memcpy(fd_import->fds + fd_import->num_fds, fds, num_fds * sizeof(fds[0]));
     fd_import->num_fds += num_fds;
+    fd_import->num_received += num_fds;
     return UCXPOOL_OK;
 }
 
-/* Continue the import as far as possible now. */
+/* Map the descriptors of a message, and close them. */
+static ucxpool_status_t map_received(wireup_fd_import_t *fd_import)
+{
+    ucxpool_status_t status;
+
+    status = window_remote_map_files(fd_import->channel, fd_import->remote,
+                                     fd_import->fds, fd_import->num_fds);
+    close_fds(fd_import);
+    return (status == UCXPOOL_OK) ? UCXPOOL_OK
+                                  : no(fd_import, "%s", ucxpool_error_detail());
+}
+
+/* Continue the import as far as possible now. Mapping takes long, so one round
+ * of progress maps the descriptors of one message. */
 static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -708,12 +919,18 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
     }
     while (status == UCXPOOL_OK) {
         status = import_receive(fd_import);
+        if ((status == UCXPOOL_OK) && fd_import->are_mapped) {
+            status = map_received(fd_import);
+        }
         if ((status == UCXPOOL_OK) &&
-            (fd_import->num_fds == fd_import->total)) {
+            (fd_import->num_received == fd_import->total)) {
             return UCXPOOL_OK;
         }
         if (status == UCXPOOL_OK) {
             status = ask(fd_import);
+        }
+        if ((status == UCXPOOL_OK) && fd_import->are_mapped) {
+            return UCXPOOL_INPROGRESS;
         }
     }
     return status;
@@ -767,7 +984,7 @@ uint64_t wireup_fd_import_deadline(const ucxpool_t *pool)
 
     base_list_for_each(fd_import, &pool->wireup.fd_imports, wireup_fd_import_t,
                        link) {
-        if (fd_import->source.fd < 0) {
+        if ((fd_import->source.fd < 0) && may_connect(fd_import)) {
             deadline = base_min(deadline, fd_import->next_try);
         }
     }

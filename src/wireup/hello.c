@@ -1,17 +1,18 @@
-#include "wireup/hello.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "copy/engine.h"
 #include "core/control.h"
 #include "core/local.h"
+#include "core/memory.h"
 #include "core/network.h"
 #include "core/remote.h"
 #include "core/request.h"
 #include "core/wire.h"
 #include "ipc/socket.h"
-#include "wire/wires.h"
-#include "wireup/mapping.h"
+#include "wire/wire.h"
 #include "xfer/send.h"
 
 #include <stdarg.h>
@@ -44,7 +45,7 @@ static bool is_of_process(const core_remote_t *remote,
     const ipc_host_t *host = &remote->blob.host;
     char              reason[PROTO_TEXT_MAX + 1];
 
-    return (way->fd < 0) || ((hello->host.pid == host->pid) &&
+    return (way->fd < 0) || (ipc_host_is_same(&hello->host, host) &&
                              ipc_host_fits(host, reason, sizeof(reason)));
 }
 
@@ -229,229 +230,23 @@ void wireup_match_destroy_all(ucxpool_t *pool)
     }
 }
 
-/* --- choice of the wire --------------------------------------------------- */
+/* --- HELLO and READY ------------------------------------------------------ */
 
-/* Returns true if this side may try the `map` wire. Otherwise sets the
- * reason. */
-static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
+static bool copies_with_gpu(const ucxpool_channel_t *channel)
 {
-    core_peer_t *peer = &channel->peer;
-
-    if (channel->pool->config.wire == BASE_WIRE_UCX) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "UCXPOOL_WIRE=ucx is set");
-        return false;
-    }
-    if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "it does not offer its memory");
-        return false;
-    }
-    if (!wireup_mapping_fits(channel, hello)) {
-        return false;
-    }
-    if (!ipc_host_fits(&hello->host, peer->local_reason,
-                       sizeof(peer->local_reason))) {
-        return false;
-    }
-    if (!wireup_process_watch_start(channel, &hello->host)) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "its process cannot be watched");
-        return false;
-    }
-    return true;
+    return copy_engine_memory_kind(channel->pool->engine) !=
+           UCXPOOL_MEMORY_HOST;
 }
-
-/*
- * Take the peer's descriptors and map the memory. If the system does not allow
- * taking them, this is not an error yet: the peer may send its descriptors.
- */
-static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
-                                        const proto_hello_t *hello,
-                                        const ipc_file_t    *files)
-{
-    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
-    wireup_mapping_result_t result;
-
-    result = wireup_mapping_open(channel, hello, files, NULL);
-    base_error_log_at(level);
-    if (result == WIREUP_MAPPING_DONE) {
-        return result;
-    }
-    wireup_mapping_close(channel);
-    if (result == WIREUP_MAPPING_IMPOSSIBLE) {
-        base_warn("%s: cannot map the peer's memory: %s", channel->name,
-                  channel->peer.local_reason);
-    } else if (!channel->pool->wireup.was_forbidden) {
-        channel->pool->wireup.was_forbidden = true;
-        base_info("%s: descriptors are requested from peers over a socket, "
-                  "because the system does not let this process take them: %s",
-                  channel->pool->name, channel->peer.local_reason);
-    }
-    return result;
-}
-
-/*
- * Try the `map` wire on this side, with the memory that the peer's HELLO
- * offers. Returns true when the result is in channel->peer.local_maps and
- * local_reason. Returns false if descriptors must be requested first;
- * `imported` is then called later.
- */
-static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const ipc_file_t *files, wireup_fd_import_cb_t imported)
-{
-    wireup_mapping_result_t result;
-
-    channel->peer.offers_map = (hello->flags & PROTO_HELLO_MAP) != 0;
-    if (!may_map(channel, hello)) {
-        return true;
-    }
-    result                   = try_take(channel, hello, files);
-    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
-    return (result != WIREUP_MAPPING_FORBIDDEN) ||
-           !wireup_fd_import_start(channel, hello, files,
-                                   wireup_mapping_num_fds_of(hello, files),
-                                   imported);
-}
-
-/* Try the `map` wire with descriptors that the peer has sent. fds is NULL if
- * the request for them failed. */
-static void try_map_given(ucxpool_channel_t   *channel,
-                          const proto_hello_t *hello, const ipc_file_t *files,
-                          const int *fds)
-{
-    wireup_mapping_result_t result = WIREUP_MAPPING_IMPOSSIBLE;
-
-    if (fds != NULL) {
-        result = wireup_mapping_open(channel, hello, files, fds);
-    } else {
-        base_warn("%s: cannot map the peer's memory: %s", channel->name,
-                  channel->peer.local_reason);
-    }
-    if (result == WIREUP_MAPPING_DONE) {
-        snprintf(channel->peer.local_reason, sizeof(channel->peer.local_reason),
-                 "same host and user, with descriptors that it sent");
-    } else {
-        wireup_mapping_close(channel);
-    }
-    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
-}
-
-/* Set the reason why the wire is not `map`: the configuration, or a failure. */
-static void set_ucx_reason(ucxpool_channel_t *channel)
-{
-    const core_peer_t *peer   = &channel->peer;
-    const char        *prefix = "its memory cannot be mapped: ";
-
-    if (channel->pool->config.wire == BASE_WIRE_UCX) {
-        prefix = "";
-    } else if (peer->local_maps) {
-        prefix = "the peer cannot map our memory: ";
-    }
-    snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s", prefix,
-             peer->local_maps ? peer->peer_reason : peer->local_reason);
-}
-
-/* Fail the channel because the peer cannot be reached over the required path. A
- * peer that has died looks like a missing permission, so check for this
- * first. */
-static void __attribute__((format(printf, 2, 3)))
-fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
-{
-    char    reason[CORE_REASON_SIZE];
-    va_list arguments;
-
-    if (ipc_host_has_ended(&channel->peer.host)) {
-        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                          "the peer's process has ended");
-        return;
-    }
-    va_start(arguments, format);
-    vsnprintf(reason, sizeof(reason), format, arguments);
-    va_end(arguments);
-    core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED, "%s", reason);
-}
-
-/* Warn if two processes of one host use a slower path than usual. */
-static void warn_of_ucx(const ucxpool_channel_t *channel)
-{
-    if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
-        (channel->require == 0) && channel->peer.offers_map &&
-        ipc_host_is_local(&channel->peer.host)) {
-        base_warn("%s: the peer is on this host, but the channel uses the ucx "
-                  "wire, which is slower than map: %s. UCXPOOL_REQUIRE=map "
-                  "makes this an error",
-                  channel->name, channel->wire_reason);
-    }
-}
-
-/* Choose the wire after both sides have reported whether they can map. Returns
- * false if the channel has failed because another wire is required. */
-static bool choose_wire(ucxpool_channel_t *channel)
-{
-    core_peer_t *peer = &channel->peer;
-    bool         map  = peer->local_maps && peer->peer_maps;
-
-    if (map) {
-        channel->wire = (peer->gpu.way != 0) ? &wire_map_gpu : &wire_map;
-        snprintf(channel->wire_reason, sizeof(channel->wire_reason),
-                 "same host and user, %s", channel->wire->how(channel));
-        return true;
-    }
-    set_ucx_reason(channel);
-    if (channel->pool->config.wire == BASE_WIRE_MAP) {
-        fail_unreachable(channel, "UCXPOOL_WIRE=map, but %.120s",
-                         channel->wire_reason);
-        return false;
-    }
-    if (channel->require == UCXPOOL_PATH_MAP) {
-        fail_unreachable(channel, "the channel requires map, but %.120s",
-                         channel->wire_reason);
-        return false;
-    }
-    peer->peer_maps = false; /* the ring is not used either */
-    peer->pushes    = false;
-    channel->wire   = &wire_ucx;
-    return true;
-}
-
-/* Check that the connected channel uses a path that it requires. Otherwise
- * fails the channel and returns false. */
-static bool has_required_path(ucxpool_channel_t *channel)
-{
-    unsigned path;
-
-    if (channel->require == 0) {
-        return true;
-    }
-    path = channel->wire->path(channel);
-    if (path & channel->require) {
-        return true;
-    }
-    if (path == UCXPOOL_PATH_MAP) {
-        fail_unreachable(channel, "the channel requires rma, but uses the map "
-                                  "wire; set UCXPOOL_WIRE=ucx, or allow map");
-    } else if (channel->require & UCXPOOL_PATH_MAP) {
-        fail_unreachable(channel,
-                         "the channel requires map or rma, but UCX has no RDMA "
-                         "transport to the peer, and %.70s",
-                         channel->wire_reason);
-    } else {
-        fail_unreachable(
-            channel,
-            "the channel requires rma, but UCX has no RDMA "
-            "transport to the peer; check UCX_TLS and UCX_NET_DEVICES");
-    }
-    return false;
-}
-
-/* --- the handshake -------------------------------------------------------- */
 
 static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
 {
     uint32_t flags = wireup_mapping_push_flags(channel->pool);
 
     flags |= offers_map ? PROTO_HELLO_MAP : 0u;
+    if (copies_with_gpu(channel) &&
+        (wireup_mapping_kind(channel) == UCXPOOL_MEMORY_HOST)) {
+        flags |= PROTO_HELLO_PINNED;
+    }
     if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
@@ -483,7 +278,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     hello->credits        = pool->config.credits;
     hello->max_unexpected = pool->config.max_unexpected;
     hello->max_metadata   = (uint32_t)pool->config.max_metadata;
-    hello->memory_kind    = wireup_mapping_kind(pool);
+    hello->memory_kind    = wireup_mapping_kind(channel);
     hello->num_files      = num_files;
     ipc_host_fill(&hello->host);
 }
@@ -521,15 +316,344 @@ static void send_ready(ucxpool_channel_t *channel)
     }
     channel->wireup.handshake |= CORE_READY_SENT;
     fixed->ready.can_map = channel->peer.local_maps;
+    fixed->ready.pinned  = channel->peer.offers_pinned;
     memcpy(text, channel->peer.local_reason, size);
     core_control_end(channel);
 }
 
-/* How long the side that does not begin waits for a HELLO. After this time it
- * also begins, because the peer may be unable to reach it. */
+/* --- choice of the wire --------------------------------------------------- */
+
+/* Watch the peer's process. If this is not possible yet, because the process is
+ * in another PID namespace and there is no connection to it, the request for
+ * its descriptors starts the watch. */
+static bool watch_peer(ucxpool_channel_t *channel, const ipc_host_t *host)
+{
+    if (ipc_host_is_visible(host)) {
+        return wireup_process_watch_start(channel, host);
+    }
+    if (core_local_is_up(channel)) {
+        (void)wireup_process_watch_socket(channel, channel->conn.local.fd);
+    }
+    return true;
+}
+
+/* Returns true if this side may try the `map` wire. Otherwise sets the
+ * reason. */
+static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                    const ipc_file_t *files)
+{
+    core_peer_t *peer = &channel->peer;
+
+    if (channel->pool->config.wire == BASE_WIRE_UCX) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
+                 "UCXPOOL_WIRE=ucx is set");
+        return false;
+    }
+    if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
+                 "the owner does not offer its memory");
+        return false;
+    }
+    if (wireup_mapping_num_fds_of(hello, files) == 0) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
+                 "the owner announces no regions");
+        return false;
+    }
+    if (!ipc_host_fits(&hello->host, peer->local_reason,
+                       sizeof(peer->local_reason))) {
+        return false;
+    }
+    if (!watch_peer(channel, &hello->host)) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason),
+                 "its process cannot be watched");
+        return false;
+    }
+    return true;
+}
+
+/* Log that the peer's memory cannot be mapped. For GPU memory this is not a
+ * warning, because host memory is tried next. */
+static void report_failure(const ucxpool_channel_t *channel,
+                           const proto_hello_t     *hello)
+{
+    base_log((hello->memory_kind == UCXPOOL_MEMORY_CUDA) ? BASE_LOG_INFO
+                                                         : BASE_LOG_WARN,
+             "%s: cannot map the peer's memory: %s", channel->name,
+             channel->peer.local_reason);
+}
+
+/* Take the peer's descriptors and map the memory. If the system does not allow
+ * this process to take them, this is not an error yet, because the peer may
+ * send its descriptors. */
+static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
+                                        const proto_hello_t *hello,
+                                        const ipc_file_t    *files)
+{
+    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
+    wireup_mapping_result_t result;
+
+    result = wireup_mapping_open(channel, hello, files, NULL);
+    base_error_log_at(level);
+    if (result == WIREUP_MAPPING_DONE) {
+        return result;
+    }
+    wireup_mapping_close(channel);
+    if (result == WIREUP_MAPPING_IMPOSSIBLE) {
+        report_failure(channel, hello);
+    } else if (!channel->pool->wireup.was_forbidden) {
+        channel->pool->wireup.was_forbidden = true;
+        base_info("%s: descriptors are requested from peers over a socket, "
+                  "because the system does not let this process take them: %s",
+                  channel->pool->name, channel->peer.local_reason);
+    }
+    return result;
+}
+
+/* Returns true if the peer has reported that it cannot map our memory. */
+static bool has_refused(const ucxpool_channel_t *channel)
+{
+    return (channel->wireup.handshake & CORE_READY_RECEIVED) &&
+           !channel->peer.peer_maps;
+}
+
+/*
+ * Offer pinned host memory with another HELLO, because the peer cannot map our
+ * GPU memory, or we cannot map the peer's. Does nothing if our memory is host
+ * memory. Returns false, and sets the reason, if this is impossible.
+ */
+static bool offer_host(ucxpool_channel_t *channel)
+{
+    core_peer_t *peer = &channel->peer;
+
+    if (wireup_mapping_kind(channel) == UCXPOOL_MEMORY_HOST) {
+        return true;
+    }
+    if (has_refused(channel)) {
+        return false;
+    }
+    if (core_memory_pin(channel->pool) != UCXPOOL_OK) {
+        snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
+                 ucxpool_error_detail());
+        return false;
+    }
+    channel->wireup.offers_pinned = true;
+    /* The peer's result for the GPU's memory is obsolete. */
+    channel->wireup.handshake &= ~(unsigned)CORE_READY_RECEIVED;
+    core_channel_schedule_hello(channel, base_clock_deadline(CORE_HELLO_NS));
+    send_hello(channel);
+    return true;
+}
+
+/* Returns true if the peer's GPU memory could not be mapped, and both sides use
+ * host memory instead. */
+static bool falls_back(ucxpool_channel_t *channel, const proto_hello_t *hello)
+{
+    return !channel->peer.local_maps &&
+           (hello->memory_kind == UCXPOOL_MEMORY_CUDA) &&
+           !has_refused(channel) && offer_host(channel);
+}
+
+/*
+ * Map the memory that the peer's HELLO offers. Returns true when the result is
+ * in channel->peer.local_maps and local_reason. Returns false if descriptors
+ * must be requested first, so that `imported` is called later; or if the peer
+ * must offer host memory instead of its GPU's memory.
+ */
+static bool map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                const ipc_file_t *files, wireup_fd_import_cb_t imported)
+{
+    wireup_mapping_result_t result = try_take(channel, hello, files);
+
+    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
+    if ((result == WIREUP_MAPPING_FORBIDDEN) &&
+        wireup_fd_import_start(channel, hello, files,
+                               wireup_mapping_num_fds_of(hello, files),
+                               imported)) {
+        return false;
+    }
+    return !falls_back(channel, hello);
+}
+
+/*
+ * Try the `map` wire on this side. Two pools on GPUs try to map their GPUs'
+ * memory, unless UCXPOOL_MAP_WAY=host is set. All others use host memory. Same
+ * results as map().
+ */
+static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                    const ipc_file_t *files, wireup_fd_import_cb_t imported)
+{
+    bool on_gpu   = wireup_mapping_kind(channel) == UCXPOOL_MEMORY_CUDA;
+    bool theirs   = hello->memory_kind == UCXPOOL_MEMORY_CUDA;
+    bool directly = on_gpu && theirs &&
+                    (channel->pool->config.map_way != BASE_MAP_WAY_HOST);
+
+    channel->peer.offers_map = (hello->flags & PROTO_HELLO_MAP) != 0;
+    if (!may_map(channel, hello, files) ||
+        (!directly && !offer_host(channel))) {
+        return true;
+    }
+    if (theirs && !directly) {
+        return has_refused(channel);
+    }
+    return map(channel, hello, files, imported);
+}
+
+/* Try the `map` wire with descriptors that the peer has sent. fds is NULL if
+ * the request for them failed. */
+static void try_map_given(ucxpool_channel_t   *channel,
+                          const proto_hello_t *hello, const ipc_file_t *files,
+                          const int *fds)
+{
+    wireup_mapping_result_t result = WIREUP_MAPPING_IMPOSSIBLE;
+
+    if (fds != NULL) {
+        result = wireup_mapping_open(channel, hello, files, fds);
+    } else {
+        report_failure(channel, hello);
+    }
+    if (result == WIREUP_MAPPING_DONE) {
+        snprintf(channel->peer.local_reason, sizeof(channel->peer.local_reason),
+                 "same host and user, with descriptors passed over a socket");
+    } else {
+        wireup_mapping_close(channel);
+    }
+    channel->peer.local_maps = result == WIREUP_MAPPING_DONE;
+}
+
+/* Set the reason why the wire is not `map`: the configuration, or a failure. */
+static void set_ucx_reason(ucxpool_channel_t *channel)
+{
+    const core_peer_t *peer   = &channel->peer;
+    const char        *prefix = "the peer's memory cannot be mapped: ";
+
+    if (channel->pool->config.wire == BASE_WIRE_UCX) {
+        prefix = "";
+    } else if (peer->local_maps) {
+        prefix = "the peer cannot map our memory: ";
+    }
+    snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s", prefix,
+             peer->local_maps ? peer->peer_reason : peer->local_reason);
+}
+
+/* Fail the channel because the peer cannot be reached over the required path.
+ * First check whether the peer has died, because this looks like a missing
+ * permission. */
+static void __attribute__((format(printf, 2, 3)))
+fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
+{
+    char    reason[CORE_REASON_SIZE];
+    va_list arguments;
+
+    if (core_channel_peer_has_ended(channel)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's process has ended");
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED, "%s", reason);
+}
+
+/* Warn if two processes on one host use a slower path than usual. */
+static void warn_of_ucx(const ucxpool_channel_t *channel)
+{
+    if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
+        (channel->require == 0) && channel->peer.offers_map &&
+        ipc_host_is_local(&channel->peer.host)) {
+        base_warn("%s: the peer is on this host, but the channel uses the ucx "
+                  "wire, which is slower than map: %s. UCXPOOL_REQUIRE=map "
+                  "makes this an error",
+                  channel->name, channel->wire_reason);
+    }
+}
+
+/* Returns the wire between two processes that have mapped each other's
+ * memory. */
+static const core_wire_t *map_wire(const ucxpool_channel_t *channel)
+{
+    if (channel->peer.mapping->gpu.way != 0) {
+        return &wire_map_gpu;
+    }
+    return (copies_with_gpu(channel) || channel->peer.offers_pinned)
+               ? &wire_map_host
+               : &wire_map;
+}
+
+static void set_wire(ucxpool_channel_t *channel, const core_wire_t *wire)
+{
+    channel->wire    = wire;
+    channel->latency = core_latency_of(&channel->pool->latency, wire->id);
+}
+
+/* Choose the wire after both sides have reported whether they can map. Returns
+ * false if the channel has failed because another wire is required. */
+static bool choose_wire(ucxpool_channel_t *channel)
+{
+    core_peer_t *peer = &channel->peer;
+    bool         map  = peer->local_maps && peer->peer_maps;
+
+    if (map) {
+        set_wire(channel, map_wire(channel));
+        snprintf(channel->wire_reason, sizeof(channel->wire_reason),
+                 "same host and user, %s", channel->wire->how(channel));
+        return true;
+    }
+    set_ucx_reason(channel);
+    wireup_mapping_close(channel);
+    if (channel->pool->config.wire == BASE_WIRE_MAP) {
+        fail_unreachable(channel, "UCXPOOL_WIRE=map, but %.120s",
+                         channel->wire_reason);
+        return false;
+    }
+    if (channel->require == UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel, "the channel requires map, but %.120s",
+                         channel->wire_reason);
+        return false;
+    }
+    peer->peer_maps = false; /* the ring is not used either */
+    set_wire(channel, &wire_ucx);
+    return true;
+}
+
+/* Check that the connected channel uses a path that it requires. Otherwise
+ * fails the channel and returns false. */
+static bool has_required_path(ucxpool_channel_t *channel)
+{
+    unsigned path;
+
+    if (channel->require == 0) {
+        return true;
+    }
+    path = channel->wire->path(channel);
+    if (path & channel->require) {
+        return true;
+    }
+    if (path == UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel, "the channel requires rma, but uses the map "
+                                  "wire; set UCXPOOL_WIRE=ucx, or allow map");
+    } else if (channel->require & UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel,
+                         "the channel requires map or rma, but UCX has no RDMA "
+                         "transport to the peer, and %.70s",
+                         channel->wire_reason);
+    } else {
+        fail_unreachable(
+            channel,
+            "the channel requires rma, but UCX has no RDMA "
+            "transport to the peer; check UCX_TLS and UCX_NET_DEVICES");
+    }
+    return false;
+}
+
+/* --- the handshake -------------------------------------------------------- */
+
+/* The time that the side that does not begin waits for a HELLO. Then it also
+ * begins, because the peer may be unable to reach it. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
-/* The delay before a retry if the peer has hung up without an answer. */
+/* The delay before a retry if the peer has closed the connection without an
+ * answer. */
 #define UNANSWERED_NS UINT64_C(100000000)
 
 static bool has_way(const ucxpool_channel_t *channel)
@@ -696,6 +820,7 @@ static void set_peer(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->block_size      = hello->block_size;
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;
+    peer->offers_pinned   = (hello->flags & PROTO_HELLO_PINNED) != 0;
 }
 
 /* Continue the handshake after the import of the peer's descriptors has
@@ -704,8 +829,43 @@ static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
                      const ipc_file_t *files, const int *fds)
 {
     try_map_given(channel, hello, files, fds);
-    send_ready(channel);
-    try_open(channel);
+    if (!falls_back(channel, hello)) {
+        send_ready(channel);
+        try_open(channel);
+    }
+}
+
+/* Returns true if the HELLO offers pinned memory of the same process instead of
+ * the GPU's memory that an earlier HELLO of the channel offered. */
+static bool offers_instead(const ucxpool_channel_t *channel,
+                           const proto_hello_t *hello, const ipc_file_t *files)
+{
+    const unsigned handshake = channel->wireup.handshake;
+
+    return (hello->flags & PROTO_HELLO_PINNED) &&
+           (hello->flags & PROTO_HELLO_MAP) &&
+           (hello->memory_kind == UCXPOOL_MEMORY_HOST) &&
+           (wireup_mapping_num_fds_of(hello, files) != 0) &&
+           ipc_host_is_same(&hello->host, &channel->peer.host) &&
+           !channel->peer.offers_pinned && (handshake & CORE_HELLO_RECEIVED) &&
+           !(handshake & CORE_GO_SENT) &&
+           (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
+           (channel->peer.local_maps || !(handshake & CORE_READY_SENT));
+}
+
+/* Map the peer's pinned memory instead of its GPU's memory. */
+static void handle_instead(ucxpool_channel_t   *channel,
+                           const proto_hello_t *hello, const ipc_file_t *files)
+{
+    wireup_fd_import_stop(channel);
+    wireup_mapping_close(channel);
+    channel->wireup.handshake &= ~(unsigned)CORE_READY_SENT;
+    channel->peer.offers_pinned = true;
+    channel->peer.local_maps    = false;
+    if (!offer_host(channel) || map(channel, hello, files, imported)) {
+        send_ready(channel);
+        try_open(channel);
+    }
 }
 
 /* Handle a HELLO that has been matched to its channel. A channel that was
@@ -718,6 +878,10 @@ static void handle_hello(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (core_local_is_up(channel) && (way->fd >= 0) &&
         core_remote_is_our_turn(channel)) {
         core_way_close(way); /* the other connection is used */
+        return;
+    }
+    if ((way->fd < 0) && offers_instead(channel, hello, files)) {
+        handle_instead(channel, hello, files);
         return;
     }
     if ((channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -769,7 +933,7 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
     if (core_remote_is_our_turn(channel)) {
         return begin(channel);
     }
-    if (!core_local_reaches(channel->pool, &channel->conn.remote->blob)) {
+    if (core_local_folder(channel->pool, &channel->conn.remote->blob) == NULL) {
         status = core_network_check(channel->pool);
         if (status != UCXPOOL_OK) {
             return status;
@@ -814,9 +978,9 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->wireup.next_hello <= now) {
-            /* An early HELLO that did not match when it arrived may match now:
-             * its process could not be checked then, for example because no
-             * descriptor was left. */
+            /* An early HELLO that did not match when it arrived may match now,
+             * for example because no descriptor was available at that time to
+             * check its process. */
             if (!handle_early_hello(channel)) {
                 fail_unless_ok(channel, begin(channel));
             }
@@ -882,16 +1046,34 @@ void wireup_hello_unanswered(ucxpool_channel_t *channel)
                                                                 : PATIENCE_NS));
 }
 
+/* Stop waiting for memory that the peer will not offer. */
+static void refuse_too(ucxpool_channel_t *channel)
+{
+    core_peer_t *peer = &channel->peer;
+
+    wireup_fd_import_stop(channel);
+    snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
+             peer->peer_reason);
+    send_ready(channel);
+}
+
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                         const void *text, size_t text_size)
 {
-    if (channel->wireup.handshake & CORE_READY_RECEIVED) {
-        return;
+    if ((channel->wireup.handshake & CORE_READY_RECEIVED) ||
+        ((ready->can_map != 0) && channel->wireup.offers_pinned &&
+         !ready->pinned)) {
+        return; /* repeated, or for GPU memory that is not offered any more */
     }
     channel->wireup.handshake |= CORE_READY_RECEIVED;
     channel->peer.peer_maps = ready->can_map != 0;
     proto_copy_text(channel->peer.peer_reason,
                     sizeof(channel->peer.peer_reason), text, text_size);
+    if (has_refused(channel) &&
+        !(channel->wireup.handshake & CORE_READY_SENT) &&
+        (channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
+        refuse_too(channel);
+    }
     try_open(channel);
 }
 

@@ -1,13 +1,10 @@
-#include "wireup/listener.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/listener.h"
 #include "core/local.h"
 #include "core/remote.h"
-#include "wireup/close.h"
-#include "wireup/connect.h"
-#include "wireup/network.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,7 +27,8 @@ static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
     core_blob_t      head;
 
     if (core_blob_check(caller, length, &head) == UCXPOOL_OK) {
-        turn = core_remote_called(arg, caller, !core_local_reaches(arg, &head));
+        turn = core_remote_called(arg, caller,
+                                  core_local_folder(arg, &head) == NULL);
     }
     core_blob_set_turn(blob, turn);
 }

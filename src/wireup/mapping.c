@@ -1,11 +1,15 @@
 #include <config.h>
 
-#include "wireup/mapping.h"
+#include "wireup/wireup.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "copy/engine.h"
 #include "core/channel.h"
+#include "core/memory.h"
+#include "core/remote.h"
+#include "ipc/socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +47,24 @@ static unsigned watch_ready(core_source_t *source)
     return 1;
 }
 
+/* Watch a pidfd, and own it. */
+static bool watch_add(ucxpool_channel_t *channel, int fd)
+{
+    if (core_source_add(&channel->peer.watch, channel->pool, fd, watch_ready) !=
+        UCXPOOL_OK) {
+        close(fd);
+        return false;
+    }
+    return true;
+}
+
+bool wireup_process_watch_socket(ucxpool_channel_t *channel, int socket_fd)
+{
+    int fd;
+
+    return (ipc_socket_watch(socket_fd, &fd) == 0) && watch_add(channel, fd);
+}
+
 bool wireup_process_watch_start(ucxpool_channel_t *channel,
                                 const ipc_host_t  *host)
 {
@@ -53,12 +75,7 @@ bool wireup_process_watch_start(ucxpool_channel_t *channel,
         peer->next_check = 0;
         return ipc_host_is_alive(host);
     }
-    if (core_source_add(&peer->watch, channel->pool, fd, watch_ready) !=
-        UCXPOOL_OK) {
-        close(fd);
-        return false;
-    }
-    return true;
+    return watch_add(channel, fd);
 }
 
 unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
@@ -84,10 +101,20 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
               "an ipc_cuda_t must fill whole entries");
 
-ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
+/* Returns the regions that the channel's HELLO offers. */
+static const mem_regions_t *offered(const ucxpool_channel_t *channel)
 {
-    return mem_regions_are_on_gpu(&pool->memory.regions) ? UCXPOOL_MEMORY_CUDA
-                                                         : UCXPOOL_MEMORY_HOST;
+    const ucxpool_t *pool = channel->pool;
+
+    return channel->wireup.offers_pinned
+               ? block_pool_regions(core_memory_host_blocks(pool))
+               : &pool->memory.regions;
+}
+
+ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_channel_t *channel)
+{
+    return mem_regions_are_on_gpu(offered(channel)) ? UCXPOOL_MEMORY_CUDA
+                                                    : UCXPOOL_MEMORY_HOST;
 }
 
 /* Returns the number of entries before the regions. */
@@ -98,9 +125,8 @@ static uint32_t num_before(uint32_t memory_kind)
 
 uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel)
 {
-    const ucxpool_t *pool  = channel->pool;
-    uint32_t         count = num_before(wireup_mapping_kind(pool)) +
-                     pool->memory.regions.num_regions + 1;
+    uint32_t count = num_before(wireup_mapping_kind(channel)) +
+                     offered(channel)->num_regions + 1;
 
     return ((channel->ring.mine != NULL) && (count <= PROTO_FILES_MAX)) ? count
                                                                         : 0;
@@ -143,11 +169,11 @@ static void fill_gpu(mem_regions_t *regions, void *files)
 
 void wireup_mapping_fill(ucxpool_channel_t *channel, void *files)
 {
-    mem_regions_t *regions = &channel->pool->memory.regions;
-    uint32_t       index   = 0;
+    const mem_regions_t *regions = offered(channel);
+    uint32_t             index   = 0;
 
-    if (wireup_mapping_kind(channel->pool) == UCXPOOL_MEMORY_CUDA) {
-        fill_gpu(regions, files);
+    if (wireup_mapping_kind(channel) == UCXPOOL_MEMORY_CUDA) {
+        fill_gpu(&channel->pool->memory.regions, files);
         index = HOW_FILES + regions->num_regions;
     } else {
         for (; index < regions->num_regions; index++) {
@@ -157,25 +183,9 @@ void wireup_mapping_fill(ucxpool_channel_t *channel, void *files)
     fill_file(files, index, channel->ring.fd);
 }
 
-bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
-{
-    core_peer_t          *peer = &channel->peer;
-    ucxpool_memory_kind_t ours = copy_engine_memory_kind(channel->pool->engine);
-
-    if ((hello->memory_kind == UCXPOOL_MEMORY_CUDA) ==
-        (ours == UCXPOOL_MEMORY_CUDA)) {
-        return true;
-    }
-    snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
-             (ours == UCXPOOL_MEMORY_HOST)
-                 ? "it is GPU memory, and this pool is in host memory"
-                 : "it is host memory, and this pool is on a GPU");
-    return false;
-}
-
 uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel)
 {
-    const mem_regions_t *regions = &channel->pool->memory.regions;
+    const mem_regions_t *regions = offered(channel);
 
     return 1 + (regions->kind->shares_by_fd ? regions->num_regions : 0);
 }
@@ -184,7 +194,7 @@ int wireup_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
 {
     return (index + 1 == wireup_mapping_num_fds(channel))
                ? channel->ring.fd
-               : channel->pool->memory.regions.regions[index].fd;
+               : offered(channel)->regions[index].fd;
 }
 
 uint32_t wireup_mapping_num_fds_of(const proto_hello_t *hello,
@@ -212,6 +222,7 @@ typedef struct attempt {
     const ipc_file_t    *files; /* of the regions */
     const int           *fds;   /* sent by the peer; or NULL */
     uint32_t             num_regions;
+    core_mapping_t      *mapping;
 } attempt_t;
 
 static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
@@ -246,9 +257,34 @@ static wireup_mapping_result_t map_file(const attempt_t  *attempt,
                                   : failed(attempt, status);
 }
 
+/* Let our GPU, if there is one, read the peer's regions. If this fails, the CPU
+ * copies data for the GPU, which is slower. */
+static void try_pin(const ucxpool_channel_t *channel, core_mapping_t *mapping)
+{
+    ucxpool_t       *pool = channel->pool;
+    base_log_level_t level;
+
+    if (copy_engine_memory_kind(pool->engine) == UCXPOOL_MEMORY_HOST) {
+        return;
+    }
+    level = base_error_log_at(BASE_LOG_DEBUG);
+    mapping->is_pinned =
+        core_memory_pin_peers(pool, mapping->regions, mapping->region_sizes,
+                              mapping->num_regions) == UCXPOOL_OK;
+    if (!mapping->is_pinned) {
+        snprintf(mapping->unpinned, sizeof(mapping->unpinned),
+                 "through host memory, which the CPU copies for the GPU: %s",
+                 ucxpool_error_detail());
+        base_warn("%s: the CPU copies received data for the GPU, which is "
+                  "slower: %s",
+                  channel->name, ucxpool_error_detail());
+    }
+    base_error_log_at(level);
+}
+
 static wireup_mapping_result_t open_host(const attempt_t *attempt)
 {
-    core_peer_t            *peer = &attempt->channel->peer;
+    core_mapping_t         *mapping = attempt->mapping;
     const void             *address;
     wireup_mapping_result_t result;
 
@@ -259,10 +295,11 @@ static wireup_mapping_result_t open_host(const attempt_t *attempt)
         if (result != WIREUP_MAPPING_DONE) {
             return result;
         }
-        peer->regions[i]      = address;
-        peer->region_sizes[i] = attempt->files[i].size;
-        peer->num_regions     = i + 1;
+        mapping->regions[i]      = address;
+        mapping->region_sizes[i] = attempt->files[i].size;
+        mapping->num_regions     = i + 1;
     }
+    try_pin(attempt->channel, mapping);
     return WIREUP_MAPPING_DONE;
 }
 
@@ -316,21 +353,20 @@ static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
 static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
                                        const ipc_cuda_t *how, const int *fds)
 {
-    const ucxpool_t *pool = attempt->channel->pool;
-    core_peer_t     *peer = &attempt->channel->peer;
+    const ucxpool_t *pool    = attempt->channel->pool;
+    core_mapping_t  *mapping = attempt->mapping;
     const void      *address;
 
-    peer->pushes = is_pushed(attempt, how);
     if (ipc_cuda_map(pool->engine->device, how, fds, attempt->num_regions,
-                     peer->pushes, &address) != UCXPOOL_OK) {
+                     mapping->is_written, &address) != UCXPOOL_OK) {
         return no(attempt, ucxpool_error_detail());
     }
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
-        peer->regions[i]      = (const uint8_t *)address + i * how->size;
-        peer->region_sizes[i] = how->size;
+        mapping->regions[i]      = (const uint8_t *)address + i * how->size;
+        mapping->region_sizes[i] = how->size;
     }
-    peer->gpu         = *how;
-    peer->num_regions = attempt->num_regions;
+    mapping->gpu         = *how;
+    mapping->num_regions = attempt->num_regions;
     return WIREUP_MAPPING_DONE;
 }
 
@@ -342,9 +378,15 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     ucxpool_status_t        status;
 
     if ((how->way == IPC_CUDA_IPC) &&
+        !ipc_host_is_visible(&attempt->hello->host)) {
+        return no(attempt, "CUDA's IPC handles are not used between PID "
+                           "namespaces; set UCXPOOL_CUDA_BACKING=vmm");
+    }
+    if ((how->way == IPC_CUDA_IPC) &&
         (attempt->hello->host.pid == (uint32_t)getpid())) {
-        return no(attempt, "it is in this process, where CUDA cannot open its "
-                           "own IPC handles");
+        return no(attempt, "both pools are in one process, and CUDA cannot "
+                           "open an IPC handle in the process that created "
+                           "it");
     }
     if ((how->way != IPC_CUDA_FILE) || (attempt->fds != NULL)) {
         return map_gpu(attempt, how, attempt->fds);
@@ -359,28 +401,117 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     return result;
 }
 
-/* Map the regions. On a GPU, the entries of the ipc_cuda_t come before the
- * regions. */
+/* Returns the mapping of the same memory for another channel to the same pool.
+ * NULL: none. */
+static core_mapping_t *mapping_find(const attempt_t *attempt, bool is_written)
+{
+    const core_remote_t *remote    = attempt->channel->conn.remote;
+    uint32_t             num_files = attempt->hello->num_files - 1;
+    core_mapping_t      *mapping;
+
+    if (remote == NULL) {
+        return NULL;
+    }
+    base_list_for_each(mapping, &remote->mappings, core_mapping_t, link) {
+        if ((mapping->num_files == num_files) &&
+            (mapping->is_written == is_written) &&
+            ipc_host_is_same(&mapping->host, &attempt->hello->host) &&
+            (memcmp(mapping->files, attempt->files,
+                    num_files * sizeof(ipc_file_t)) == 0)) {
+            return mapping;
+        }
+    }
+    return NULL;
+}
+
+/* Unmap the regions after their last use. */
+static void mapping_destroy(core_mapping_t *mapping, ucxpool_t *pool)
+{
+    base_list_del(&mapping->link);
+    if (mapping->is_pinned) {
+        core_memory_unpin_peers(pool, mapping->regions, mapping->region_sizes,
+                                mapping->num_regions);
+    }
+    if (mapping->gpu.way != 0) {
+        ipc_cuda_unmap(pool->engine->device, &mapping->gpu,
+                       mapping->num_regions, mapping->regions[0]);
+    } else {
+        for (uint32_t i = 0; i < mapping->num_regions; i++) {
+            ipc_unmap(mapping->regions[i], mapping->region_sizes[i]);
+        }
+    }
+    free(mapping->regions);
+    free(mapping->region_sizes);
+    free(mapping);
+}
+
+/* Create a mapping without regions. Returns NULL if out of memory. */
+static core_mapping_t *mapping_create(const attempt_t *attempt, bool is_written)
+{
+    const proto_hello_t *hello   = attempt->hello;
+    size_t               size    = (hello->num_files - 1) * sizeof(ipc_file_t);
+    core_mapping_t      *mapping = calloc(1, sizeof(*mapping) + size);
+
+    if (mapping == NULL) {
+        return NULL;
+    }
+    base_list_init(&mapping->link);
+    mapping->is_written = is_written;
+    mapping->host       = hello->host;
+    mapping->num_files  = hello->num_files - 1;
+    mapping->regions =
+        calloc(attempt->num_regions, sizeof(mapping->regions[0]));
+    mapping->region_sizes = calloc(attempt->num_regions, sizeof(uint64_t));
+    memcpy(mapping->files, attempt->files, size);
+    if ((mapping->regions == NULL) || (mapping->region_sizes == NULL)) {
+        mapping_destroy(mapping, attempt->channel->pool);
+        return NULL;
+    }
+    return mapping;
+}
+
+/* Map the regions, unless another channel has mapped them. On a GPU, the
+ * entries of the ipc_cuda_t come before the regions. */
 static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
 {
-    ipc_cuda_t how;
+    core_peer_t            *peer   = &attempt->channel->peer;
+    core_remote_t          *remote = attempt->channel->conn.remote;
+    ipc_cuda_t              how;
+    wireup_mapping_result_t result;
 
-    if (before == 0) {
-        return open_host(attempt);
+    memcpy(&how, attempt->files, before * sizeof(ipc_file_t));
+    peer->pushes  = (before != 0) && is_pushed(attempt, &how);
+    peer->mapping = mapping_find(attempt, peer->pushes);
+    if (peer->mapping != NULL) {
+        peer->mapping->refs++;
+        return WIREUP_MAPPING_DONE;
     }
-    memcpy(&how, attempt->files, sizeof(how));
+    peer->mapping = mapping_create(attempt, peer->pushes);
+    if (peer->mapping == NULL) {
+        return no(attempt, "no memory");
+    }
+    peer->mapping->refs = 1;
+    attempt->mapping    = peer->mapping;
     attempt->files += before;
-    return open_gpu(attempt, &how);
+    result = (before == 0) ? open_host(attempt) : open_gpu(attempt, &how);
+    attempt->files -= before;
+    if ((result == WIREUP_MAPPING_DONE) && (remote != NULL)) {
+        base_list_add_tail(&remote->mappings, &peer->mapping->link);
+    }
+    return result;
 }
 
 static wireup_mapping_result_t open_ring(const attempt_t *attempt, int given)
 {
-    const ipc_file_t       *file = &attempt->files[attempt->num_regions];
-    const void             *address;
+    const ipc_file_t *file = &attempt->files[attempt->hello->num_files - 1];
+    const void       *address;
     wireup_mapping_result_t result;
 
+    if (attempt->channel->ring.theirs != NULL) {
+        return WIREUP_MAPPING_DONE; /* mapped together with GPU memory */
+    }
     if (file->size != sizeof(core_ring_page_t)) {
-        return no(attempt, "its ring has a different size");
+        return no(attempt, "the owner's ring has a different size");
     }
     result = map_file(attempt, file, given, &address);
     if (result == WIREUP_MAPPING_DONE) {
@@ -394,22 +525,13 @@ wireup_mapping_result_t wireup_mapping_open(ucxpool_channel_t   *channel,
                                             const ipc_file_t    *files,
                                             const int           *fds)
 {
-    attempt_t               attempt = {channel, hello, files, fds, 0};
-    core_peer_t            *peer    = &channel->peer;
+    attempt_t               attempt = {channel, hello, files, fds, 0, NULL};
     uint32_t                before  = num_before(hello->memory_kind);
     uint32_t                num_fds = wireup_mapping_num_fds_of(hello, files);
     wireup_mapping_result_t result;
 
-    if (num_fds == 0) {
-        return no(&attempt, "it announces no regions");
-    }
     attempt.num_regions = hello->num_files - before - 1;
-    peer->regions       = calloc(attempt.num_regions, sizeof(peer->regions[0]));
-    peer->region_sizes  = calloc(attempt.num_regions, sizeof(uint64_t));
-    if ((peer->regions == NULL) || (peer->region_sizes == NULL)) {
-        return no(&attempt, "no memory");
-    }
-    result = open_regions(&attempt, before);
+    result              = open_regions(&attempt, before);
     if (result != WIREUP_MAPPING_DONE) {
         return result;
     }
@@ -418,19 +540,11 @@ wireup_mapping_result_t wireup_mapping_open(ucxpool_channel_t   *channel,
 
 void wireup_mapping_close(ucxpool_channel_t *channel)
 {
-    core_peer_t *peer = &channel->peer;
+    core_mapping_t *mapping = channel->peer.mapping;
 
-    if ((peer->num_regions != 0) && (peer->gpu.way != 0)) {
-        ipc_cuda_unmap(channel->pool->engine->device, &peer->gpu,
-                       peer->num_regions, peer->regions[0]);
-        peer->num_regions = 0;
+    channel->peer.mapping = NULL;
+    channel->peer.pushes  = false;
+    if ((mapping != NULL) && (--mapping->refs == 0)) {
+        mapping_destroy(mapping, channel->pool);
     }
-    for (uint32_t i = 0; i < peer->num_regions; i++) {
-        ipc_unmap(peer->regions[i], peer->region_sizes[i]);
-    }
-    free(peer->regions);
-    free(peer->region_sizes);
-    peer->regions      = NULL;
-    peer->region_sizes = NULL;
-    peer->num_regions  = 0;
 }

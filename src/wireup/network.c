@@ -1,11 +1,10 @@
-#include "wireup/network.h"
+#include "wireup/wireup.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/listener.h"
 #include "core/network.h"
 #include "core/remote.h"
-#include "wireup/listener.h"
 
 /* Make listeners send the new address to their clients, if the address has
  * changed or they still have an old one. */

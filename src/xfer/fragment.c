@@ -1,4 +1,4 @@
-#include "xfer/fragment.h"
+#include "xfer/send.h"
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -7,9 +7,6 @@
 #include "core/channel.h"
 #include "copy/list.h"
 #include "core/wire.h"
-#include "xfer/mailbox.h"
-#include "xfer/request.h"
-#include "xfer/send.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -86,10 +83,10 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
  * may not have another one.
  *
  * Several sends of a channel may fill blocks at a time. The first one may have
- * up to XFER_SEND_BLOCKS_MAX blocks, the others one each. If all had the same
- * number, they would end at the same time, and the link would be idle while the
- * next sends start. A send that pushes uses only the blocks that the receiver
- * lent.
+ * up to XFER_SEND_BLOCKS_MAX blocks, and each of the others one block. If all
+ * sends had the same number, they would end at the same time, and the link
+ * would be idle while the next sends start. A send that pushes uses only the
+ * blocks that the receiver lent.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
@@ -122,7 +119,8 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     return take_from(block, slice_p);
 }
 
-/* Wake the first send that fills blocks, because it may take more of them. */
+/* Wake the first send that fills blocks, because it may now take more
+ * blocks. */
 static void wake_first(ucxpool_channel_t *channel)
 {
     if (!base_list_is_empty(&channel->xfer->packing)) {
@@ -157,8 +155,8 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
         put_block(request, held);
         wake_first(request->channel);
     } else if (!base_list_is_empty(&request->pool->xfer->waiters)) {
-        /* Other sends wait for a block, so do not keep an unused block: each
-         * send gets one in turn. */
+        /* Other sends wait for a block, so do not keep an unused block. The
+         * sends take turns. */
         put_block(request, held);
     }
 }
@@ -315,24 +313,24 @@ static void next_range(ucxpool_request_t *request, range_t *range)
 bool xfer_fragment_take_loan(ucxpool_request_t  *request,
                              const proto_lent_t *lent, unsigned num_lent)
 {
-    struct xfer_send  *send = request->send;
-    const core_peer_t *peer = &request->channel->peer;
+    struct xfer_send     *send    = request->send;
+    const core_mapping_t *mapping = request->channel->peer.mapping;
 
     send->block_size = UINT64_MAX;
     for (unsigned i = 0; i < num_lent; i++) {
         const proto_lent_t *block = &lent[i];
 
-        if ((block->region >= peer->num_regions) ||
+        if ((block->region >= mapping->num_regions) ||
             (block->offset % COPY_ALIGNMENT != 0) ||
-            (block->offset > peer->region_sizes[block->region]) ||
+            (block->offset > mapping->region_sizes[block->region]) ||
             (block->length >
-             peer->region_sizes[block->region] - block->offset)) {
+             mapping->region_sizes[block->region] - block->offset)) {
             return false;
         }
         send->blocks[i] = (xfer_send_block_t){
             .index       = XFER_LENT_BLOCK,
             .free_slices = UINT64_MAX,
-            .address     = (uint8_t *)(uintptr_t)peer->regions[block->region] +
+            .address = (uint8_t *)(uintptr_t)mapping->regions[block->region] +
                        block->offset,
             .region = block->region,
             .offset = block->offset,
@@ -387,7 +385,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         request->channel->wire->takes_any_memory(pool, send->longest);
 }
 
-/* Add the request to the end of the waiters. */
+/* Add the request to the end of the list of waiters. */
 static void wait_for_block(ucxpool_request_t *request)
 {
     if (request->send->blocked_since == 0) {
@@ -431,8 +429,8 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     }
 }
 
-/* Copy the range into a slice, or start this copy. Shortens the range if one
- * copy cannot take all of it. */
+/* Copy the range into a slice, or start this copy. Shortens the range if it is
+ * too long for one copy. */
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
                                core_fragment_t *fragment, void *slice)
 {
@@ -719,9 +717,9 @@ void xfer_send_release(ucxpool_request_t *request)
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)
 {
-    block_pool_t      *pools[] = {pool->memory.blocks, pool->memory.ucx_blocks};
-    unsigned           num_pools = (pools[0] == pools[1]) ? 1 : 2;
-    block_stats_t      share;
+    block_pool_t *pools[]   = {pool->memory.blocks, pool->memory.pinned_blocks};
+    unsigned      num_pools = (pools[1] == NULL) ? 1 : 2;
+    block_stats_t share;
     ucxpool_request_t *request;
     uint64_t           num_free = 0;
     unsigned           count    = 0;

@@ -1,38 +1,38 @@
-#include "xfer/mailbox.h"
+#include "xfer/send.h"
 
-#include "wire/mailbox.h"
+#include "wire/wire.h"
 #include "xfer/state.h"
 
-static bool is_good(const core_peer_t *peer, const proto_mailbox_t *lent)
+static bool is_good(const core_mapping_t *mapping, const proto_mailbox_t *lent)
 {
     uint64_t size;
 
-    if ((lent->region >= peer->num_regions) || (lent->num_slots == 0) ||
+    if ((lent->region >= mapping->num_regions) || (lent->num_slots == 0) ||
         (lent->num_slots > PROTO_SLOTS_MAX) ||
         (lent->slot_size <= PROTO_FLAG_SIZE) ||
         (lent->slot_size % PROTO_FLAG_SIZE != 0) ||
         (lent->offset % PROTO_FLAG_SIZE != 0)) {
         return false;
     }
-    size = peer->region_sizes[lent->region];
+    size = mapping->region_sizes[lent->region];
     return (lent->offset <= size) &&
            (lent->slot_size <= (size - lent->offset) / lent->num_slots);
 }
 
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 {
-    xfer_mailbox_t    *theirs = &channel->xfer->mailbox;
-    const core_peer_t *peer   = &channel->peer;
+    xfer_mailbox_t       *theirs  = &channel->xfer->mailbox;
+    const core_mapping_t *mapping = channel->peer.mapping;
 
     if (!channel->peer.pushes || (theirs->slots != NULL) ||
-        !is_good(peer, lent)) {
+        !is_good(mapping, lent)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer lent a mailbox that is not its own, or a "
                           "second one, or to a channel that does not push");
         return;
     }
     theirs->slots =
-        (uint8_t *)(uintptr_t)peer->regions[lent->region] + lent->offset;
+        (uint8_t *)(uintptr_t)mapping->regions[lent->region] + lent->offset;
     theirs->region     = lent->region;
     theirs->offset     = lent->offset;
     theirs->slot_size  = lent->slot_size;

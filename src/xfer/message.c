@@ -1,10 +1,9 @@
-#include "xfer/message.h"
+#include "xfer/recv.h"
 
 #include "base/error.h"
 #include "core/control.h"
 #include "core/inbox.h"
-#include "wire/mailbox.h"
-#include "xfer/posted.h"
+#include "wire/wire.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -15,8 +14,8 @@
 #define SMALL_ROOM 64u
 
 /* The maximum number of early messages delivered per call. If many messages
- * waited for an earlier one, this limit lets the pool serve its other channels
- * in between. */
+ * waited for an earlier message, this limit lets the pool serve its other
+ * channels in between. */
 #define ROUND_MAX 64u
 
 /* --- lists and the index --------------------------------------------------
@@ -460,11 +459,9 @@ unsigned xfer_message_progress(ucxpool_channel_t *channel)
     return count;
 }
 
-/*
- * Check the sequence number of a descriptor. A sender has at most CREDITS eager
- * messages and MAX_UNEXPECTED others that are not delivered yet, which limits
- * the range of its sequence numbers.
- */
+/* Check the sequence number of a descriptor. A sender has at most CREDITS eager
+ * messages and MAX_UNEXPECTED other messages that are not delivered yet. This
+ * limits the range of its sequence numbers. */
 static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 {
     const base_config_t *config   = &channel->pool->config;
@@ -660,7 +657,9 @@ void xfer_message_short(ucxpool_channel_t   *channel,
                                    data_size)) {
         channel->flow.expected_sequence++;
         channel->flow.credits_owed++;
-        xfer_message_progress(channel);
+        if (xfer_message_has_turn(channel)) {
+            xfer_message_progress(channel);
+        }
         return;
     }
     message = message_get(channel, true, data_size);

@@ -2,12 +2,10 @@
 
 #include "base/error.h"
 #include "copy/file.h"
-#include "xfer/posted.h"
-#include "xfer/queue.h"
+#include "core/control.h"
+#include "core/wire.h"
 #include "xfer/recv.h"
-#include "xfer/request.h"
 #include "xfer/send.h"
-#include "xfer/short.h"
 #include "xfer/state.h"
 
 #include <string.h>
@@ -33,9 +31,12 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
     return longest;
 }
 
-/* The minimum length of a segment that is sent in place. A copy on a GPU takes
+/*
+ * The minimum length of a segment that is sent in place. A copy on a GPU takes
  * longer than a separate fragment, so a single GPU segment is always sent in
- * place. With several segments, short ones are packed with the others. */
+ * place. If there are several segments, short segments are packed with the
+ * others.
+ */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
     if (request->stream.has_gpu_segments && (request->data.memory.num == 1)) {
@@ -45,8 +46,8 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
 }
 
 /* Returns true if any segment is in comm memory, and long enough to be sent in
- * place. Returns false if the CPU has not read the list of segments; they are
- * then packed. */
+ * place. Returns false if the CPU has not read the list of segments. The
+ * segments are then packed. */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -248,11 +249,6 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     if (copy_memory_is_even(memory)) {
         return multiply_capacity(request);
     }
-    if ((memory->num == 1) && (memory->segments[0].address != NULL) &&
-        (memory->segments[0].length <= PROTO_SIZE_MAX)) {
-        request->data.capacity = memory->segments[0].length;
-        return UCXPOOL_OK;
-    }
     if (copy_pairs_sum(memory->segments, memory->num,
                        &request->data.capacity)) {
         return UCXPOOL_OK;
@@ -276,19 +272,28 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_recv(ucxpool_t                      *pool,
-                                    const core_request_kind_t      *kind,
-                                    const copy_memory_t            *memory,
-                                    const ucxpool_request_params_t *params,
-                                    ucxpool_request_t             **request_p)
+/* Returns true if the memory is one segment that needs no checks, because the
+ * CPU can access all memory of a pool of host memory. */
+static bool is_host_buffer(const ucxpool_request_t *request)
 {
-    ucxpool_request_t *request;
-    ucxpool_status_t   status;
+    const ucxpool_segment_t *segment = &request->data.segment;
 
-    status = core_request_create(pool, &pool->xfer->recvs, kind, memory, params,
-                                 &request);
-    if (status != UCXPOOL_OK) {
-        return status;
+    return (request->data.memory.num == 1) && (segment->address != NULL) &&
+           (segment->length <= PROTO_SIZE_MAX) &&
+           (copy_engine_memory_kind(request->pool->engine) ==
+            UCXPOOL_MEMORY_HOST);
+}
+
+/* Compute the capacity of a new receive, and check its memory. Discards the
+ * receive if this fails. */
+static ucxpool_status_t check_memory(ucxpool_request_t              *request,
+                                     const ucxpool_request_params_t *params)
+{
+    ucxpool_status_t status;
+
+    if (is_host_buffer(request)) {
+        request->data.capacity = request->data.segment.length;
+        return UCXPOOL_OK;
     }
     core_request_find_length(request, params);
     status = add_capacity(request);
@@ -297,26 +302,30 @@ static ucxpool_status_t create_recv(ucxpool_t                      *pool,
     }
     if (status != UCXPOOL_OK) {
         core_request_discard(request);
-        return status;
     }
-    *request_p = request;
-    return UCXPOOL_OK;
+    return status;
 }
 
 ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
 {
-    return create_recv(pool, &xfer_recv_kind, memory, params, request_p);
+    ucxpool_status_t status = core_request_create(
+        pool, &pool->xfer->recvs, &xfer_recv_kind, memory, params, request_p);
+
+    return (status == UCXPOOL_OK) ? check_memory(*request_p, params) : status;
 }
 
 /* Let the caller's receive count in the histograms. */
 static void start_latency(ucxpool_request_t *request)
 {
-    /* The length of the message is not known yet. */
+    core_latency_t *latency = &request->pool->latency;
+
     request->operation = CORE_OPERATION_RECV;
-    request->started =
-        core_latency_begin(&request->pool->latency, CORE_OPERATION_RECV, 0);
+    /* The length of the message is not known yet. */
+    if (!latency->skips[CORE_OPERATION_RECV]) {
+        request->started = core_latency_sample(latency, CORE_OPERATION_RECV);
+    }
 }
 
 static void start(ucxpool_request_t *request, ucxpool_message_t *message)
@@ -327,7 +336,9 @@ static void start(ucxpool_request_t *request, ucxpool_message_t *message)
 
 static void match(ucxpool_request_t *request, ucxpool_message_t *message)
 {
-    xfer_posted_remove(request);
+    base_list_del(&request->link);
+    base_list_del(&request->run_link);
+    xfer_posted_removed(request);
     start(request, message);
 }
 
@@ -366,7 +377,7 @@ static void end_posted(ucxpool_request_t *request, ucxpool_status_t status,
 
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    xfer_posted_remove(request);
+    xfer_posted_removed(request);
     xfer_recv_count(request, status);
 }
 
@@ -392,7 +403,11 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (pool->closing) {
         return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
     }
-    status = create_recv(pool, &posted_kind, memory, params, &request);
+    status = core_request_create(pool, &pool->xfer->recvs, &posted_kind, memory,
+                                 params, &request);
+    if (status == UCXPOOL_OK) {
+        status = check_memory(request, params);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -445,6 +460,162 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
     start_latency(request);
     core_request_arm(request);
     xfer_recv_start(request, message);
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+/* --- short messages ------------------------------------------------------- */
+
+static bool is_taken(const ucxpool_channel_t *channel)
+{
+    return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+           (channel->peer.max_runs != 0);
+}
+
+static bool segment_fits(const ucxpool_channel_t *channel,
+                         const ucxpool_segment_t *segment)
+{
+    return (segment->length != 0) && (segment->address != NULL) &&
+           (segment->length <= channel->pool->config.eager_size) &&
+           (segment->length <= channel->wire->max_inline) && is_taken(channel);
+}
+
+bool xfer_short_fits(const ucxpool_channel_t        *channel,
+                     const copy_memory_t            *memory,
+                     const ucxpool_request_params_t *params)
+{
+    return (memory->segments != NULL) && (memory->num == 1) &&
+           ((params == NULL) ||
+            !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) &&
+           segment_fits(channel, memory->segments);
+}
+
+/* Send a message that is next in order. Returns false if there is no credit, or
+ * the ring is full. */
+static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
+                uint64_t tag)
+{
+    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
+
+    if ((channel->flow.credits == 0) ||
+        !core_control_short(channel, tag, segment->address, segment->length)) {
+        return false;
+    }
+    channel->flow.credits--;
+    channel->flow.next_sequence++;
+    sent->bytes += segment->length;
+    sent->fragments++;
+    return true;
+}
+
+/* Returns true if the caller wants neither a handle nor a notification. */
+static bool needs_no_handle(const ucxpool_request_params_t *params,
+                            ucxpool_request_t             **request_p)
+{
+    return (request_p == NULL) &&
+           ((params == NULL) ||
+            !(params->field_mask & (UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                                    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
+}
+
+/* Send a message without a request. Returns false if other sends are queued,
+ * the message cannot be sent now, or its latency should be measured. */
+static inline bool send_without_request(ucxpool_channel_t       *channel,
+                                        const ucxpool_segment_t *segment,
+                                        uint64_t                 tag)
+{
+    core_latency_t *latency = &channel->pool->latency;
+
+    if (!base_list_is_empty(&channel->xfer->queue) ||
+        !latency->skips[CORE_OPERATION_SEND] || !put(channel, segment, tag)) {
+        return false;
+    }
+    channel->flow.num_posted++;
+    channel->counts.messages_sent++;
+    core_latency_end(latency, channel->latency, CORE_OPERATION_SEND,
+                     CORE_MODE_EAGER, 0);
+    return true;
+}
+
+bool xfer_short_try(ucxpool_channel_t       *channel,
+                    const ucxpool_segment_t *segment, uint64_t tag)
+{
+    return segment_fits(channel, segment) &&
+           send_without_request(channel, segment, tag);
+}
+
+/* --- short messages as requests ------------------------------------------- */
+
+static bool is_quick(const ucxpool_request_t *request)
+{
+    (void)request;
+    return true;
+}
+
+static bool advance(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if (core_request_has_ended(request)) {
+        return true;
+    }
+    if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
+        !xfer_queue_is_first(request)) {
+        return false;
+    }
+    if (!put(channel, &request->data.segment, request->tag)) {
+        if (channel->flow.credits != 0) {
+            core_request_stall(request);
+            return false;
+        }
+        return xfer_queue_may_announce(channel) &&
+               (!xfer_send_from_short(request) || xfer_send_advance(request));
+    }
+    xfer_queue_leave(request);
+    core_request_end(request, UCXPOOL_OK, NULL);
+    return true;
+}
+
+static const core_request_kind_t short_kind = {
+    .advance  = advance,
+    .is_quick = is_quick,
+    .stop     = xfer_queue_end,
+    .abort    = core_request_end,
+    .ended    = xfer_queue_count,
+};
+
+ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
+                                 const copy_memory_t *memory, uint64_t tag,
+                                 const ucxpool_request_params_t *params,
+                                 ucxpool_request_t             **request_p)
+{
+    ucxpool_t         *pool = channel->pool;
+    uint64_t           started;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (needs_no_handle(params, request_p) &&
+        send_without_request(channel, memory->segments, tag)) {
+        return UCXPOOL_OK;
+    }
+    started = core_latency_begin(&pool->latency, CORE_OPERATION_SEND,
+                                 memory->segments->length);
+    status  = core_request_create(pool, &pool->xfer->sends, &short_kind, memory,
+                                  params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_request_set_channel(request, channel);
+    request->operation   = CORE_OPERATION_SEND;
+    request->started     = started;
+    request->tag         = tag;
+    request->data.totals = copy_totals_of_piece(request->data.segment.length);
+    if (xfer_queue_add(request)) {
+        (void)advance(request);
+    }
+    if (!core_request_has_ended(request)) {
+        core_request_arm(request);
+    }
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }

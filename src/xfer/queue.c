@@ -1,4 +1,4 @@
-#include "xfer/queue.h"
+#include "xfer/send.h"
 
 #include "base/clock.h"
 #include "xfer/state.h"
@@ -164,8 +164,8 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
 
     end_credit_wait(channel);
-    /* Ending one send may end the next one, such as a window's CALL and the
-     * send of its data. So take the first send again each time. */
+    /* Ending one send may also end the next one, for example a window's CALL
+     * and the send of its data. So each iteration takes the first send. */
     while ((request = first_of(channel)) != NULL) {
         base_list_del(&request->link);
         request->kind->abort(request, status, detail);

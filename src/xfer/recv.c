@@ -2,10 +2,7 @@
 
 #include "core/control.h"
 #include "core/wire.h"
-#include "wire/delivery.h"
-#include "wire/loan.h"
-#include "wire/mailbox.h"
-#include "wire/recv.h"
+#include "wire/wire.h"
 #include "xfer/state.h"
 
 #include <stdio.h>
@@ -203,7 +200,7 @@ static void format_reason(char text[CORE_REASON_SIZE], ucxpool_status_t status,
 
 /* Returns the receive of a canceled message; NULL if there is none, or it has
  * ended. If the CANCEL has no receive number, because the sender did not know
- * the receive yet, searches by message. */
+ * the receive yet, the function searches by message. */
 static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
                                   const proto_cancel_t    *cancel)
 {
@@ -225,9 +222,9 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
 /*
  * A DESC without its RUNS would wait for them forever if the CANCEL arrived
  * first. This does not happen: UCX documents no order of active messages, but
- * it sends the eager ones of an endpoint over one lane (UCX_MAX_EAGER_RAILS=1,
- * the default), which keeps their order. If the CANCEL overtakes any other
- * DESC, the sender cancels again when we accept.
+ * it sends the eager messages of an endpoint over one lane
+ * (UCX_MAX_EAGER_RAILS=1, the default), which keeps their order. If the CANCEL
+ * overtakes any other DESC, the sender cancels again when we accept.
  */
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
                         const proto_cancel_t *cancel, const char *reason)
@@ -287,3 +284,156 @@ const core_request_kind_t xfer_recv_kind = {
     .ended   = ended,
     .is_busy = is_busy,
 };
+
+/* --- receives without a message ------------------------------------------- */
+
+/* Returns true if the receive has been sorted into one of the lists. Only the
+ * newest receives have not been sorted. */
+static bool is_sorted(const struct xfer_pool  *xfer,
+                      const ucxpool_request_t *request)
+{
+    return request->order <= xfer->last_sorted;
+}
+
+static bool is_exact(const ucxpool_request_t *request)
+{
+    return request->mask == UINT64_MAX;
+}
+
+/* Returns the index list of a key. channel: NULL for receives from any
+ * channel. */
+static base_list_t *list_of(const struct xfer_pool  *xfer,
+                            const ucxpool_channel_t *channel, uint64_t tag)
+{
+    return xfer_index_list(&xfer->posted_index, 0, channel, tag);
+}
+
+static void add_exact(struct xfer_pool *xfer, ucxpool_request_t *request)
+{
+    base_list_add_tail(list_of(xfer, request->channel, request->tag),
+                       &request->run_link);
+}
+
+static void grow(ucxpool_t *pool)
+{
+    struct xfer_pool  *xfer = pool->xfer;
+    ucxpool_request_t *request;
+
+    if (!xfer_index_grow(&xfer->posted_index, pool)) {
+        return;
+    }
+    base_list_for_each(request, &xfer->posted, ucxpool_request_t, link) {
+        if (is_sorted(xfer, request) && is_exact(request)) {
+            add_exact(xfer, request);
+        }
+    }
+}
+
+static void sort(ucxpool_request_t *request)
+{
+    struct xfer_pool *xfer = request->pool->xfer;
+
+    if (!is_exact(request)) {
+        base_list_add_tail(&xfer->posted_masked, &request->run_link);
+    } else {
+        if (xfer_index_is_full(&xfer->posted_index)) {
+            grow(request->pool);
+        }
+        add_exact(xfer, request);
+        xfer->posted_index.num++;
+    }
+    xfer->last_sorted = request->order;
+}
+
+/* Sort the receives that have been posted since the last call. */
+static void sort_new(struct xfer_pool *xfer)
+{
+    base_list_t *at = xfer->posted.prev;
+
+    while ((at != &xfer->posted) &&
+           !is_sorted(xfer, base_container_of(at, ucxpool_request_t, link))) {
+        at = at->prev;
+    }
+    while ((at = at->next) != &xfer->posted) {
+        sort(base_container_of(at, ucxpool_request_t, link));
+    }
+}
+
+void xfer_posted_add(ucxpool_request_t *request)
+{
+    struct xfer_pool *xfer = request->pool->xfer;
+
+    request->order = ++xfer->num_posted;
+    base_list_add_tail(&xfer->posted, &request->link);
+}
+
+void xfer_posted_removed(const ucxpool_request_t *request)
+{
+    struct xfer_pool *xfer = request->pool->xfer;
+
+    if (is_sorted(xfer, request) && is_exact(request)) {
+        xfer->posted_index.num--;
+    }
+}
+
+/* Returns the oldest indexed receive for a tag. channel: NULL for receives from
+ * any channel. */
+static ucxpool_request_t *find_exact(const struct xfer_pool  *xfer,
+                                     const ucxpool_channel_t *channel,
+                                     uint64_t                 tag)
+{
+    ucxpool_request_t *request;
+
+    base_list_for_each(request, list_of(xfer, channel, tag), ucxpool_request_t,
+                       run_link) {
+        if ((request->channel == channel) && (request->tag == tag)) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+static ucxpool_request_t *older(ucxpool_request_t *one,
+                                ucxpool_request_t *other)
+{
+    if ((one == NULL) || (other == NULL)) {
+        return (one == NULL) ? other : one;
+    }
+    return (one->order < other->order) ? one : other;
+}
+
+ucxpool_request_t *xfer_posted_search(const ucxpool_channel_t *channel,
+                                      uint64_t                 tag)
+{
+    struct xfer_pool  *xfer = channel->pool->xfer;
+    ucxpool_request_t *found;
+    ucxpool_request_t *request;
+
+    sort_new(xfer);
+    found = older(find_exact(xfer, channel, tag), find_exact(xfer, NULL, tag));
+    base_list_for_each(request, &xfer->posted_masked, ucxpool_request_t,
+                       run_link) {
+        if ((found != NULL) && (found->order < request->order)) {
+            break;
+        }
+        if (xfer_posted_takes(request, channel, tag)) {
+            return request;
+        }
+    }
+    return found;
+}
+
+void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
+                       const char *detail)
+{
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    base_list_for_each_safe(request, next, &channel->pool->xfer->posted,
+                            ucxpool_request_t, link) {
+        if (request->channel == channel) {
+            core_request_end(request, status, detail);
+            core_request_reuse(request);
+        }
+    }
+}

@@ -3,10 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
-#include "xfer/fragment.h"
-#include "xfer/mailbox.h"
-#include "xfer/queue.h"
-#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <string.h>
@@ -112,8 +108,9 @@ static void put_cost(ucxpool_request_t *request)
     request->send->cost = 0;
 }
 
-/* Called when the receiver has no room for another descriptor. Waits or fails,
- * as UCXPOOL_UNEXPECTED_FULL says. Window sends always wait. */
+/* Called when the receiver has no room for another descriptor. Depending on
+ * UCXPOOL_UNEXPECTED_FULL, the send waits or fails. Window sends always
+ * wait. */
 static step_result_t wait_or_fail(ucxpool_request_t *request)
 {
     const ucxpool_t *pool = request->pool;
@@ -439,9 +436,8 @@ void xfer_send_opened(ucxpool_channel_t *channel)
 }
 
 /* --- sends that read files ---------------------------------------------------
- * A read may be as slow as a disk. So each round of progress reads only one
- * fragment. The sends that read take turns in pool->xfer->readers.
- */
+ * A read may wait for a disk. So each round of progress reads only one
+ * fragment. The sends that read take turns in pool->xfer->readers. */
 
 static void wake_reader(ucxpool_t *pool)
 {
@@ -454,7 +450,7 @@ static void wake_reader(ucxpool_t *pool)
     }
 }
 
-/* Leave the readers, and let the next one read. */
+/* Leave the readers, and let the next send read. */
 static void leave_readers(ucxpool_request_t *request)
 {
     if (!base_list_is_empty(&request->send->read_link)) {
@@ -600,8 +596,8 @@ static bool is_quick(const ucxpool_request_t *request)
 /* --- messages from the peer, and the end ---------------------------------- */
 
 /* The size of the smallest block of a receiver, which is also the smallest
- * valid limit for fragments. With a lower limit a peer could cause work for
- * each byte. */
+ * valid limit for fragments. With a lower limit, a peer could make this side
+ * send a fragment for each byte. */
 #define FRAG_SIZE_MIN 4096u
 
 /* Returns the send with this message number; NULL: none. */
@@ -649,11 +645,9 @@ static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
                         status, detail);
 }
 
-/*
- * End the request when nothing reads the caller's memory any more. Until then
- * the caller must not free it, and must not change it, because the receiver
- * would read the new bytes as the message.
- */
+/* End the request when no operation reads the caller's memory. Until then the
+ * caller must not free this memory. It must not change it either, because the
+ * receiver would read the new bytes as the message. */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {

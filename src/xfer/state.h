@@ -23,13 +23,64 @@
 #include "core/channel.h"
 #include "core/pool.h"
 #include "core/request.h"
-#include "xfer/index.h"
+
+/*
+ * A hash table that keeps the order of its elements: each list holds the
+ * elements with the same hash. A key is a number, with or without a channel.
+ * There are at least as many lists as elements, unless memory is exhausted.
+ */
+typedef struct xfer_index {
+    base_list_t *lists;
+    unsigned     num_kinds; /* of keys; each has its own lists */
+    uint32_t     size;      /* lists for each kind */
+    uint32_t     num;       /* elements, counted by the caller */
+    uint64_t     factor;    /* of the hash; random, odd, secret */
+} xfer_index_t;
+
+/* Initialize an index. UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers
+ * are available */
+ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
+
+/* Free the lists. Also valid for a zeroed index. */
+void xfer_index_cleanup(xfer_index_t *index);
+
+/*
+ * Returns the list of a key. Set channel to NULL if the key has no channel. The
+ * hash depends on a random factor, so that a peer cannot choose keys with the
+ * same hash. The second multiplication spreads consecutive numbers, because
+ * some factors map them to neighboring lists.
+ */
+static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
+                                           unsigned                 kind,
+                                           const ucxpool_channel_t *channel,
+                                           uint64_t                 value)
+{
+    uint64_t hash = (value ^ (uintptr_t)channel) * index->factor;
+
+    hash = (hash ^ (hash >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    return &index->lists[(size_t)kind * index->size +
+                         (((hash >> 32) * index->size) >> 32)];
+}
+
+/* Returns true if xfer_index_grow() would change the index. */
+static inline bool xfer_index_is_full(const xfer_index_t *index)
+{
+    return index->num >= index->size;
+}
+
+/*
+ * Make room for one more element. Returns true if the lists have been replaced
+ * by empty ones; the caller must then add all elements again, without removing
+ * them first. Returns false if nothing has changed.
+ */
+bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 
 struct xfer_pool {
     base_list_t  posted;
     base_list_t  posted_masked; /* those whose masks have a 0, by run_link */
     xfer_index_t posted_index;  /* the others, by channel and tag */
-    uint64_t     num_posted;    /* last order; see xfer/posted.c */
+    uint64_t     num_posted;    /* last order */
+    uint64_t     last_sorted;   /* last order in these two */
     base_list_t  early;
     base_list_t  unexpected;
     xfer_index_t index;
@@ -57,15 +108,16 @@ typedef struct xfer_messages {
     xfer_records_t      eager;      /* for eager messages */
     xfer_records_t      small;      /* for others, with few runs */
     xfer_records_t      large;      /* for others, with many runs or metadata */
-    uint32_t announced;      /* units of our max_unexpected, used by the peer */
+    uint32_t announced;      /* units of this pool's max_unexpected that the
+                                peer is using */
     uint32_t num_unexpected; /* messages that no receive has matched */
-    size_t   num_runs; /* in allocated lists of messages without a receive */
+    size_t   num_runs;       /* runs in lists of messages without a receive */
 } xfer_messages_t;
 
-/* The mailbox that the peer lent to the channel: see xfer/mailbox.h. */
+/* The mailbox that the peer lent to the channel: see xfer/mailbox.c. */
 typedef struct xfer_mailbox {
     uint8_t *slots;  /* NULL: none */
-    unsigned region; /* of the peer */
+    unsigned region; /* index of the peer's region */
     uint64_t offset;
     uint64_t slot_size;
     uint64_t free_slots; /* bit i: slot i is free */

@@ -95,6 +95,8 @@ static void parse_word(const char *name, const char *value)
         config.memory = parse_size(value);
     } else if (strcmp(name, "grain") == 0) {
         config.grain = parse_size(value);
+    } else if (strcmp(name, "perfile") == 0) {
+        config.per_file = parse_size(value);
     } else if (strcmp(name, "version") == 0) {
         config.version = atoi(value);
     } else if (strcmp(name, "fabric") == 0) {
@@ -124,6 +126,7 @@ static void configure(const char *text)
         .num_devices      = 1,
         .memory           = (size_t)256 << 20,
         .grain            = GRANULARITY,
+        .per_file         = 1,
         .has_vmm          = true,
         .has_gdr          = true,
         .has_posix        = true,

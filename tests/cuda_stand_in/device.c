@@ -12,6 +12,7 @@ struct CUctx_st contexts[MAX_DEVICES];
 
 static _Thread_local CUcontext stack[STACK_SIZE];
 static _Thread_local unsigned  stack_size;
+static _Thread_local unsigned  num_pushed; /* not set by cuCtxSetCurrent() */
 
 CUcontext current_context(void)
 {
@@ -232,6 +233,8 @@ ENTRY(cuCtxPushCurrent_v2, CUcontext context)
         return done(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     stack[stack_size++] = context;
+    num_pushed++;
+    num_live++;
     return done(CUDA_SUCCESS);
 }
 
@@ -242,6 +245,10 @@ ENTRY(cuCtxPopCurrent_v2, CUcontext *context)
         return done(CUDA_ERROR_INVALID_CONTEXT);
     }
     stack_size--;
+    if (num_pushed != 0) {
+        num_pushed--;
+        num_live--;
+    }
     if (context != NULL) {
         *context = stack[stack_size];
     }

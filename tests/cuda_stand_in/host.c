@@ -52,7 +52,7 @@ ENTRY(cuMemFreeHost, void *address)
         return done(CUDA_ERROR_INVALID_VALUE);
     }
     munmap(address, mapping->size);
-    mapping_remove(mapping);
+    mapping_remove(mapping, 1);
     return done(CUDA_SUCCESS);
 }
 
@@ -78,7 +78,7 @@ ENTRY(cuMemHostUnregister, void *address)
     if ((mapping == NULL) || (mapping->kind != MAPPING_REGISTERED)) {
         return done(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     }
-    mapping_remove(mapping);
+    mapping_remove(mapping, 1);
     return done(CUDA_SUCCESS);
 }
 
@@ -151,9 +151,6 @@ static CUresult attribute_get(CUpointer_attribute attribute,
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned *)value = is_vmm ? mapping->backing->handle_types : 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)value = (mapping == NULL) ? NULL : pool_of(start);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

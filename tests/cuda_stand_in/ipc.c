@@ -31,7 +31,7 @@ ENTRY(cuIpcGetMemHandle, CUipcMemHandle *handle, CUdeviceptr address)
         return done(CUDA_ERROR_INVALID_VALUE);
     }
     inside.pid  = (int32_t)getpid();
-    inside.fd   = mapping->backing->fd;
+    inside.fd   = mapping->backing->file->fd;
     inside.size = mapping->size;
     memcpy(inside.magic, magic, sizeof(magic));
     memset(handle, 0, sizeof(*handle));
@@ -82,6 +82,10 @@ ENTRY(cuIpcOpenMemHandle_v2, CUdeviceptr *address, CUipcMemHandle handle,
     if (backing == NULL) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
+    if (!backing_is_reachable(backing, device)) {
+        backing_drop(backing);
+        return done(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    }
     range   = range_reserve(backing->size, GRANULARITY);
     mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range,
                           backing->size,
@@ -110,7 +114,7 @@ ENTRY(cuIpcCloseMemHandle, CUdeviceptr address)
     }
     munmap((void *)(uintptr_t)address, mapping->size);
     backing_drop(mapping->backing);
-    mapping_remove(mapping);
+    mapping_remove(mapping, 1);
     return done(CUDA_SUCCESS);
 }
 
@@ -132,7 +136,7 @@ ENTRY(cuMemGetHandleForAddressRange, void *handle, CUdeviceptr address,
     if (!config.has_dmabuf) {
         return done(CUDA_ERROR_NOT_SUPPORTED);
     }
-    fd = fcntl(mapping->backing->fd, F_DUPFD_CLOEXEC, 0);
+    fd = backing_export(mapping->backing);
     if (fd < 0) {
         return done(CUDA_ERROR_OPERATING_SYSTEM);
     }

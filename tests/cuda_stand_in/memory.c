@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,9 @@
 
 #define PAGE ((size_t)4096)
 
+/* The name of a file of device memory, before the device's number. */
+#define FILE_NAME "stand-in-gpu"
+
 size_t memory_used[MAX_DEVICES];
 
 /* Sorted by address. */
@@ -21,65 +25,191 @@ static mapping_t *mappings;
 static size_t     num_mappings;
 static size_t     max_mappings;
 
-static backing_t *backing_of(int fd, int device, size_t size)
-{
-    backing_t *backing = calloc(1, sizeof(*backing));
-    void      *alias;
+/* Files that cuMemCreate() still fills. */
+static file_t *filling[MAX_DEVICES];
+static size_t  filled[MAX_DEVICES]; /* bytes */
 
-    if (backing == NULL) {
+/* Takes over the descriptor even if it fails. */
+static file_t *file_of(int fd, off_t offset, size_t size, int home)
+{
+    file_t *file = calloc(1, sizeof(*file));
+    void   *alias;
+
+    alias = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    if ((file == NULL) || (alias == MAP_FAILED)) {
+        free(file);
+        close(fd);
         return NULL;
     }
-    alias = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (alias == MAP_FAILED) {
-        free(backing);
+    *file = (file_t){
+        .refs = 1, .fd = fd, .size = size, .alias = alias, .home = home};
+    return file;
+}
+
+static file_t *file_create(int device, size_t size)
+{
+    char name[32];
+    int  fd;
+
+    snprintf(name, sizeof(name), FILE_NAME "%d", device);
+    fd = memfd_create(name, MFD_CLOEXEC);
+    if ((fd >= 0) && (ftruncate(fd, (off_t)size) != 0)) {
+        close(fd);
+        return NULL;
+    }
+    return (fd < 0) ? NULL : file_of(fd, 0, size, device);
+}
+
+static void file_drop(file_t *file)
+{
+    file->refs--;
+    if (file->refs == 0) {
+        munmap(file->alias, file->size);
+        if (file->fd >= 0) {
+            close(file->fd);
+        }
+        free(file);
+    }
+}
+
+/* Takes over a reference to the file even if it fails. */
+static backing_t *backing_of(file_t *file, size_t offset, size_t size,
+                             int device)
+{
+    backing_t *backing = (file == NULL) ? NULL : calloc(1, sizeof(*backing));
+
+    if (backing == NULL) {
+        if (file != NULL) {
+            file_drop(file);
+        }
         return NULL;
     }
     backing->refs   = 1;
-    backing->fd     = fd;
+    backing->file   = file;
+    backing->offset = offset;
     backing->size   = size;
-    backing->alias  = alias;
+    backing->alias  = file->alias + offset;
     backing->device = device;
+    num_live++;
+    return backing;
+}
+
+/* Count the memory of a new backing. */
+static backing_t *charge(backing_t *backing)
+{
+    if (backing != NULL) {
+        memory_used[backing->device] += backing->size;
+    }
     return backing;
 }
 
 backing_t *backing_create(int device, size_t size)
 {
-    backing_t *backing = NULL;
-    int        fd;
-
     if (size > config.memory - memory_used[device]) {
         return NULL;
     }
-    fd = memfd_create("stand-in-gpu", MFD_CLOEXEC);
-    if ((fd >= 0) && (ftruncate(fd, (off_t)size) == 0)) {
-        backing = backing_of(fd, device, size);
+    return charge(backing_of(file_create(device, size), 0, size, device));
+}
+
+/* Make room for an allocation in the device's file, or begin another file. */
+static bool fill_file(int device, size_t size)
+{
+    file_t **file = &filling[device];
+
+    if ((*file != NULL) && (size > (*file)->size - filled[device])) {
+        file_drop(*file);
+        *file = NULL;
     }
-    if (backing == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
+    if (*file == NULL) {
+        *file          = file_create(device, config.per_file * size);
+        filled[device] = 0;
+    }
+    return *file != NULL;
+}
+
+backing_t *backing_create_virtual(int device, size_t size)
+{
+    size_t offset;
+
+    if (config.per_file == 1) {
+        return backing_create(device, size);
+    }
+    if ((size > config.memory - memory_used[device]) ||
+        !fill_file(device, size)) {
         return NULL;
     }
-    memory_used[device] += size;
-    num_live++;
-    return backing;
+    offset = filled[device];
+    filled[device] += size;
+    filling[device]->refs++;
+    return charge(backing_of(filling[device], offset, size, device));
+}
+
+/* Returns the device whose memory the file is, in any process. */
+static int device_of(int fd)
+{
+    char        path[32], name[64] = "";
+    const char *number;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    (void)!readlink(path, name, sizeof(name) - 1);
+    number = strstr(name, FILE_NAME);
+    return (number == NULL) ? 0 : atoi(number + strlen(FILE_NAME));
+}
+
+bool backing_is_reachable(const backing_t *backing, int device)
+{
+    return config.has_peers || (backing->file->home == device);
+}
+
+/* The position in an exported file is 0 for the whole file. Otherwise it is the
+ * offset of the part, plus the number of units of GRANULARITY in it. */
+int backing_export(const backing_t *backing)
+{
+    char  path[32];
+    off_t at = (off_t)(backing->offset + backing->size / GRANULARITY);
+    int   fd;
+
+    if (backing->size == backing->file->size) {
+        return fcntl(backing->file->fd, F_DUPFD_CLOEXEC, 0);
+    }
+    /* The position belongs to the open file, so open it again. */
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", backing->file->fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if ((fd >= 0) && (lseek(fd, at, SEEK_SET) != at)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 /* Takes over the descriptor even if it fails. */
 backing_t *backing_adopt(int fd, int device)
 {
-    backing_t  *backing = NULL;
+    off_t       at = lseek(fd, 0, SEEK_CUR);
+    backing_t  *backing;
+    file_t     *file;
     struct stat is;
 
-    if (fstat(fd, &is) == 0) {
-        backing = backing_of(fd, device, (size_t)is.st_size);
-    }
-    if (backing == NULL) {
+    if ((at < 0) || (fstat(fd, &is) != 0)) {
         close(fd);
         return NULL;
     }
-    backing->is_foreign = true;
-    num_live++;
+    if (at != 0) {
+        is.st_size = at % (off_t)GRANULARITY * (off_t)GRANULARITY;
+        at -= at % (off_t)GRANULARITY;
+        file = file_of(fd, at, (size_t)is.st_size, device_of(fd));
+        /* As the driver, keep no descriptor. */
+        if (file != NULL) {
+            close(fd);
+            file->fd = -1;
+        }
+    } else {
+        file = file_of(fd, 0, (size_t)is.st_size, device_of(fd));
+    }
+    backing = backing_of(file, 0, (size_t)is.st_size, device);
+    if (backing != NULL) {
+        backing->is_foreign = true;
+    }
     return backing;
 }
 
@@ -92,8 +222,7 @@ void backing_drop(backing_t *backing)
     if (!backing->is_foreign) {
         memory_used[backing->device] -= backing->size;
     }
-    munmap(backing->alias, backing->size);
-    close(backing->fd);
+    file_drop(backing->file);
     free(backing);
     num_live--;
 }
@@ -181,15 +310,15 @@ mapping_t *mapping_at(CUdeviceptr address)
                                                                 : NULL;
 }
 
-void mapping_remove(mapping_t *mapping)
+void mapping_remove(mapping_t *mapping, size_t num)
 {
     size_t index = (size_t)(mapping - mappings);
 
-    assert(index < num_mappings);
-    memmove(&mappings[index], &mappings[index + 1],
-            (num_mappings - index - 1) * sizeof(*mappings));
-    num_mappings--;
-    num_live--;
+    assert(index + num <= num_mappings);
+    memmove(mapping, mapping + num,
+            (num_mappings - index - num) * sizeof(*mappings));
+    num_mappings -= num;
+    num_live -= (unsigned)num;
 }
 
 char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p)
@@ -273,7 +402,7 @@ ENTRY(cuMemFree_v2, CUdeviceptr address)
     mapping = mapping_at(address);
     munmap((void *)(uintptr_t)address, mapping->size);
     backing_drop(mapping->backing);
-    mapping_remove(mapping);
+    mapping_remove(mapping, 1);
     return done(CUDA_SUCCESS);
 }
 

@@ -7,13 +7,15 @@
  *
  *     devices=2,memory=256m,grain=4m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
  *     dmabuf=n,hostptr=n,peers=n,version=11040,without=cuMemMap,
- *     fail=cuMemCreate:3:2,run=late
+ *     fail=cuMemCreate:3:2,run=late,perfile=256
  *
  * devices   number of devices (1)
  * memory    size of each, with k, m or g (256m)
  * vmm       virtual memory management (y)
  * gdr       GPUDirect RDMA for virtual memory (y)
  * grain     allocation granularity of virtual memory (2m)
+ * perfile   number of allocations of virtual memory in one file (1). With more
+ *           than 1, as with a real driver, an allocation takes no descriptor
  * posix     file descriptor handles (y)
  * fabric    fabric handles: n (default), y, or `try`: reported as supported,
  *           but not permitted
@@ -29,7 +31,7 @@
  *           of the test or on synchronization; late: a thread runs them one
  *           after the other
  *
- * The memory of a device is a memory file. A device address has no access
+ * The memory of a device is in memory files. A device address has no access
  * rights: a program that accesses device memory crashes, as with a real GPU.
  */
 #ifndef CUDA_STAND_IN_STAND_IN_H
@@ -65,7 +67,8 @@ struct CUstream_st;
 int stand_in_priority(struct CUstream_st *stream);
 
 /* Number of objects that were created and not released: memory, handles,
- * mappings, ranges, streams, events, modules, contexts, registrations. */
+ * mappings, ranges, streams, events, modules, contexts, pushed contexts,
+ * registrations. */
 unsigned stand_in_live(void);
 
 /* The bytes at a device address, for a test to read and write; NULL if not all

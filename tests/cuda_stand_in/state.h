@@ -46,17 +46,29 @@ typedef struct config {
     int      version;
     bool     runs_at_once;
     bool     runs_late;
+    size_t   per_file;
     char     without[48];
     char     name[48];
 } config_t;
 
-/* Physical memory: a file, which the stand-in itself maps as an alias. */
+/* A file of physical memory. */
+typedef struct file {
+    unsigned refs; /* backings, and one while it is filled */
+    int      fd;   /* -1: of another process, and closed already */
+    size_t   size;
+    char    *alias; /* the stand-in's own mapping */
+    int      home;  /* the device whose memory it is, in any process */
+} file_t;
+
+/* Physical memory: a file, or a part of one (`perfile`). */
 typedef struct backing {
     int      refs; /* handles and mappings */
-    int      fd;   /* -1: none */
+    file_t  *file;
+    size_t   offset; /* in the file */
     size_t   size;
     char    *alias;
     int      device;
+    unsigned handle; /* of cuMemCreate() or an import; 0: none */
     unsigned handle_types;
     bool     is_gdr;
     bool is_foreign; /* belongs to another process, and counts no memory here */
@@ -119,21 +131,26 @@ CUcontext current_context(void);
 
 /* memory.c */
 backing_t *backing_create(int device, size_t size);
+/* The same for cuMemCreate(): many allocations can be in one file. */
+backing_t *backing_create_virtual(int device, size_t size);
 backing_t *backing_adopt(int fd, int device);
-void       backing_drop(backing_t *backing);
-void      *range_reserve(size_t size, size_t alignment);
-bool       mapping_add(mapping_t mapping);
+/* Returns a new descriptor from which backing_adopt() makes the same memory, in
+ * any process; -1: failed. */
+int backing_export(const backing_t *backing);
+/* Returns true if a device can access the memory. */
+bool  backing_is_reachable(const backing_t *backing, int device);
+void  backing_drop(backing_t *backing);
+void *range_reserve(size_t size, size_t alignment);
+bool  mapping_add(mapping_t mapping);
 /* The mapping that starts at this address, or contains it; NULL: none. Valid
  * until the next add or remove. */
 mapping_t *mapping_at(CUdeviceptr address);
 mapping_t *mapping_of(CUdeviceptr address);
-void       mapping_remove(mapping_t *mapping);
+/* Remove this mapping and the next ones. */
+void mapping_remove(mapping_t *mapping, size_t num);
 /* The bytes at an address, and how many are contiguous; NULL if the device may
  * not access it. */
 char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p);
-
-/* pool.c: the memory pool of an allocation; NULL: none. */
-CUmemoryPool pool_of(CUdeviceptr address);
 
 /* vmm.c: the reserved range that contains an address; outputs unchanged if
  * there is no such range. */

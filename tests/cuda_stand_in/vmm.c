@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #define MAX_RANGES  1024
-#define MAX_HANDLES 4096
+#define MAX_HANDLES 65536
 
 #ifdef STAND_IN_WITHOUT_VMM
 
@@ -29,6 +29,7 @@ static struct {
 
 static backing_t *handles[MAX_HANDLES]; /* the handle is the index + 1 */
 static unsigned   retains[MAX_HANDLES]; /* in addition to the first reference */
+static unsigned   first_free;           /* no handle before this one is free */
 
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
 {
@@ -47,14 +48,16 @@ static backing_t *find_handle(CUmemGenericAllocationHandle handle)
 
 static CUmemGenericAllocationHandle add_handle(backing_t *backing)
 {
-    for (unsigned i = 0; i < MAX_HANDLES; i++) {
-        if (handles[i] == NULL) {
-            handles[i] = backing;
-            num_live++;
-            return i + 1;
-        }
+    while ((first_free < MAX_HANDLES) && (handles[first_free] != NULL)) {
+        first_free++;
     }
-    return 0;
+    if (first_free == MAX_HANDLES) {
+        return 0;
+    }
+    handles[first_free] = backing;
+    backing->handle     = first_free + 1;
+    num_live++;
+    return backing->handle;
 }
 
 static CUresult check_prop(const CUmemAllocationProp *prop)
@@ -165,7 +168,7 @@ ENTRY(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t size,
     if ((size == 0) || (size % GRANULARITY != 0) || (flags != 0)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    backing = backing_create(prop->location.id, size);
+    backing = backing_create_virtual(prop->location.id, size);
     if (backing == NULL) {
         return done(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -194,6 +197,8 @@ ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
         return done(CUDA_SUCCESS);
     }
     handles[handle - 1] = NULL;
+    backing->handle     = 0;
+    first_free = (handle <= first_free) ? (unsigned)handle - 1 : first_free;
     num_live--;
     backing_drop(backing);
     return done(CUDA_SUCCESS);
@@ -211,13 +216,11 @@ ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle,
     if ((mapping == NULL) || (mapping->kind != MAPPING_VMM)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    for (unsigned i = 0; i < MAX_HANDLES; i++) {
-        if (handles[i] == mapping->backing) {
-            retains[i]++;
-            num_live++;
-            *handle = i + 1;
-            return done(CUDA_SUCCESS);
-        }
+    if (mapping->backing->handle != 0) {
+        *handle = mapping->backing->handle;
+        retains[*handle - 1]++;
+        num_live++;
+        return done(CUDA_SUCCESS);
     }
     *handle = add_handle(mapping->backing);
     if (*handle == 0) {
@@ -278,6 +281,7 @@ static bool is_whole(CUdeviceptr address, size_t size)
 ENTRY(cuMemUnmap, CUdeviceptr address, size_t size)
 {
     mapping_t *mapping;
+    size_t     num = 0;
 
     BEGIN("cuMemUnmap", NEEDS_INIT);
     if ((size == 0) || !is_whole(address, size)) {
@@ -285,12 +289,12 @@ ENTRY(cuMemUnmap, CUdeviceptr address, size_t size)
     }
     /* The driver waits for pending work. */
     stream_work(~0u);
-    for (CUdeviceptr end = address + size; address < end;) {
-        mapping = mapping_at(address);
-        address += mapping->size;
-        backing_drop(mapping->backing);
-        mapping_remove(mapping);
+    mapping = mapping_at(address);
+    for (CUdeviceptr end = address + size; address < end; num++) {
+        address += mapping[num].size;
+        backing_drop(mapping[num].backing);
     }
+    mapping_remove(mapping, num);
     return done(CUDA_SUCCESS);
 }
 
@@ -308,6 +312,9 @@ ENTRY(cuMemSetAccess, CUdeviceptr address, size_t size,
          address += mapping->size) {
         mapping = mapping_at(address);
         for (size_t i = 0; i < num; i++) {
+            if (!backing_is_reachable(mapping->backing, desc[i].location.id)) {
+                return done(CUDA_ERROR_INVALID_DEVICE);
+            }
             bit = 1u << desc[i].location.id;
             mapping->readers &= ~bit;
             mapping->writers &= ~bit;
@@ -336,7 +343,7 @@ ENTRY(cuMemExportToShareableHandle, void *shareable,
         ((backing->handle_types & (unsigned)type) == 0)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    fd = fcntl(backing->fd, F_DUPFD_CLOEXEC, 0);
+    fd = backing_export(backing);
     if (fd < 0) {
         return done(CUDA_ERROR_OPERATING_SYSTEM);
     }

@@ -120,10 +120,13 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
     case PROTO_WINDOW_OPENED:
         if (message->window_opened.flags & PROTO_OPENED_KEY) {
             CHECK(!(message->window_opened.flags &
-                    (PROTO_OPENED_CUDA | PROTO_OPENED_PARTS)));
+                    (PROTO_OPENED_CUDA | PROTO_OPENED_PARTS |
+                     PROTO_OPENED_VIRTUAL)));
             CHECK(size <= PROTO_KEY_MAX);
             break;
         }
+        CHECK(!(message->window_opened.flags & PROTO_OPENED_VIRTUAL) ||
+              (size <= ipc_virtual_layout_size(IPC_VIRTUAL_RUNS_MAX)));
         CHECK(size <= PROTO_PARTS_MAX * sizeof(proto_window_part_t));
         CHECK(!(message->window_opened.flags & PROTO_OPENED_CUDA) ||
               (size == sizeof(proto_window_cuda_t)));

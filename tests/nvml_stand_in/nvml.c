@@ -63,8 +63,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char   *bus_id,
                                                      nvmlDevice_t *device);
 EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t      device,
                                                 nvmlBAR1Memory_t *memory);
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
-                                             nvmlEnableState_t *is_active);
 
 nvmlReturn_t nvmlInit_v2(void)
 {
@@ -121,17 +119,4 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t      device,
     memory->bar1Used  = number_of("used", 4096);
     memory->bar1Free  = memory->bar1Total - memory->bar1Used;
     return result_of("nvmlDeviceGetBAR1MemoryInfo");
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
-                                      nvmlEnableState_t *is_active)
-{
-    if ((live == 0) || (device != (nvmlDevice_t)&live)) {
-        return NVML_ERROR_INVALID_ARGUMENT;
-    }
-    if (link >= number_of("links", 0)) {
-        return NVML_ERROR_NOT_SUPPORTED;
-    }
-    *is_active = NVML_FEATURE_ENABLED;
-    return NVML_SUCCESS;
 }

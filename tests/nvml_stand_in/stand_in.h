@@ -8,7 +8,6 @@
  * bar1    BAR1 size of every GPU in bytes (268435456); 0: none
  * used    BAR1 bytes in use (4096)
  * driver  driver version (580.1)
- * links   active NVLinks of every GPU (0)
  * fail    a function, by its symbol, and the result of all its calls
  *
  * GPUs are devices whose bus id begins with "0000:".

@@ -1,6 +1,7 @@
 """Tests ucxpool together with other packages that contain UCX, imported in
 either order. Each test runs in a new process."""
 import importlib.util
+import os
 import subprocess
 import sys
 import unittest
@@ -53,10 +54,12 @@ def read(theirs, ours):
 
 class OtherPackages(unittest.TestCase):
     def run_python(self, text):
+        # By default UCX prints warnings to the standard output.
         done = subprocess.run([sys.executable, "-c", text], text=True,
-                              capture_output=True, timeout=1800)
+                              capture_output=True, timeout=1800,
+                              env={**os.environ, "UCX_LOG_FILE": "stderr"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.split()[-4:]  # UCX prints warnings on stdout
+        return done.stdout.split()[-4:]
 
     def test_ucxx_and_ucxpool_load_in_either_order(self):
         for order in ("import ucxpool; ucxpool.Pool; import ucxx",

@@ -468,7 +468,7 @@ class Handshakes(Case):
 
         listener = await self.serve(echo)
         with mock.patch.dict(backends, ucxpool=SlowBackend()):
-            limit = 0.2
+            limit = 2
             task = asyncio.create_task(
                 connect(listener.contact_address, timeout=limit))
             asyncio.get_running_loop().call_later(2 * limit, gate.set)

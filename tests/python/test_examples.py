@@ -15,8 +15,10 @@ GUIDE = TOP / "docs" / "guide" / "python.md"
 
 
 def start(name, *arguments):
+    """Start an example. Its output is not buffered (-u), so that it appears
+    before that of a process which continues later."""
     return subprocess.Popen(
-        [sys.executable, EXAMPLES / f"{name}.py", *arguments], text=True,
+        [sys.executable, "-u", EXAMPLES / f"{name}.py", *arguments], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

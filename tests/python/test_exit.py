@@ -19,12 +19,12 @@ channel = listener.accept().wait()
 received = to.recv_into(bytearray(10))
 unsent = to.send(bytearray(1 << 20))
 to.send(b"hello", tag=1).wait()
-message = channel.recv(1, ucxpool.ANY).wait()
+message = channel.recv(1).wait()
 window = pool.window(numpy.zeros(1000, "u1"))
 remote = to.import_window(window.export())
 transfer = remote.read([(0, 10)], bytearray(10))
 pieces = ucxpool.Pieces(bytearray(10), [(0, 1)])
-operation = channel.recv(2, ucxpool.ANY)
+operation = channel.recv(2)
 objects = [pool, listener, to, channel, received, unsent, message, window,
            remote, transfer, pieces, operation]
 """

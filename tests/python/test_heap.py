@@ -1,16 +1,13 @@
-"""Tests the Python package on the host: the heap, its errors, and the search
-for the library."""
+"""Tests the heap on the host, and its errors."""
 import ctypes
 import gc
 import json
-import os
 import subprocess
 import sys
 import threading
 import unittest
 
 import ucxpool
-from ucxpool import _library
 
 MIB = 1 << 20
 SMALL = {"comm_size": "8m", "memory_limit": "80m", "huge_pages": "n",
@@ -239,81 +236,16 @@ class HeapTest(unittest.TestCase):
         heap.close()
         self.assertEqual(ucxpool.heap_stats(None)["num_live"], 0)
 
-
-class LibraryTest(unittest.TestCase):
-
-    def run_python(self, code, **variables):
-        environment = dict(os.environ, **variables)
-        return subprocess.run([sys.executable, "-B", "-c", code],
-                              env=environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=1800)
-
-    def test_structures_match_the_headers(self):
-        # Conditions that the compiler checks.
-        source = ["#include <ucxpool/heap.h>", "#include <ucxpool/stats.h>"]
-        for name, made in (("ucxpool_params_t", _library.Params),
-                           ("ucxpool_heap_segment_t", _library.Segment),
-                           ("ucxpool_stat_attr_t", _library.StatAttr)):
-            source.append(f"_Static_assert(sizeof({name}) == "
-                          f"{ctypes.sizeof(made)}, \"{name}\");")
-            for field, kind in made._fields_:
-                offset = getattr(made, field).offset
-                source.append(
-                    f"_Static_assert(offsetof({name}, {field}) == {offset} && "
-                    f"sizeof((({name} *)0)->{field}) == "
-                    f"{ctypes.sizeof(kind)}, \"{name}.{field}\");")
-        done = subprocess.run(
-            os.environ["CC"].split() +
-            ["-std=c11", "-fsyntax-only", "-x", "c", "-",
-             "-I" + os.path.join(os.environ["top_srcdir"], "include"),
-             "-I" + os.path.join(os.environ["top_builddir"], "include")],
-            input="\n".join(source), stderr=subprocess.PIPE, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-
-    def test_missing_library_is_reported(self):
-        done = self.run_python("import ucxpool; ucxpool.version()",
-                               LIBUCXPOOL="/nonexistent/libucxpool.so")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("ImportError", done.stderr)
-        self.assertIn("/nonexistent/libucxpool.so", done.stderr)
-        self.assertIn("/nonexistent/libucxpool-framework.so.1", done.stderr)
-        self.assertIn("LIBUCXPOOL", done.stderr)
-
-    def test_other_library_is_reported(self):
-        done = self.run_python("import ucxpool; ucxpool.version()",
-                               LIBUCXPOOL="libc.so.6")
-        self.assertIn("ImportError", done.stderr)
-
-    def test_either_file_name_is_accepted(self):
-        folder = os.path.dirname(ucxpool.library_path())
-        for name in "libucxpool.so.1", "libucxpool-framework.so":
-            done = self.run_python("import ucxpool; print(ucxpool.version())",
-                                   LIBUCXPOOL=os.path.join(folder, name))
-            self.assertEqual(done.stdout.split(), [ucxpool.version()],
-                             done.stderr)
-
-    def test_loader_finds_the_library(self):
-        folder = os.path.dirname(ucxpool.library_path())
-        code = ("import os; os.environ.pop('LIBUCXPOOL'); import ucxpool;"
-                "print(ucxpool.library_path(), ucxpool.version())")
-        done = self.run_python(code, LD_LIBRARY_PATH=folder)
-        file = os.path.realpath(ucxpool.library_path())
-        self.assertEqual(done.stdout.split(), [file, ucxpool.version()],
-                         done.stderr)
-
-    def test_versions_match(self):
-        top = os.environ["top_srcdir"]
-        with open(os.path.join(top, "python", "pyproject.toml")) as file:
-            version = ucxpool.version().replace("-rc", "rc")
-            self.assertIn(f'version = "{version}"', file.read())
-
     def test_live_memory_at_exit_is_harmless(self):
-        done = self.run_python(
-            "import ucxpool\n"
-            "heap = ucxpool.Heap(comm_size='8m')\n"
-            "kept = [heap.alloc(100000), heap.buffer(5000)]\n"
-            "shared = ucxpool.heap(None)\n"
-            "kept += [shared.alloc(100000), shared.buffer(5000)]\n")
+        done = subprocess.run(
+            [sys.executable, "-B", "-c",
+             "import ucxpool\n"
+             "heap = ucxpool.Heap(comm_size='8m')\n"
+             "kept = [heap.alloc(100000), heap.buffer(5000)]\n"
+             "shared = ucxpool.heap(None)\n"
+             "kept += [shared.alloc(100000), shared.buffer(5000)]\n"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=1800)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

@@ -30,7 +30,7 @@ kept = Kept()
 def say(number):
     # An error that is logged at level info, and stays pending.
     from ucxpool._library import library
-    library().config_modify(None, b"%d" % number, b"")
+    library()._library.ucxpool_config_modify(None, b"%d" % number, b"")
 
 def tell():
     # A forked child creates no pool here: it might wait for a lock in UCX.
@@ -101,6 +101,20 @@ with ucxpool.Pool(comm_size="8m") as pool:
     connect(pool)
     assert kept.texts() == [said] * 2, kept.texts()
 """)
+
+    def test_messages_of_heaps_become_log_records(self):
+        self.passes("""
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+with ucxpool.Heap(memory_limit="64m") as heap:
+    [warning] = kept.records
+    assert "BLOK_SIZE" in warning.getMessage(), kept.texts()
+    try:
+        heap.alloc(1 << 40)
+    except ucxpool.OutOfMemoryError as error:
+        assert kept.records[-1].levelno == logging.INFO
+        assert kept.texts()[-1] in str(error), (kept.texts(), str(error))
+""", UCXPOOL_BLOK_SIZE="64k")
 
     def test_pool_setting_overrides_the_loggers_level(self):
         self.passes("""

@@ -107,6 +107,27 @@ class Collector(unittest.IsolatedAsyncioTestCase):
                            if one.get("channel") == "to-0"]
             self.assertLessEqual(len(per_channel), 41)
 
+    async def test_pools_of_one_name_have_different_labels(self):
+        def pools_of(samples):
+            return {one["pool"]: samples["ucxpool_messages_sent_total",
+                                         ("pool", one["pool"])]
+                    for one in labels(samples, "ucxpool_messages_sent_total")}
+
+        first, second = (ucxpool.Pool(name="p", comm_size="8m")
+                         for _ in range(2))
+        async with second:
+            async with first:
+                (sender, receiver), = await connected(second, 1)
+                await transfer(sender, receiver, b"x")
+                collector = ucxpool.prometheus.Collector(first, second, first)
+                samples = [sample for family in collector.collect()
+                           for sample in family.samples]
+                self.assertEqual(len(samples), len(collect(collector)))
+                self.assertEqual(pools_of(collect(collector)),
+                                 {"p": 0, "p-2": 1})
+            # The other pool keeps its label.
+            self.assertEqual(pools_of(collect(collector)), {"p-2": 1})
+
     async def test_channels_of_one_name_are_added_up(self):
         async with ucxpool.Pool(name="p", comm_size="8m") as pool:
             pairs = await connected(pool, 2)

@@ -27,7 +27,7 @@ NO_PLUGIN = "spark.plugins="
 
 def run(*settings, address="127.0.0.1"):
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *settings], cwd=HERE, timeout=300,
+        [sys.executable, "-c", PROGRAM, *settings], cwd=HERE, timeout=1800,
         env={**os.environ, "SPARK_LOCAL_IP": address}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

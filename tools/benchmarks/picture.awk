@@ -38,7 +38,7 @@ function panel(wire,    job, tics) {
     tics       = ""
     printf "$%s << EOD\n", wire
     for (job = 1; job <= num_jobs; job++) {
-        if (wires[job] != wire || trips[job] || tests[job] == "block") {
+        if (wires[job] != wire || trips[job]) {
             continue
         }
         bar(job, 1, 0)

@@ -2,7 +2,8 @@
 # arrays indexed by the number of the job:
 #
 #     tests[j] wires[j] works[j] trips[j]     trips: round trips, not a rate
-#     num_sides[j]  sides[j, i] figures[j, i] seconds[j, i], p05, p95
+#     missing[j]                              why there are no sides, or ""
+#     num_sides[j]  sides[j, i] seconds[j, i] rates[j, i]
 #     num_ratios[j] ratios[j, i] is the line of a ratio; those of the pool's first
 #                   side come first
 #     side_of[j, NAME] is the number of a side
@@ -53,8 +54,14 @@ function work_words(size, count) {
 /^ *{"test": / {
     job        = ++num_jobs
     tests[job] = field($0, "test")
-    trips[job] = tests[job] == "pingpong"
+    trips[job] = tests[job] ~ /^pingpong/
     works[job] = work_words(field($0, "size"), field($0, "count"))
+    if (tests[job] == "mixed") {
+        sub(/ x /, " x up to ", works[job])
+    }
+    wires[job] = field($0, "command")
+    sub(/.*--wire /, "", wires[job])
+    missing[job] = field($0, "missing")
 }
 
 /^ *{"side": / {
@@ -65,9 +72,7 @@ function work_words(size, count) {
     seconds[job, i]    = field($0, "seconds")
     rates[job, i]      = field($0, "gb_per_s")
     if (i == 1) {
-        p05[job]   = field($0, "seconds_p05")
-        p95[job]   = field($0, "seconds_p95")
-        wires[job] = name ~ /\// ? substr(name, index(name, "/") + 1) : "both"
+        wires[job] = substr(name, index(name, "/") + 1)
     }
 }
 

@@ -19,19 +19,15 @@ function row(job, line) {
         field(line, "ratio"), field(line, "p05"), field(line, "p95")
 }
 
-function block_row(job) {
-    printf "| block get + put, one thread | %.1f ns | | | | %.1f to %.1f |\n",
-        seconds[job, 1] * 1e9, p05[job] * 1e9, p95[job] * 1e9
-}
-
 END {
     for (job = 1; job <= num_jobs; job++) {
         if (wires[job] != wires[job - 1]) {
             printf "\n| work (%s) | the pool | against | its figure | ratio " \
                 "| 5%% to 95%% |\n|---|---|---|---|---|---|\n", wires[job]
         }
-        if (tests[job] == "block") {
-            block_row(job)
+        if (missing[job] != "") {
+            printf "| %s, %s | none: %s | | | | |\n", tests[job], works[job],
+                missing[job]
         }
         for (i = 1; i <= num_ratios[job]; i++) {
             if (field(ratios[job, i], "counts") == "true") {

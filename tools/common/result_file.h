@@ -8,52 +8,35 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <sys/types.h>
 
 typedef struct result_file {
-    const char *option;   /* "--json" */
-    const char *suffixes; /* allowed suffixes: ".svg .png" */
-    const char *path;     /* NULL: not requested, or written to the standard
-                             output */
-    bool  is_asked;
-    bool  is_new; /* created by the check */
-    dev_t device; /* of a regular file; otherwise inode is 0 */
-    ino_t inode;
+    const char *option; /* "--json" */
+    const char *path;   /* NULL: not requested, or the standard output */
+    bool        is_asked;
 } result_file_t;
-
-/* Another file that the tool uses. path may be NULL. */
-typedef struct result_other {
-    const char *what; /* "the log that is read" */
-    const char *path;
-} result_other_t;
 
 /* Store the value of the option. NULL and "-" are the standard output. */
 void result_file_ask(result_file_t *file, const char *path);
 
-/* Returns true if a name ends with this suffix; case is ignored. */
-bool result_name_ends(const char *path, const char *suffix);
+/* Returns true if a path, which may be NULL, names the same regular file, or is
+ * the same path if the file does not exist. */
+bool result_file_is(const result_file_t *file, const char *other);
 
-/*
- * Check that the requested files can be written. Each file must differ from all
- * other files, including `others`, and its suffix must match its format.
- *
- * Returns -1 if all can be written. Otherwise prints an error and returns the
- * exit code: 1 if a file cannot be written, 2 if the user must name another
- * file.
- */
-int result_files_try(result_file_t *files, unsigned num,
-                     const result_other_t *others, unsigned num_others);
+/* Check that a file can be written, without a change, except that the target of
+ * a link is created. Returns 0, or -1 after printing an error. */
+int result_file_try(const result_file_t *file);
 
 /*
  * Write a requested file, which may be the standard output. Removes a file that
- * cannot be written completely. Returns 0, or -1 after printing an error.
+ * cannot be written completely, unless it is a link. Returns 0, or -1 after
+ * printing an error.
  *
  * print   Function that writes the content. Returns 0, or -1 after printing an
  *         error.
  *
  * output  The standard output.
  */
-int result_file_write(result_file_t *file,
+int result_file_write(const result_file_t *file,
                       int (*print)(const void *run, FILE *stream),
                       const void *run, FILE *output);
 

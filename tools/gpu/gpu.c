@@ -69,7 +69,9 @@ static int fill_pools(gpu_pools_t *table, void *library, char *text,
     return 0;
 }
 
-int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
+/* Load the driver and initialize it. The driver stays loaded until the process
+ * ends. A process that is forked after this call cannot use the driver. */
+static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
 {
     void    *library = gpu_driver_open(text, text_size);
     char     words[128];

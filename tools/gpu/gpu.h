@@ -94,10 +94,6 @@ typedef struct gpu_driver {
     GPU_DRIVER_CALLS(GPU_DRIVER_MEMBER)
 } gpu_driver_t;
 
-/* Load the driver and initialize it. The driver stays loaded until the process
- * ends. A process that is forked after this call cannot use the driver. */
-int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
-
 /* Functions that fill tables of further functions. The first one returns the
  * library; the second one finds a function in it and writes it to the pointer
  * at function_p. They return NULL or -1, with a message in text, if the library

@@ -1,6 +1,5 @@
 /* Sections of the report on pools with the current settings: their properties,
- * how two of them are connected, and how soon the failure of a peer is
- * detected. */
+ * and how two of them are connected. */
 #include <config.h>
 
 #include "common/error.h"
@@ -230,21 +229,6 @@ static bool report_secret(report_t *report, const ucxpool_config_t *config,
     return true;
 }
 
-static bool report_self_test(report_t *report, ucxpool_t *pool)
-{
-    ucxpool_status_t status = ucxpool_self_test(pool);
-
-    if (status == UCXPOOL_OK) {
-        report_text(report, "self_test", "passed");
-        return true;
-    }
-    tool_error("the self-test failed: %s", ucxpool_error_detail());
-    report_because(report, "%s", ucxpool_error_detail());
-    report_text(report, "self_test", "failed: %s",
-                ucxpool_status_string(status));
-    return false;
-}
-
 static bool report_blocks(report_t *report, const ucxpool_config_t *config,
                           ucxpool_t *pool, const pool_stats_t *stats)
 {
@@ -270,29 +254,22 @@ static bool report_no_blocks(report_t *report)
 }
 
 static bool report_pool(report_t *report, const ucxpool_config_t *config,
-                        ucxpool_t *pool, bool self_test)
+                        ucxpool_t *pool)
 {
     pool_stats_t   stats;
     ucxpool_attr_t attr;
-    bool           is_good;
 
     pool_stats_read(pool, &stats);
     ucxpool_query(pool, &attr, sizeof(attr));
     report_sizes(report, config, &stats);
     report_degraded(report, &attr, &stats);
     if (pool_stats_value(&stats, "num_regions") == 0) {
-        is_good = report_no_blocks(report);
-    } else {
-        is_good = report_blocks(report, config, pool, &stats);
+        return report_no_blocks(report);
     }
-    if (self_test) {
-        is_good = report_self_test(report, pool) && is_good;
-    }
-    return is_good;
+    return report_blocks(report, config, pool, &stats);
 }
 
-bool info_pool_report(report_t *report, const ucxpool_config_t *config,
-                      bool self_test)
+bool info_pool_report(report_t *report, const ucxpool_config_t *config)
 {
     const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                                    UCXPOOL_PARAM_FIELD_NAME,
@@ -304,7 +281,7 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
     report_section_begin(report, "pool", "The pool");
     if (ucxpool_create(&params, &pool) == UCXPOOL_OK) {
         report_bool(report, "works", true);
-        is_good = report_pool(report, config, pool, self_test);
+        is_good = report_pool(report, config, pool);
         ucxpool_destroy(pool);
     } else {
         tool_error("cannot create the pool: %s", ucxpool_error_detail());
@@ -329,14 +306,17 @@ typedef struct pair {
 } pair_t;
 
 /* Read the settings of a small pool. They are those of the environment, except
- * for sizes and for huge pages, which the pool is too small to fill. Neither
- * pool waits for the other when it is destroyed, because the other cannot
- * progress during the wait. */
-static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
+ * for the wire (NULL: also that one), for sizes, and for huge pages, which the
+ * pool is too small to fill. Neither pool waits for the other when it is
+ * destroyed, because the other cannot progress during the wait. */
+static ucxpool_status_t read_small_config(ucxpool_config_t **config_p,
+                                          const char        *wire)
 {
-    static const setting_change_t changes[] = {
-        {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"}, {"COMM_SIZE", "1m"},
-        {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},   {"CLOSE_TIMEOUT", "0"}};
+    const setting_change_t changes[] = {
+        {"WIRE", wire},         {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"},
+        {"COMM_SIZE", "1m"},    {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},
+        {"CLOSE_TIMEOUT", "0"},
+    };
     ucxpool_status_t status = ucxpool_config_read(config_p);
 
     return status != UCXPOOL_OK
@@ -345,13 +325,13 @@ static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
                                  sizeof(changes) / sizeof(changes[0]));
 }
 
-static ucxpool_status_t create_pools(pair_t *pair)
+static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
 {
     ucxpool_config_t *config = NULL;
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                               UCXPOOL_PARAM_FIELD_NAME,
                                 .name = "ucxpool_info"};
-    ucxpool_status_t  status = read_small_config(&config);
+    ucxpool_status_t  status = read_small_config(&config, wire);
 
     params.config = config;
     for (int i = 0; (status == UCXPOOL_OK) && (i < 2); i++) {
@@ -377,12 +357,21 @@ static ucxpool_status_t connect_pools(pair_t *pair)
                                    &pair->channels[0]);
 }
 
-/* Progress both pools in turn, because each makes progress only in its own
- * calls. */
-static void progress(pair_t *pair, ucxpool_channel_attr_t *attr)
+/* Create two pools and a channel, and wait until the channel has opened or
+ * failed. The caller must close the pair also after an error. */
+static ucxpool_status_t pair_open(pair_t *pair, const char *wire,
+                                  ucxpool_channel_attr_t *attr)
 {
-    time_t deadline = time(NULL) + CONNECT_SECONDS;
+    time_t           deadline = time(NULL) + CONNECT_SECONDS;
+    ucxpool_status_t status   = create_pools(pair, wire);
 
+    if (status == UCXPOOL_OK) {
+        status = connect_pools(pair);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    /* Each pool makes progress only in its own calls. */
     do {
         for (int i = 0; i < 2; i++) {
             ucxpool_progress(pair->pools[i]);
@@ -393,6 +382,18 @@ static void progress(pair_t *pair, ucxpool_channel_attr_t *attr)
         ucxpool_channel_query(pair->channels[0], attr, sizeof(*attr));
     } while ((attr->state == UCXPOOL_CHANNEL_CONNECTING) &&
              (time(NULL) < deadline));
+    return UCXPOOL_OK;
+}
+
+static void pair_close(pair_t *pair)
+{
+    for (int i = 0; i < 2; i++) {
+        ucxpool_channel_close(pair->channels[i]);
+    }
+    ucxpool_listener_destroy(pair->listener);
+    for (int i = 0; i < 2; i++) {
+        ucxpool_destroy(pair->pools[i]);
+    }
 }
 
 static const char *wire_name(ucxpool_wire_t wire)
@@ -414,107 +415,144 @@ static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
         report_text(report, "to_this_host", "%s", wire_name(attr->wire));
         return true;
     }
-    tool_error("two pools of this host did not connect: %s",
+    tool_error("two pools on this host did not connect: %s",
                (attr->reason[0] != '\0') ? attr->reason : "no answer");
     report_because(report, "%s", attr->reason);
     report_text(report, "to_this_host", "failed");
     return false;
 }
 
+/* --- the self-test -------------------------------------------------------- */
+
+/* Longer than an eager message, and longer than all blocks of a pool. */
+#define MESSAGE_SIZE    ((size_t)4 << 20)
+#define MESSAGE_TIMEOUT UINT64_C(10000000000)
+
+/* Progress both pools until the request has ended. Returns its status. */
+static ucxpool_status_t finish(pair_t *pair, ucxpool_request_t *request)
+{
+    ucxpool_status_t status;
+
+    while (ucxpool_request_test(request) == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pair->pools[0]);
+        ucxpool_progress(pair->pools[1]);
+    }
+    status = ucxpool_request_wait(request, 0); /* sets the error's detail */
+    ucxpool_request_release(request);
+    return status;
+}
+
+/* Send a message from one pool to the other. */
+static ucxpool_status_t send_message(pair_t *pair, const uint8_t *source,
+                                     uint8_t *target)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = MESSAGE_TIMEOUT};
+    ucxpool_request_t *recv;
+    ucxpool_request_t *send;
+    ucxpool_status_t   status, sent;
+
+    status = ucxpool_recv_buffer(pair->pools[1], NULL, target, MESSAGE_SIZE, 0,
+                                 0, &params, &recv);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    sent = ucxpool_send_buffer(pair->channels[0], source, MESSAGE_SIZE, 0,
+                               &params, &send);
+    if (sent == UCXPOOL_OK) {
+        sent = finish(pair, send);
+    } else {
+        ucxpool_request_cancel(recv);
+    }
+    status = finish(pair, recv);
+    return sent == UCXPOOL_OK ? status : sent;
+}
+
+/* Send a message, and compare the bytes that arrive. Returns NULL, or why that
+ * has failed. */
+static const char *try_message(pair_t *pair)
+{
+    uint8_t         *bytes = malloc(2 * MESSAGE_SIZE);
+    ucxpool_status_t status;
+    bool             is_same;
+
+    if (bytes == NULL) {
+        return "no memory";
+    }
+    for (size_t i = 0; i < MESSAGE_SIZE; i++) {
+        bytes[i] = (uint8_t)(i * 131 + (i >> 8));
+    }
+    memset(bytes + MESSAGE_SIZE, 0, MESSAGE_SIZE);
+    status  = send_message(pair, bytes, bytes + MESSAGE_SIZE);
+    is_same = memcmp(bytes, bytes + MESSAGE_SIZE, MESSAGE_SIZE) == 0;
+    free(bytes);
+    return status != UCXPOOL_OK ? ucxpool_error_detail()
+           : is_same            ? NULL
+                                : "the data arrived corrupted";
+}
+
+/* Test `ucx` unless the settings forbid it: `map` works without UCX. */
+static bool report_self_test(report_t *report, const ucxpool_config_t *config)
+{
+    const char *wire = has_value(config, "WIRE", "map") ? "map" : "ucx";
+    pair_t      pair = {.listener = NULL};
+    ucxpool_channel_attr_t attr;
+    const char            *reason;
+
+    if (pair_open(&pair, wire, &attr) != UCXPOOL_OK) {
+        reason = ucxpool_error_detail();
+    } else if (attr.state != UCXPOOL_CHANNEL_OPEN) {
+        reason = attr.reason;
+    } else {
+        reason = try_message(&pair);
+    }
+    if (reason != NULL) {
+        tool_error("the self-test over %s failed: %s", wire, reason);
+        report_because(report, "%s: %s", wire, reason);
+        report_text(report, "self_test", "failed");
+    } else {
+        report_because(report, "over %s", wire);
+        report_text(report, "self_test", "passed");
+    }
+    pair_close(&pair);
+    return reason == NULL;
+}
+
 static bool report_wire(report_t *report)
 {
-    pair_t                 pair   = {.listener = NULL};
-    ucxpool_status_t       status = create_pools(&pair);
+    pair_t                 pair = {.listener = NULL};
     ucxpool_channel_attr_t attr;
     bool                   is_good = false;
 
-    if (status == UCXPOOL_OK) {
-        status = connect_pools(&pair);
-    }
-    if (status == UCXPOOL_OK) {
-        progress(&pair, &attr);
+    if (pair_open(&pair, NULL, &attr) == UCXPOOL_OK) {
         is_good = report_channel(report, &attr);
     } else {
         tool_error("cannot connect two pools: %s", ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
     }
-
-    for (int i = 0; i < 2; i++) {
-        ucxpool_channel_close(pair.channels[i]);
-    }
-    ucxpool_listener_destroy(pair.listener);
-    for (int i = 0; i < 2; i++) {
-        ucxpool_destroy(pair.pools[i]);
-    }
+    pair_close(&pair);
     return is_good;
 }
 
 /* With COMM_SIZE=0 the pools of the user have no blocks and no channels, so no
  * pair is created. */
-bool info_wire_report(report_t *report, const ucxpool_config_t *config)
+bool info_wire_report(report_t *report, const ucxpool_config_t *config,
+                      bool self_test)
 {
     bool is_good = true;
 
     report_section_begin(report, "wire", "Transport of the data");
-    if (has_value(config, "COMM_SIZE", "0")) {
+    if (!has_value(config, "COMM_SIZE", "0")) {
+        is_good = report_wire(report);
+        is_good = is_good && (!self_test || report_self_test(report, config));
+    } else {
         report_because(report, "no blocks");
         report_text(report, "to_this_host", "none");
-    } else {
-        is_good = report_wire(report);
-    }
-    report_section_end(report);
-    return is_good;
-}
-
-/* --- peers ---------------------------------------------------------------- */
-
-#define MAX_TIMEOUTS 16u
-
-static void report_time(report_t *report, const char *key, uint64_t ns)
-{
-    uint64_t ms = ns / 1000000;
-
-    if (ns == UINT64_MAX) {
-        report_text(report, key, "not known, or never");
-    } else {
-        report_text(report, key, "%" PRIu64 ".%03" PRIu64 "s", ms / 1000,
-                    ms % 1000);
-    }
-}
-
-static void report_transport(report_t                     *report,
-                             const ucxpool_peer_timeout_t *timeout)
-{
-    report_section_begin(report, timeout->transport, timeout->transport);
-    report_time(report, "idle", timeout->idle_ns);
-    report_time(report, "busy", timeout->busy_ns);
-    report_time(report, "idle_in_a_borrowed_context",
-                timeout->borrowed_idle_ns);
-    report_time(report, "busy_in_a_borrowed_context",
-                timeout->borrowed_busy_ns);
-    report_text(report, "settings_to_give_it", "%s",
-                (timeout->settings[0] == '\0') ? "none" : timeout->settings);
-    report_section_end(report);
-}
-
-bool info_peers_report(report_t *report, const ucxpool_config_t *config)
-{
-    ucxpool_peer_timeout_t timeouts[MAX_TIMEOUTS];
-    size_t                 num     = 0;
-    bool                   is_good = true;
-
-    report_section_begin(report, "peers", "A lost peer is detected after");
-    report_text(report, "peer_timeout", "%s",
-                setting_get(config, "PEER_TIMEOUT").value);
-    if (ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, &num) !=
-        UCXPOOL_OK) {
-        tool_error("cannot tell how soon UCX detects the failure of a peer: %s",
-                   ucxpool_error_detail());
-        report_text(report, "error", "%s", ucxpool_error_detail());
-        is_good = false;
-    }
-    for (size_t i = 0; (i < num) && (i < MAX_TIMEOUTS); i++) {
-        report_transport(report, &timeouts[i]);
+        if (self_test) {
+            is_good = false;
+            tool_error("the self-test needs blocks: UCXPOOL_COMM_SIZE is 0");
+        }
     }
     report_section_end(report);
     return is_good;

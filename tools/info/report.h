@@ -84,25 +84,19 @@ void info_machine_report(report_t *report);
  * failure if there is no GPU. */
 bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
 
-/* Report how the limit of a pool's memory on each GPU is calculated from its
- * BAR1, line by line. */
-bool info_budget_report(report_t *report, const ucxpool_config_t *config);
+/* Report a pool with these settings, and the reasons for its properties.
+ * Creates and destroys the pool. */
+bool info_pool_report(report_t *report, const ucxpool_config_t *config);
 
 /*
- * Report a pool with these settings, and the reasons for its properties.
- * Creates and destroys the pool.
+ * Report the wire between two pools on this host. Connects two small pools,
+ * unless the settings leave no blocks.
  *
- * self_test  Send a message through every region.
+ * self_test  Also send a message between two other pools, and compare the
+ *            bytes that arrive.
  */
-bool info_pool_report(report_t *report, const ucxpool_config_t *config,
+bool info_wire_report(report_t *report, const ucxpool_config_t *config,
                       bool self_test);
-
-/* Report the wire between two pools of this host. Connects two small pools,
- * unless the settings leave no blocks. */
-bool info_wire_report(report_t *report, const ucxpool_config_t *config);
-
-/* Report how soon the failure of a peer is detected, for each transport. */
-bool info_peers_report(report_t *report, const ucxpool_config_t *config);
 
 /* Report the settings: in text those that differ from their defaults, in JSON
  * all. */

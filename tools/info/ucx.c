@@ -15,7 +15,7 @@ extern char **environ;
 /* The features that the pool requests. */
 #define FEATURES (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
 
-/* Two workers that stand for two processes of this host. UCX selects the same
+/* Two workers that stand for two processes on this host. UCX selects the same
  * transports for them. No message is sent. */
 typedef struct probe {
     ucp_context_h context;

@@ -54,7 +54,7 @@ typedef struct buffers {
     memory_t          *memory;       /* of the arena */
     unsigned           num_slots;    /* messages in flight */
     size_t             num_segments; /* of one message */
-    size_t             size;         /* bytes of one message */
+    size_t             size;         /* size of one message */
     ucxpool_segment_t *segments;     /* slot by slot */
     void             **addresses;    /* of the segments */
     void              *arena;

@@ -1,57 +1,11 @@
 #include "perf/control.h"
 #include "common/error.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 
 /* Number of polls without sleeping. Further polls sleep, so that other
  * processes can run. */
 #define NUM_LOOKS 1000u
-
-static int socket_send(control_t *control, const void *data, size_t length)
-{
-    ssize_t sent;
-
-    do {
-        sent = send(control->fd, data, length, MSG_NOSIGNAL);
-    } while ((sent < 0) && (errno == EINTR));
-    if (sent != (ssize_t)length) {
-        return tool_error("the other process has ended (%s)", strerror(errno));
-    }
-    return 0;
-}
-
-static int socket_poll(control_t *control, int timeout_ms, void *data,
-                       size_t size, size_t *length_p)
-{
-    struct pollfd fd = {control->fd, POLLIN, 0};
-    ssize_t       got;
-
-    if (poll(&fd, 1, timeout_ms) <= 0) {
-        return 0;
-    }
-    got = recv(control->fd, data, size, MSG_DONTWAIT | MSG_TRUNC);
-    if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
-        return 0;
-    }
-    if (got <= 0) {
-        return tool_error("the other process ended early: its own message "
-                          "says why");
-    }
-    *length_p = (size_t)got;
-    return 1;
-}
-
-void control_init_socket(control_t *control, int fd)
-{
-    memset(control, 0, sizeof(*control));
-    control->send = socket_send;
-    control->poll = socket_poll;
-    control->fd   = fd;
-}
 
 int control_send(control_t *control, const void *data, size_t length)
 {

@@ -2,12 +2,13 @@
  * The control connection between the two processes, for commands and results.
  * It is never used while the clock is running.
  *
- * The connection is a socket between forked processes, or a channel between two
- * hosts. Both implement the same two functions.
+ * The connection is a socket between forked processes (pair.c), or a channel
+ * between two hosts (remote.c). Both implement the same functions.
  */
 #ifndef PERF_CONTROL_H
 #define PERF_CONTROL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Size of the longest control message (UCX worker addresses have some hundred
@@ -20,16 +21,15 @@ typedef struct control {
      * message, 0 if none arrived in time, or -1 after printing an error. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
-    void *connection; /* argument of the two functions; NULL: not two hosts */
-    int   fd;         /* argument of the two functions */
+    /* Close the connection and release it. status: -1 if the run failed, 0
+     * otherwise. Returns -1 if it failed or the other process failed. */
+    int (*end)(struct control *control, int status);
+    bool is_remote; /* the other process is on another host */
     /* Called while waiting, because operations of the last batch may need
      * progress by this process. */
     void (*idle)(void *arg);
     void *idle_arg;
 } control_t;
-
-/* Create a control connection over one end of a SOCK_SEQPACKET pair. */
-void control_init_socket(control_t *control, int fd);
 
 int control_send(control_t *control, const void *data, size_t length);
 

@@ -81,8 +81,7 @@ uint64_t work_bytes(const work_t *work)
 static bool devices_are_sane(const int32_t devices[2])
 {
     return (devices[0] >= WORK_HOST) && (devices[0] <= WORK_MAX_DEVICE) &&
-           (devices[1] >= WORK_HOST) && (devices[1] <= WORK_MAX_DEVICE) &&
-           ((devices[0] == WORK_HOST) == (devices[1] == WORK_HOST));
+           (devices[1] >= WORK_HOST) && (devices[1] <= WORK_MAX_DEVICE);
 }
 
 /* Returns true if no product overflows and all values are plausible. */
@@ -100,10 +99,17 @@ static bool work_is_sane(const work_t *work)
            ((work->pageable == 0) || work_is_on_gpu(work));
 }
 
+#define HOST "host"
+
 static bool take_device(const char **text_p, int32_t *device_p)
 {
     int32_t device = 0;
 
+    if (strncmp(*text_p, HOST, strlen(HOST)) == 0) {
+        *text_p += strlen(HOST);
+        *device_p = WORK_HOST;
+        return true;
+    }
     if (!isdigit((unsigned char)**text_p)) {
         return false;
     }
@@ -132,22 +138,32 @@ int work_parse_devices(const char *text, int32_t devices[2])
             return -1;
         }
     }
-    if (*text != '\0') {
+    if ((*text != '\0') ||
+        ((found[0] == WORK_HOST) && (found[1] == WORK_HOST))) {
         return -1;
     }
     memcpy(devices, found, sizeof(found));
     return 0;
 }
 
+static const char *device_text(int32_t device, char text[12])
+{
+    snprintf(text, 12, "%d", device);
+    return (device == WORK_HOST) ? HOST : text;
+}
+
 const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE])
 {
+    char numbers[2][12];
+
     if (!work_is_on_gpu(work)) {
         text[0] = '\0';
     } else if (work->devices[0] == work->devices[1]) {
         snprintf(text, DEVICES_TEXT_SIZE, "cuda:%d", work->devices[0]);
     } else {
-        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%d,%d", work->devices[0],
-                 work->devices[1]);
+        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%s,%s",
+                 device_text(work->devices[0], numbers[0]),
+                 device_text(work->devices[1], numbers[1]));
     }
     return text;
 }
@@ -215,7 +231,6 @@ static const struct {
     [WAY_POOL_WRITE]       = {"pool-write", GROUP_POOL, HERE},
     [WAY_POOL_WRITE_ASLEEP] = {"pool-write-asleep", GROUP_POOL,
                                HERE | IS_ASLEEP},
-    [WAY_BLOCK]            = {"block", GROUP_POOL, IS_POOL},
 };
 
 static const struct {
@@ -234,7 +249,7 @@ static const struct {
 
 const char *side_name(side_t side, char name[SIDE_NAME_SIZE])
 {
-    if ((side.way == WAY_BLOCK) || side_is(side, IS_COPY)) {
+    if (side_is(side, IS_COPY)) {
         snprintf(name, SIDE_NAME_SIZE, "%s", ways[side.way].name);
     } else {
         snprintf(name, SIDE_NAME_SIZE, "%s/%s", ways[side.way].name,
@@ -292,7 +307,7 @@ int side_parse(const char *name, side_t *side_p)
     char   known[SIDE_NAME_SIZE];
     side_t side;
 
-    for (side.way = 1; side.way < WAY_BLOCK; side.way++) {
+    for (side.way = 1; side.way < WAY_LAST; side.way++) {
         for (side.mode = 0; side.mode < MODE_LAST; side.mode++) {
             if (side_is_sane(side) &&
                 (strcmp(side_name(side, known), name) == 0)) {
@@ -310,16 +325,15 @@ static int check_side(const job_t *job, side_t side)
 {
     const work_t *work = &job->work;
 
-    if (!side_is_sane(side) ||
-        ((side.way == WAY_BLOCK) && (job->num_sides != 1))) {
+    if (!side_is_sane(side)) {
         return tool_error("there is no such side");
     }
     if (side_is(side, IS_COPY) && !work_is_on_gpu(work)) {
         return tool_error("--sides: copies are a GPU's: give --device");
     }
-    if (side_is(side, IS_COPY) && (work->pageable != 0)) {
+    if (side_is(side, IS_COPY) && !work_has_copies(work)) {
         return tool_error("--sides: copies are between GPUs: leave out "
-                          "--pageable");
+                          "--pageable and the device host");
     }
     if (side_is(side, IS_EVEN | IS_ONE_SIDED) && work->mixed) {
         return tool_error("--sides: pieces have one length, those of %s do not",

@@ -55,7 +55,7 @@ enum { WORK_PAGEABLE_SEND = 1u << 0, WORK_PAGEABLE_RECV = 1u << 1 };
  * when it completes at the sender.
  */
 typedef struct work {
-    uint64_t size;        /* bytes of a buffer, 1 or more */
+    uint64_t size;        /* size of a buffer, 1 or more */
     uint64_t count;       /* buffers of a message, 1 or more */
     uint32_t outstanding; /* messages in flight, 1 or more */
     uint32_t echo;        /* the reply is the whole message, not a word */
@@ -68,7 +68,7 @@ typedef struct work {
     uint32_t untold;      /* the pool is not told the kind of memory */
     uint32_t batch;       /* operations of a ucxpool_post(), 1 or more */
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
-                             the receiver lie; both WORK_HOST: host memory */
+                             the receiver lie; WORK_HOST: host memory */
 } work_t;
 
 /* Returns the length in bytes of a buffer; index is counted from 0. Mixed
@@ -80,16 +80,25 @@ uint64_t work_bytes(const work_t *work);
 
 static inline bool work_is_on_gpu(const work_t *work)
 {
-    return work->devices[0] != WORK_HOST;
+    return (work->devices[0] != WORK_HOST) || (work->devices[1] != WORK_HOST);
 }
 
-#define DEVICES_TEXT_SIZE 24
+/* Returns true if a GPU can copy from the sender's buffers to the
+ * receiver's. */
+static inline bool work_has_copies(const work_t *work)
+{
+    return (work->devices[0] != WORK_HOST) && (work->devices[1] != WORK_HOST) &&
+           (work->pageable == 0);
+}
+
+#define DEVICES_TEXT_SIZE 32
 
 /*
  * Convert devices from and to text: "cuda" and "cuda:1" for one GPU that both
- * processes use, "cuda:0,1" for one GPU each; "" for host memory. Pageable:
- * "send", "recv" or "both". Parsing returns -1, without printing an error, if
- * the text is none of these.
+ * processes use, "cuda:0,1" for one GPU each, "cuda:0,host" or "cuda:host,0"
+ * for a GPU and host memory; "" for host memory. Pageable: "send", "recv" or
+ * "both". Parsing returns -1, without printing an error, if the text is none of
+ * these.
  */
 int         work_parse_devices(const char *text, int32_t devices[2]);
 const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE]);
@@ -130,7 +139,6 @@ typedef enum side_way {
     WAY_POOL_READ_ASLEEP, /* and the receiver calls no progress */
     WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
     WAY_POOL_WRITE_ASLEEP,
-    WAY_BLOCK, /* ucxpool_block_get() and _put(), nothing is sent */
     WAY_LAST
 } side_way_t;
 
@@ -265,7 +273,6 @@ typedef struct job_ratio {
 
 typedef struct job_result {
     job_t      job;
-    bool       done;
     char       missing[JOB_MISSING_SIZE]; /* why nothing was done, or "" */
     uint32_t   num_rounds;
     uint32_t   num_ratios;

@@ -23,11 +23,6 @@ typedef struct measure {
     uint64_t  num_messages;
 } measure_t;
 
-static bool is_block(const job_t *job)
-{
-    return (job->num_sides == 1) && (job->sides[0].way == WAY_BLOCK);
-}
-
 static void set_quantiles(samples_t *samples, double *median_p, double *p05_p,
                           double *p95_p)
 {
@@ -274,68 +269,6 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
     return status;
 }
 
-/* --- a block's get and put: nothing is sent ------------------------------- */
-
-/* Pairs of get and put between two readings of the clock. */
-#define NUM_PAIRS 20000u
-
-static int time_pairs(ucxpool_t *pool, double *seconds_p)
-{
-    ucxpool_block_t block;
-    uint64_t        start = clock_now();
-
-    for (unsigned i = 0; i < NUM_PAIRS; i++) {
-        if (ucxpool_block_get(pool, &block) != UCXPOOL_OK) {
-            return tool_error("no block: %s", ucxpool_error_detail());
-        }
-        ucxpool_block_put(pool, &block);
-    }
-    *seconds_p = (double)(clock_now() - start) * 1e-9 / NUM_PAIRS;
-    return 0;
-}
-
-static int time_rounds(ucxpool_t *pool, const job_t *job, samples_t *samples)
-{
-    uint64_t start   = clock_now();
-    double   seconds = 0;
-
-    for (unsigned round = 0; round < job->max_rounds; round++) {
-        if ((round != 0) && (clock_now() - start > job->time_ns)) {
-            break;
-        }
-        if (time_pairs(pool, &seconds) != 0) {
-            return -1;
-        }
-        samples_add(samples, seconds);
-    }
-    return 0;
-}
-
-static int measure_block(const job_t *job, job_result_t *result_p)
-{
-    const pool_params_t params  = {.mode   = MODE_AUTO,
-                                   .device = job->work.devices[0]};
-    job_side_t         *side    = &result_p->sides[0];
-    samples_t           samples = {0};
-    ucxpool_t          *pool;
-    int                 result;
-
-    if (pool_create(&params, "perf", &pool) != 0) {
-        return -1;
-    }
-    result = time_rounds(pool, job, &samples);
-    ucxpool_destroy(pool);
-    result_p->job        = *job;
-    result_p->num_rounds = (uint32_t)samples.num;
-    result_p->done       = result == 0;
-    side->side           = job->sides[0];
-    side->num_messages   = NUM_PAIRS;
-    side->num_moved      = job->work.count;
-    set_quantiles(&samples, &side->median, &side->p05, &side->p95);
-    samples_cleanup(&samples);
-    return result;
-}
-
 /* Handle a failure of stage_init(): a feature is missing, or an error was
  * printed. */
 static int miss(const job_t *job, const char *missing)
@@ -352,35 +285,54 @@ int measure_lead(const job_t *job, control_t *control, job_result_t *result_p)
     int     status;
 
     memset(result_p, 0, sizeof(*result_p));
-    if (is_block(job)) {
-        return measure_block(job, result_p);
+    if ((stage_check_memory(job, control->is_remote ? 1 : 2) != 0) ||
+        (control_send(control, job, sizeof(*job)) != 0)) {
+        return -1;
     }
     if (stage_init(&stage, job, control, true, result_p->missing) != 0) {
-        status                  = miss(job, result_p->missing);
         result_p->job           = *job;
         result_p->job.num_sides = 0;
-        result_p->done          = status == 0;
-        return status;
+        return miss(job, result_p->missing);
     }
-    status         = measure_and_sum_up(&stage, job, result_p);
-    result_p->done = status == 0;
+    status = measure_and_sum_up(&stage, job, result_p);
     stage_cleanup(&stage);
     return status;
 }
 
-int measure_follow(const job_t *job, control_t *control)
+static int follow(const job_t *job, control_t *control)
 {
     char    missing[JOB_MISSING_SIZE] = "";
     stage_t stage;
     int     status;
 
-    if (is_block(job)) {
-        return 0;
-    }
     if (stage_init(&stage, job, control, false, missing) != 0) {
         return miss(job, missing);
     }
     status = batch_follow(&stage);
     stage_cleanup(&stage);
     return status;
+}
+
+int measure_follow(control_t *control)
+{
+    job_t job;
+
+    for (;;) {
+        if (control_recv(control, &job, sizeof(job)) != 0) {
+            return -1;
+        }
+        if (job.num_sides == 0) {
+            return 0;
+        }
+        if ((job_check(&job) != 0) || (follow(&job, control) != 0)) {
+            return -1;
+        }
+    }
+}
+
+int measure_end(control_t *control)
+{
+    job_t last = {0};
+
+    return control_send(control, &last, sizeof(last));
 }

@@ -2,18 +2,25 @@
 
 #include "perf/pair.h"
 #include "common/error.h"
-#include "perf/stage.h"
+#include "perf/buffers.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+typedef struct pair {
+    control_t control; /* first: a control_t * is a pair_t * */
+    int       fd;      /* one end of a SOCK_SEQPACKET pair */
+} pair_t;
+
+static pid_t receiver;
 
 int pair_pin(int cpu)
 {
@@ -32,122 +39,158 @@ int pair_pin(int cpu)
     return 0;
 }
 
-static void child(const job_t *job, int fd, int cpu, pid_t parent,
-                  job_result_t *result)
-{
-    control_t control;
-    int       status;
+/* --- the control connection ----------------------------------------------- */
 
+/* Handle the end of the other process. If that is the sender, it has died, and
+ * PR_SET_PDEATHSIG is about to kill this process. */
+static int lost(const char *text)
+{
+    if (receiver == 0) {
+        _exit(1);
+    }
+    return tool_error("the other process %s", text);
+}
+
+static int socket_send(control_t *control, const void *data, size_t length)
+{
+    ssize_t sent;
+
+    do {
+        sent = send(((pair_t *)control)->fd, data, length, MSG_NOSIGNAL);
+    } while ((sent < 0) && (errno == EINTR));
+    if (sent != (ssize_t)length) {
+        return lost("has ended");
+    }
+    return 0;
+}
+
+static int socket_poll(control_t *control, int timeout_ms, void *data,
+                       size_t size, size_t *length_p)
+{
+    struct pollfd fd = {((pair_t *)control)->fd, POLLIN, 0};
+    ssize_t       got;
+
+    if (poll(&fd, 1, timeout_ms) <= 0) {
+        return 0;
+    }
+    got = recv(fd.fd, data, size, MSG_DONTWAIT | MSG_TRUNC);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
+        return 0;
+    }
+    if (got <= 0) {
+        return lost("ended early: its own message says why");
+    }
+    *length_p = (size_t)got;
+    return 1;
+}
+
+/* Print that the receiver died, also in a signal handler. */
+static void report_death(int signal_number)
+{
+    char  text[] = "ucxpool_perf: the receiver died (signal 00)\n";
+    char *digits = strchr(text, '0');
+
+    digits[0] = (char)('0' + signal_number / 10);
+    digits[1] = (char)('0' + signal_number % 10);
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+        return; /* there is no standard error */
+    }
+}
+
+/* Wait for the receiver. If it still runs after a failure, end it first. */
+static int pair_end(control_t *control, int status)
+{
+    pair_t       *pair   = (pair_t *)control;
+    struct pollfd closed = {pair->fd, 0, 0};
+    int           ended  = 0;
+
+    signal(SIGCHLD, SIG_DFL);
+    if (status == 0) {
+        status = measure_end(control);
+    }
+    if ((status != 0) && (poll(&closed, 1, 0) == 0)) {
+        kill(receiver, SIGKILL);
+        waitpid(receiver, NULL, 0);
+    } else {
+        waitpid(receiver, &ended, 0);
+    }
+    if (WIFSIGNALED(ended)) {
+        report_death(WTERMSIG(ended));
+    }
+    close(pair->fd);
+    free(pair);
+    return ended == 0 ? status : -1;
+}
+
+/* --- the receiver --------------------------------------------------------- */
+
+static void receiver_main(pair_t *pair, pid_t parent)
+{
     /* Kill this process if the program ends. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(1);
     }
-    control_init_socket(&control, fd);
-    status = pair_pin(cpu);
-    if (status == 0) {
-        status = result != NULL ? measure_lead(job, &control, result)
-                                : measure_follow(job, &control);
-    }
-    exit(status == 0 ? 0 : 1);
+    exit(measure_follow(&pair->control) == 0 ? 0 : 1);
 }
 
-/* Wait for both processes. If one fails, end the other one, which would
- * otherwise wait for it. */
-static int wait_both(pid_t pids[2])
+/* End this process if the receiver fails during a job. Without failure
+ * handling, UCX would wait for the receiver forever. */
+static void on_child(int signal_number)
 {
-    int failed = 0;
-    int left   = 2;
-    int status;
+    siginfo_t info = {0};
 
-    while (left > 0) {
-        pid_t pid = waitpid(-1, &status, 0);
-
-        if ((pid < 0) && (errno == EINTR)) {
-            continue;
-        }
-        if (pid < 0) {
-            return tool_error("waitpid: %s", strerror(errno));
-        }
-        if ((pid != pids[0]) && (pid != pids[1])) {
-            continue;
-        }
-        left--;
-        if (WIFSIGNALED(status) && !failed) {
-            tool_error("the %s died (%s)",
-                       pid == pids[0] ? "sender" : "receiver",
-                       strsignal(WTERMSIG(status)));
-        }
-        if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) {
-            failed = 1;
-            if (left == 1) {
-                kill(pid == pids[0] ? pids[1] : pids[0], SIGKILL);
-            }
-        }
+    (void)signal_number;
+    waitid(P_PID, (id_t)receiver, &info, WEXITED | WNOHANG | WNOWAIT);
+    if ((info.si_pid == 0) || (info.si_status == 0)) {
+        return;
     }
-    return failed ? -1 : 0;
+    if (info.si_code != CLD_EXITED) {
+        report_death(info.si_status);
+    }
+    _exit(1);
 }
 
-static int fork_both(const job_t *job, const int cpus[2], int fds[2],
-                     job_result_t *result)
+/* Fork before this process uses UCX or a GPU. */
+static int fork_receiver(pair_t *pair)
 {
     pid_t parent = getpid();
-    pid_t pids[2];
+    int   fds[2];
 
-    for (int i = 0; i < 2; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            close(fds[1 - i]);
-            child(job, fds[i], cpus[i], parent, i == 0 ? result : NULL);
-        }
-        if (pids[i] < 0) {
-            tool_error("fork: %s", strerror(errno));
-            if (i == 1) {
-                kill(pids[0], SIGKILL);
-                waitpid(pids[0], NULL, 0);
-            }
-            return -1;
-        }
-    }
-    close(fds[0]);
-    close(fds[1]);
-    fds[0] = fds[1] = -1;
-    return wait_both(pids);
-}
-
-int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p)
-{
-    job_result_t *result;
-    int           fds[2];
-    int           status;
-
-    if (stage_check_memory(job, 2) != 0) {
-        return -1;
-    }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
         return tool_error("socketpair: %s", strerror(errno));
     }
-    result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (result == MAP_FAILED) {
-        close(fds[0]);
-        close(fds[1]);
-        return tool_error("mmap: %s", strerror(errno));
+    fflush(NULL);
+    receiver = fork();
+    pair->fd = fds[receiver == 0 ? 1 : 0];
+    close(fds[receiver == 0 ? 0 : 1]);
+    if (receiver == 0) {
+        receiver_main(pair, parent);
     }
-    status = fork_both(job, cpus, fds, result);
-    if (fds[0] >= 0) {
-        close(fds[0]);
-        close(fds[1]);
+    if (receiver < 0) {
+        close(pair->fd);
+        return tool_error("fork: %s", strerror(errno));
     }
-    if ((status == 0) && !result->done) {
-        status = tool_error("the sender ended without a result");
-    }
-    *result_p = *result;
-    munmap(result, sizeof(*result));
-    return status;
+    signal(SIGCHLD, on_child);
+    return 0;
 }
 
-static int open_each(const int32_t devices[2])
+int pair_start(const int cpus[2], control_t **control_p)
+{
+    pair_t *pair = tool_calloc(1, sizeof(*pair));
+
+    pair->control.send = socket_send;
+    pair->control.poll = socket_poll;
+    pair->control.end  = pair_end;
+    if ((pair_pin(cpus[1]) != 0) || (fork_receiver(pair) != 0)) {
+        free(pair);
+        return -1;
+    }
+    *control_p = &pair->control;
+    return pair_pin(cpus[0]) == 0 ? 0 : pair_end(&pair->control, -1);
+}
+
+int pair_check_devices(const int32_t devices[2])
 {
     memory_t memory;
 
@@ -161,29 +204,4 @@ static int open_each(const int32_t devices[2])
         memory_cleanup(&memory);
     }
     return 0;
-}
-
-int pair_check_devices(const int32_t devices[2])
-{
-    pid_t child;
-    int   status = 0;
-
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        _exit(open_each(devices) == 0 ? 0 : 1);
-    }
-    if (child < 0) {
-        return tool_error("fork: %s", strerror(errno));
-    }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return tool_error("waitpid: %s", strerror(errno));
-        }
-    }
-    if (WIFSIGNALED(status)) {
-        return tool_error("looking at the GPU, a process died (%s)",
-                          strsignal(WTERMSIG(status)));
-    }
-    return WEXITSTATUS(status) == 0 ? 0 : -1;
 }

@@ -1,11 +1,100 @@
 /*
- * Draws the picture by gnuplot, with a bar for each side.
+ * Draws the picture by gnuplot, with a bar for each side. gnuplot reads the
+ * script and returns the picture, and this process writes the file. If gnuplot
+ * wrote the file itself, its errors would name its own script.
  */
-#include "common/gnuplot.h"
+#include <config.h>
+
+#include "common/error.h"
 #include "perf/report.h"
 #include "perf/test.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* --- gnuplot -------------------------------------------------------------- */
+
+int report_plot_check(void)
+{
+    if (system("gnuplot --version >/dev/null 2>&1") != 0) {
+        return tool_error("--plot needs gnuplot, which is not on PATH: install "
+                          "it (Debian: gnuplot-nox), or leave --plot out");
+    }
+    return 0;
+}
+
+static FILE *gnuplot_begin(void)
+{
+    /* gnuplot inherits this descriptor. */
+    int   fd     = memfd_create("gnuplot", 0);
+    FILE *script = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+    if (script == NULL) {
+        tool_error("no memory for gnuplot's script: %s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    return script;
+}
+
+/* Copy the picture to a stream. Returns the number of bytes. */
+static size_t gnuplot_copy(FILE *picture, FILE *stream)
+{
+    char   data[4096];
+    size_t length = 0;
+    size_t got;
+
+    while ((got = fread(data, 1, sizeof(data), picture)) > 0) {
+        fwrite(data, 1, got, stream);
+        length += got;
+    }
+    return length;
+}
+
+static int gnuplot_run(FILE *script, const char *path, FILE *stream)
+{
+    char   command[64];
+    FILE  *picture;
+    size_t length;
+
+    if ((fflush(script) != 0) || ferror(script)) {
+        return tool_error("gnuplot's script cannot be written: %s",
+                          strerror(errno));
+    }
+    /* In other locales gnuplot warns that it cannot write a degree sign. */
+    snprintf(command, sizeof(command),
+             "LC_ALL=C.UTF-8 exec gnuplot </dev/fd/%d", fileno(script));
+    picture = popen(command, "re");
+    if (picture == NULL) {
+        return tool_error("gnuplot does not start: %s", strerror(errno));
+    }
+    length = gnuplot_copy(picture, stream);
+    return (pclose(picture) == 0) && (length > 0)
+               ? 0
+               : tool_error("gnuplot could not draw for %s: its own message "
+                            "says why",
+                            path);
+}
+
+static void gnuplot_terminal(const char *path, unsigned width, unsigned height,
+                             FILE *script)
+{
+    const char *suffix = strrchr(path, '.');
+
+    fprintf(script,
+            "set terminal %s size %u,%u font \"sans-serif,12\" background "
+            "\"white\"\n",
+            (suffix != NULL) && (strcasecmp(suffix, ".png") == 0) ? "png"
+                                                                  : "svg",
+            width, height);
+}
+
+/* --- the script ----------------------------------------------------------- */
 
 /* The length of the axis leaves room for the number above the highest bar. */
 #define HEADROOM 1.12
@@ -130,6 +219,7 @@ int report_plot(const void *arg, FILE *stream)
     bars_t          bars   = {0};
     unsigned        x      = 0;
     FILE           *script = gnuplot_begin();
+    int             code;
 
     if (script == NULL) {
         return -1;
@@ -148,5 +238,7 @@ int report_plot(const void *arg, FILE *stream)
         }
     }
     print_plot(&bars, script);
-    return gnuplot_end(script, report->plot_path, stream);
+    code = gnuplot_run(script, report->plot_path, stream);
+    fclose(script);
+    return code;
 }

@@ -138,7 +138,7 @@ static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params->callback     = callback;
     params->callback_arg = slot;
-    if (work_is_on_gpu(&slot->end->work)) {
+    if (slot->end->buffers.memory->device != WORK_HOST) {
         params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
         params->stream = UCXPOOL_STREAM_READY;
         if (is_data && !slot->end->work.untold) {
@@ -537,7 +537,7 @@ static int take(pool_end_t *pool, control_t *control, char *missing)
         (attr.way == UCXPOOL_WAY_MESSAGES)) {
         answer.is_missing = 1;
         snprintf(answer.reason, sizeof(answer.reason),
-                 "by messages the owner has to progress (%.*s)",
+                 "messages need an owner that makes progress (%.*s)",
                  JOB_REASON_SIZE - 48, attr.way_reason);
         snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
     }
@@ -854,7 +854,7 @@ static int connect_pool(const pool_params_t *params, pool_lane_t *lane,
 {
     int result;
 
-    if (control->connection != NULL) {
+    if (control->is_remote) {
         result = connect_address(lane, control);
     } else if (params->is_sender) {
         result = connect_local(lane, control);

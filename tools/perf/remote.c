@@ -11,15 +11,16 @@
 #define TAG        UINT64_C(0)
 
 /* The first message of a client. */
-static const char hello_text[32] = "ucxpool_perf 5";
+static const char hello_text[32] = "ucxpool_perf 6";
 
-struct remote {
+typedef struct remote {
+    control_t          control; /* first: a control_t * is a remote_t * */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
     ucxpool_request_t *receive; /* NULL: none is posted */
-    control_t          control;
+    bool               is_client;
     char               buffer[CONTROL_MAX];
-};
+} remote_t;
 
 static int fail(const char *what)
 {
@@ -28,7 +29,7 @@ static int fail(const char *what)
 
 static int remote_send(control_t *control, const void *data, size_t length)
 {
-    remote_t          *remote = control->connection;
+    remote_t          *remote = (remote_t *)control;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
@@ -61,7 +62,7 @@ static int post_receive(remote_t *remote)
 static int remote_poll(control_t *control, int timeout_ms, void *data,
                        size_t size, size_t *length_p)
 {
-    remote_t              *remote = control->connection;
+    remote_t              *remote = (remote_t *)control;
     ucxpool_request_attr_t attr;
     ucxpool_status_t       status;
 
@@ -91,29 +92,33 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
     return status == UCXPOOL_OK ? 1 : -1;
 }
 
-static int remote_create(remote_t **remote_p)
+/* Close the connection. ucxpool_destroy() lets the messages that were posted
+ * before arrive. */
+static int remote_end(control_t *control, int status)
+{
+    remote_t *remote = (remote_t *)control;
+
+    if ((status == 0) && remote->is_client) {
+        status = measure_end(control);
+    }
+    ucxpool_request_release(remote->receive);
+    ucxpool_destroy(remote->pool);
+    free(remote);
+    return status;
+}
+
+static int remote_create(bool is_client, remote_t **remote_p)
 {
     const pool_params_t params = {.mode = MODE_AUTO, .device = WORK_HOST};
     remote_t           *remote = tool_calloc(1, sizeof(*remote));
 
-    if (pool_create(&params, "perf-control", &remote->pool) != 0) {
-        free(remote);
-        return -1;
-    }
-    remote->control.send       = remote_send;
-    remote->control.poll       = remote_poll;
-    remote->control.connection = remote;
-    *remote_p                  = remote;
-    return 0;
-}
-
-/* Close the connection. ucxpool_channel_close() notifies the peer after all
- * messages that were posted before. */
-static void remote_release(remote_t *remote)
-{
-    ucxpool_request_release(remote->receive);
-    ucxpool_destroy(remote->pool);
-    free(remote);
+    remote->control   = (control_t){.send      = remote_send,
+                                    .poll      = remote_poll,
+                                    .end       = remote_end,
+                                    .is_remote = true};
+    remote->is_client = is_client;
+    *remote_p         = remote;
+    return pool_create(&params, "perf-control", &remote->pool);
 }
 
 /* Create the listener. A port without a host means all addresses if the library
@@ -150,10 +155,9 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
                : fail("no client");
 }
 
-static int serve_jobs(remote_t *remote)
+static int serve(remote_t *remote)
 {
-    char  hello[sizeof(hello_text)];
-    job_t job;
+    char hello[sizeof(hello_text)];
 
     if (control_recv(&remote->control, hello, sizeof(hello)) != 0) {
         return -1;
@@ -162,81 +166,45 @@ static int serve_jobs(remote_t *remote)
         return tool_error("the client has another version: run the same "
                           "ucxpool_perf on both hosts");
     }
-    for (;;) {
-        if (control_recv(&remote->control, &job, sizeof(job)) != 0) {
-            return -1;
-        }
-        if (job.num_sides == 0) {
-            return 0;
-        }
-        if ((job_check(&job) != 0) ||
-            (measure_follow(&job, &remote->control) != 0)) {
-            return -1;
-        }
-    }
+    return measure_follow(&remote->control);
 }
 
 int remote_serve(const char *where, FILE *output)
 {
     remote_t *remote;
-    int       status;
+    int       status = (remote_create(false, &remote) != 0) ||
+                         (accept_client(remote, where, output) != 0) ||
+                         (serve(remote) != 0)
+                           ? -1
+                           : 0;
 
-    if (remote_create(&remote) != 0) {
-        return -1;
-    }
-    status = accept_client(remote, where, output);
-    if (status == 0) {
-        status = serve_jobs(remote);
-    }
-    remote_release(remote);
-    return status;
+    return remote_end(&remote->control, status);
 }
 
-int remote_connect(const char *where, remote_t **remote_p)
+static int connect_server(remote_t *remote, const char *where)
 {
     ucxpool_channel_attr_t attr;
-    remote_t              *remote;
 
-    if (remote_create(&remote) != 0) {
-        return -1;
-    }
     if (ucxpool_channel_connect(remote->pool, where, NULL, &remote->channel) !=
         UCXPOOL_OK) {
-        fail(where);
-        goto err_release_remote;
+        return fail(where);
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
-        tool_error("%s: %s; is ucxpool_perf -l running there?", where,
-                   attr.reason[0] != '\0' ? attr.reason : "no answer");
-        goto err_release_remote;
+        return tool_error("%s: %s; is ucxpool_perf -l running there?", where,
+                          attr.reason[0] != '\0' ? attr.reason : "no answer");
     }
-    if (remote_send(&remote->control, hello_text, sizeof(hello_text)) != 0) {
-        goto err_release_remote;
+    return remote_send(&remote->control, hello_text, sizeof(hello_text));
+}
+
+int remote_connect(const char *where, control_t **control_p)
+{
+    remote_t *remote;
+
+    if ((remote_create(true, &remote) != 0) ||
+        (connect_server(remote, where) != 0)) {
+        return remote_end(&remote->control, -1);
     }
-    *remote_p = remote;
+    *control_p = &remote->control;
     return 0;
-
-err_release_remote:
-    remote_release(remote);
-    return -1;
-}
-
-int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p)
-{
-    if (job->sides[0].way == WAY_BLOCK) {
-        return measure_lead(job, &remote->control, result_p);
-    }
-    if (remote_send(&remote->control, job, sizeof(*job)) != 0) {
-        return -1;
-    }
-    return measure_lead(job, &remote->control, result_p);
-}
-
-void remote_destroy(remote_t *remote)
-{
-    job_t last = {0};
-
-    remote_send(&remote->control, &last, sizeof(last));
-    remote_release(remote);
 }

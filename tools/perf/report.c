@@ -65,9 +65,6 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     char          device[DEVICES_TEXT_SIZE];
 
     snprintf(text, REPORT_COMMAND_SIZE, "ucxpool_perf -t %s", job->test);
-    if (strcmp(job->test, "block") == 0) {
-        return text;
-    }
     append(text, " -s %llu -n %llu", (unsigned long long)work->size,
            (unsigned long long)work->count);
     if (!work->echo && (work->outstanding != JOB_OUTSTANDING)) {
@@ -106,21 +103,11 @@ report_ratio_t report_ratio(const job_result_t *result,
     return at;
 }
 
-unsigned report_pieces(const job_result_t *result)
-{
-    const job_t *job = &result->job;
-
-    return (job->num_sides > 1) && side_is(job->sides[0], IS_POOL) &&
-           side_is(job->sides[1], IS_PIECES);
-}
-
 double report_figure(const job_result_t *result, double seconds)
 {
     switch (test_find(result->job.test)->unit) {
     case UNIT_TRIP:
         return seconds * 1e6;
-    case UNIT_BLOCK:
-        return seconds * 1e9;
     case UNIT_MESSAGES:
         return job_message_rate(&result->job, seconds);
     default:
@@ -146,7 +133,6 @@ static void print_heading(const job_result_t *result, FILE *stream)
         [UNIT_RATE]     = {"GB/s", "  one p50 us one p99 us"},
         [UNIT_TRIP]     = {"us", "  one p50 us one p99 us"},
         [UNIT_MESSAGES] = {"M/s", ""},
-        [UNIT_BLOCK]    = {"median", ""},
     };
     test_unit_t unit = test_find(result->job.test)->unit;
 
@@ -167,9 +153,7 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
         return;
     }
     fprintf(stream,
-            unit == UNIT_TRIP    ? "%9.2f %9.2f %9.2f"
-            : unit == UNIT_BLOCK ? "%9.1f %9.1f %9.1f  ns"
-                                 : "%9.3f %9.3f %9.3f",
+            unit == UNIT_TRIP ? "%9.2f %9.2f %9.2f" : "%9.3f %9.3f %9.3f",
             report_figure(result, side->median),
             report_figure(result, is_rate(result) ? side->p95 : side->p05),
             report_figure(result, is_rate(result) ? side->p05 : side->p95));
@@ -260,16 +244,18 @@ static void print_gpus(const job_result_t *result, FILE *stream)
 
 void report_text(const job_result_t *result, FILE *stream)
 {
-    const job_t  *job = &result->job;
-    char          work[REPORT_TEXT_SIZE];
-    const test_t *test = test_find(job->test);
+    const job_t *job = &result->job;
+    char         work[REPORT_TEXT_SIZE];
 
-    fprintf(stream, "%s: %s\n", job->test, test->title);
-    if (test->unit != UNIT_BLOCK) {
-        fprintf(stream, "  %s, %u in flight, %u rounds, every byte verified\n",
-                report_work(&job->work, work), job->work.outstanding,
-                result->num_rounds);
+    fprintf(stream, "%s: %s\n", job->test, test_find(job->test)->title);
+    if (result->missing[0] != '\0') {
+        fprintf(stream, "  %s: missing: %s\n\n", report_work(&job->work, work),
+                result->missing);
+        return;
     }
+    fprintf(stream, "  %s, %u in flight, %u rounds, every byte verified\n",
+            report_work(&job->work, work), job->work.outstanding,
+            result->num_rounds);
     print_gpus(result, stream);
     fprintf(stream, "\n");
     print_heading(result, stream);
@@ -284,225 +270,4 @@ void report_text(const job_result_t *result, FILE *stream)
         print_pool(&result->sides[i], stream);
     }
     fprintf(stream, "\n");
-}
-
-/* --- tables --------------------------------------------------------------- */
-
-static void print_figure(const job_result_t *result, double seconds,
-                         FILE *stream)
-{
-    fprintf(stream, result->job.work.echo ? "%.2f us" : "%.3g GB/s",
-            report_figure(result, seconds));
-}
-
-static void print_host_row(const job_result_t *result, FILE *stream)
-{
-    const job_t *job = &result->job;
-    char         work[REPORT_TEXT_SIZE];
-    char         name[SIDE_NAME_SIZE];
-
-    if (job->sides[0].way == WAY_BLOCK) {
-        fprintf(stream,
-                "| block get + put, one thread | %.1f ns | | | | %.1f to %.1f "
-                "|\n",
-                result->sides[0].median * 1e9, result->sides[0].p05 * 1e9,
-                result->sides[0].p95 * 1e9);
-        return;
-    }
-    for (unsigned i = 0; i < result->num_ratios; i++) {
-        const job_ratio_t *ratio = &result->ratios[i];
-        report_ratio_t     at    = report_ratio(result, ratio);
-
-        if (!ratio->is_best) {
-            continue;
-        }
-        fprintf(stream, "| %s, %s | ", job->test,
-                report_work(&job->work, work));
-        print_figure(result, result->sides[ratio->pool].median, stream);
-        fprintf(stream, "%s | %s | ",
-                side_is(job->sides[ratio->pool], IS_PIECES) ? ", pieces" : "",
-                side_name(job->sides[ratio->raw], name));
-        print_figure(result, result->sides[ratio->raw].median, stream);
-        fprintf(stream, " | %.2f | %.2f to %.2f |\n", at.value, at.low,
-                at.high);
-    }
-}
-
-/* A column shows the fastest side of its group and mode. */
-static const struct {
-    side_group_t group;
-    uint32_t     mode;
-    const char  *title;
-} columns[] = {
-    {GROUP_EACH, MODE_PEER, "UCX, a message per buffer, failure handling on"},
-    {GROUP_EACH, MODE_NONE, "the same, off"},
-    {GROUP_WHOLE, MODE_PEER, "UCX, one contiguous buffer, on"},
-    {GROUP_WHOLE, MODE_NONE, "the same, off"},
-    {GROUP_COPY_EACH, MODE_COPY, "a copy per buffer"},
-    {GROUP_COPY, MODE_COPY, "one copy of all"},
-};
-
-#define NUM_COLUMNS (sizeof(columns) / sizeof(columns[0]))
-
-static void print_pieces(const job_result_t *result, FILE *stream)
-{
-    unsigned side = report_pieces(result);
-
-    if (side != 0) {
-        fprintf(stream, " ");
-        print_figure(result, result->sides[side].median, stream);
-    }
-    fprintf(stream, " |");
-}
-
-static void print_pool_cells(const job_result_t *result, FILE *stream)
-{
-    const job_side_t *pool = &result->sides[0];
-
-    print_figure(result, pool->median, stream);
-    fprintf(stream, " | ");
-    print_figure(result, result->job.work.echo ? pool->p05 : pool->p95, stream);
-    fprintf(stream, " to ");
-    print_figure(result, result->job.work.echo ? pool->p95 : pool->p05, stream);
-    fprintf(stream, " |");
-}
-
-static void print_cell(const job_result_t *result, const job_ratio_t *ratio,
-                       FILE *stream)
-{
-    report_ratio_t at = report_ratio(result, ratio);
-
-    fprintf(stream, " ");
-    print_figure(result, result->sides[ratio->raw].median, stream);
-    fprintf(stream, "; %.3g x%s", at.value,
-            result->job.work.echo ? " its time" : "");
-}
-
-static void print_gpu_row(const job_result_t *result, FILE *stream)
-{
-    const job_t *job = &result->job;
-
-    print_pool_cells(result, stream);
-    print_pieces(result, stream);
-    for (size_t i = 0; i < NUM_COLUMNS; i++) {
-        for (unsigned k = 0; k < result->num_ratios; k++) {
-            side_t side = job->sides[result->ratios[k].raw];
-
-            if (result->ratios[k].is_best && (result->ratios[k].pool == 0) &&
-                (side.mode == columns[i].mode) &&
-                (side_group(side) == columns[i].group)) {
-                print_cell(result, &result->ratios[k], stream);
-                break;
-            }
-        }
-        fprintf(stream, " |");
-    }
-    fprintf(stream, "\n");
-}
-
-static void begin_gpu_table(const char *table, const job_result_t *result,
-                            FILE *stream)
-{
-    const int32_t *devices = result->job.work.devices;
-
-    if (devices[0] == devices[1]) {
-        fprintf(stream, "\nTwo processes on GPU %d, %s.\n", devices[0],
-                result->gpus[0]);
-    } else {
-        fprintf(stream, "\nFrom GPU %d, %s, to GPU %d, %s.\n", devices[0],
-                result->gpus[0], devices[1], result->gpus[1]);
-    }
-    fprintf(stream,
-            "\n| work (%s) | the pool | 5%% to 95%% | pieces of one length "
-            "|",
-            table);
-    for (size_t i = 0; i < NUM_COLUMNS; i++) {
-        fprintf(stream, " %s |", columns[i].title);
-    }
-    fprintf(stream, "\n|---|---|---|---|");
-    for (size_t i = 0; i < NUM_COLUMNS; i++) {
-        fprintf(stream, "---|");
-    }
-    fprintf(stream, "\n");
-}
-
-void report_table_begin(const char *table, const job_result_t *result,
-                        FILE *stream)
-{
-    if (test_table_is_on_gpu(table)) {
-        begin_gpu_table(table, result, stream);
-        return;
-    }
-    fprintf(stream,
-            "\n| work (%s) | the pool | against | its figure | ratio | 5%% to "
-            "95%% |\n"
-            "|---|---|---|---|---|---|\n",
-            table);
-}
-
-void report_table_row(const char *table, const job_result_t *result,
-                      FILE *stream)
-{
-    bool on_gpu = test_table_is_on_gpu(table);
-    char work[REPORT_TEXT_SIZE];
-
-    if (result->missing[0] != '\0') {
-        fprintf(stream, "| %s, %s | none: %s |", result->job.test,
-                report_work(&result->job.work, work), result->missing);
-        for (size_t i = 0; i < (on_gpu ? 2 + NUM_COLUMNS : 4); i++) {
-            fprintf(stream, " |");
-        }
-        fprintf(stream, "\n");
-    } else if (on_gpu) {
-        fprintf(stream, "| %s, %s | ", result->job.test,
-                report_work(&result->job.work, work));
-        print_gpu_row(result, stream);
-    } else {
-        print_host_row(result, stream);
-    }
-}
-
-/* Returns true if this reason has been printed for an earlier side. */
-static bool was_printed(const job_result_t *results, unsigned result,
-                        unsigned side)
-{
-    const char *reason = results[result].sides[side].missing;
-
-    for (unsigned i = 0; i <= result; i++) {
-        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
-            if ((i == result) && (k == side)) {
-                return false;
-            }
-            if (strcmp(results[i].sides[k].missing, reason) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-void report_table_end(const char *table, const job_result_t *results,
-                      unsigned num_results, FILE *stream)
-{
-    char number[REPORT_TEXT_SIZE];
-
-    if (!test_table_is_on_gpu(table)) {
-        return;
-    }
-    fprintf(stream,
-            "\nWith each other side stands how many times as fast the pool is, "
-            "median of\nthe rounds. Of a message's buffers the first %s were "
-            "moved by a call each.\n",
-            number_print_commas(SIDE_MAX_CALLS, number));
-    for (unsigned i = 0; i < num_results; i++) {
-        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
-            const job_side_t *side = &results[i].sides[k];
-
-            if ((side->missing[0] != '\0') && !was_printed(results, i, k)) {
-                fprintf(stream, "Empty columns of %s: %s.\n",
-                        side_is(side->side, IS_RAW) ? "UCX" : "copies",
-                        side->missing);
-            }
-        }
-    }
 }

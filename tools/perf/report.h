@@ -9,29 +9,21 @@
 /* Print one job in full. */
 void report_text(const job_result_t *result, FILE *stream);
 
-/* Print a table in Markdown. With buffers in GPU memory the table has a line
- * for each job and a column for each group of sides. report_table_end() lists
- * the missing sides. */
-void report_table_begin(const char *table, const job_result_t *result,
-                        FILE *stream);
-void report_table_row(const char *table, const job_result_t *result,
-                      FILE *stream);
-void report_table_end(const char *table, const job_result_t *results,
-                      unsigned num_results, FILE *stream);
-
 typedef struct report {
     const job_result_t *results;
     unsigned            num_results;
     const char         *plot_path;
 } report_t;
 
-/* Write all jobs as one JSON object, as lines of CSV, or as a picture. The
- * argument is a report_t. The picture shows the rates of all jobs that have one
+/* Write all jobs as one JSON object, or as a picture. The argument is a
+ * report_t. The picture shows the rates of all jobs that have one
  * (otherwise millions of messages, otherwise microseconds). It is SVG, or PNG
  * if the path ends in .png. Return 0, or -1 after printing an error. */
 int report_json(const void *report, FILE *stream);
-int report_csv(const void *report, FILE *stream);
 int report_plot(const void *report, FILE *stream);
+
+/* Check that gnuplot is installed. Returns 0, or -1 after printing an error. */
+int report_plot_check(void);
 
 /* The command that reproduces this result. */
 #define REPORT_COMMAND_SIZE 512
@@ -49,9 +41,6 @@ typedef struct report_ratio {
 
 report_ratio_t report_ratio(const job_result_t *result,
                             const job_ratio_t  *ratio);
-
-/* Returns the index of the side that uses pieces, or 0 if there is none. */
-unsigned report_pieces(const job_result_t *result);
 
 /* Returns a time in the job's unit: microseconds per round trip, nanoseconds,
  * millions of messages, or GB/s. */

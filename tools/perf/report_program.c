@@ -1,4 +1,4 @@
-/* Reports for programs: JSON and CSV. */
+/* The report for programs, as JSON. */
 #include "common/json.h"
 #include "perf/report.h"
 
@@ -53,10 +53,7 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
         return;
     }
     json_times(json, side);
-    if (side->side.way != WAY_BLOCK) {
-        json_bare(json, "gb_per_s", "%.6g",
-                  job_rate(&result->job, side->median));
-    }
+    json_bare(json, "gb_per_s", "%.6g", job_rate(&result->job, side->median));
     if (side->num_moved < result->job.work.count) {
         json_number(json, "buffers_moved", side->num_moved);
     }
@@ -156,70 +153,5 @@ int report_json(const void *arg, FILE *stream)
     }
     json_close(&json);
     json_close(&json);
-    return 0;
-}
-
-static const job_ratio_t *ratio_of(const job_result_t *result, unsigned side)
-{
-    for (unsigned i = 0; i < result->num_ratios; i++) {
-        if ((result->ratios[i].raw == side) && (result->ratios[i].pool == 0)) {
-            return &result->ratios[i];
-        }
-    }
-    return NULL;
-}
-
-static void csv_ratio(const job_result_t *result, const job_ratio_t *ratio,
-                      FILE *stream)
-{
-    report_ratio_t at;
-
-    if (ratio == NULL) {
-        fprintf(stream, ",,,");
-        return;
-    }
-    at = report_ratio(result, ratio);
-    fprintf(stream, ",%.6g,%.6g,%.6g", at.value, at.low, at.high);
-}
-
-static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
-{
-    const job_t       *job   = &result->job;
-    const job_side_t  *side  = &result->sides[index];
-    const job_ratio_t *ratio = ratio_of(result, index);
-    char               name[SIDE_NAME_SIZE];
-
-    if (side->missing[0] != '\0') {
-        return;
-    }
-    fprintf(stream, "%s,%llu,%llu,%u,%u,%s,%s,%.9g,%.9g,%.9g,%.9g,%.9g,",
-            job->test, (unsigned long long)job->work.size,
-            (unsigned long long)job->work.count, job->work.outstanding,
-            result->num_rounds, side_name(side->side, name), side->wire,
-            side->median, side->p05, side->p95, side->trip_p50, side->trip_p99);
-    if (side->side.way != WAY_BLOCK) {
-        fprintf(stream, "%.6g", job_rate(job, side->median));
-    }
-    csv_ratio(result, ratio, stream);
-    if (work_is_on_gpu(&job->work)) {
-        fprintf(stream, ",%d,%d\n", job->work.devices[0], job->work.devices[1]);
-    } else {
-        fprintf(stream, ",,\n");
-    }
-}
-
-int report_csv(const void *arg, FILE *stream)
-{
-    const report_t *report = arg;
-
-    fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
-                    "seconds_p05,seconds_p95,message_seconds_p50,"
-                    "message_seconds_p99,gb_per_s,pool_ratio,ratio_p05,"
-                    "ratio_p95,sender_gpu,receiver_gpu\n");
-    for (unsigned i = 0; i < report->num_results; i++) {
-        for (unsigned k = 0; k < report->results[i].job.num_sides; k++) {
-            csv_side(&report->results[i], k, stream);
-        }
-    }
     return 0;
 }

@@ -156,7 +156,9 @@ static int exchange_gpus(stage_t *stage, const job_t *job, bool is_sender)
         return -1;
     }
     mine->is_ucx_for_gpu = is_for_gpu;
-    snprintf(mine->gpu, sizeof(mine->gpu), "%s", stage->memory.gpu.name);
+    snprintf(mine->gpu, sizeof(mine->gpu), "%s",
+             (stage->memory.device == WORK_HOST) ? "host memory"
+                                                 : stage->memory.gpu.name);
     if (control_swap(stage->control, mine, theirs, sizeof(*mine)) != 0) {
         return -1;
     }

@@ -49,7 +49,7 @@ static inline bool stage_has(const stage_t *stage, unsigned side)
     return stage->ends[side][0] != NULL;
 }
 
-/* Choose the end that is progressed while the control connection waits. */
+/* Choose the end that makes progress while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
 
 /* Count the activity of the side's pool between these two calls. */
@@ -72,7 +72,7 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
  * verifies the bytes that it receives. If it reads or writes the follower's
  * memory directly, it then sends OVER:
  *
- *                ==== reads, writes ==>          progresses, or sleeps
+ *                ==== reads, writes ==>          makes progress, or sleeps
  *     leader     OVER ------------->
  *
  * If both read or write directly, the leader first waits for the follower's

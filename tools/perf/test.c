@@ -80,8 +80,6 @@ static const test_t tests[] = {
     {"rate", "messages of one buffer each, against messages of raw UCX",
      UNIT_MESSAGES, 8, 4096, WAY_POOL_EACH, {WAY_AM_EACH, WAY_TAG_EACH},
      .gpu_ways = {0}, .second_way = WAY_POOL_BATCH},
-    {"block", "one block taken and given back, one thread",
-     UNIT_BLOCK, 1, 1, WAY_BLOCK, .gpu_ways = {0}},
 };
 
 /* Columns: table, test, -s, -n, --wire. */
@@ -99,7 +97,6 @@ static const test_row_t rows[] = {
     {"ucx", "iov", 4096, 16384, MODE_UCX},
     {"ucx", "comm", 64 * M, 1, MODE_UCX},
     {"ucx", "any", 64 * M, 1, MODE_UCX},
-    {"both", "block", 1, 1, MODE_AUTO},
     {"cuda", "each", 4096, 131072, MODE_MAP},
     {"cuda", "each", 1024, 131072, MODE_MAP},
     {"cuda", "each", 256, 262144, MODE_MAP},
@@ -163,14 +160,11 @@ static void print_ways(const test_t *test, const uint32_t *ways)
 
 static void print_row(const test_row_t *row)
 {
-    printf("  %-8s ucxpool_perf -t %s", row->table, row->test);
-    if (strcmp(row->test, "block") != 0) {
-        printf(" -s %llu -n %llu%s --wire %s", (unsigned long long)row->size,
-               (unsigned long long)row->count,
-               test_table_is_on_gpu(row->table) ? " --device cuda" : "",
-               side_mode_name(row->pool_mode));
-    }
-    printf("\n");
+    printf("  %-8s ucxpool_perf -t %s -s %llu -n %llu%s --wire %s\n",
+           row->table, row->test, (unsigned long long)row->size,
+           (unsigned long long)row->count,
+           test_table_is_on_gpu(row->table) ? " --device cuda" : "",
+           side_mode_name(row->pool_mode));
 }
 
 void test_list(void)

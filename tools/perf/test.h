@@ -5,10 +5,9 @@
 #include "perf/job.h"
 
 typedef enum test_unit {
-    UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
-    UNIT_TRIP,     /* microseconds per round trip */
-    UNIT_MESSAGES, /* millions per second, of one buffer each */
-    UNIT_BLOCK     /* nanoseconds of a block's get and put */
+    UNIT_RATE,    /* GB/s of a stream of messages, or of each way */
+    UNIT_TRIP,    /* microseconds per round trip */
+    UNIT_MESSAGES /* millions per second, of one buffer each */
 } test_unit_t;
 
 #define TEST_MAX_WAYS 7
@@ -36,7 +35,7 @@ const test_t *test_find(const char *name);
 
 /* A row of a table: the values of -t, -s, -n and --wire. */
 typedef struct test_row {
-    const char *table; /* "map", "ucx", "both"; "cuda", "cuda-ucx" */
+    const char *table; /* "map", "ucx", "cuda", "cuda-ucx" */
     const char *test;
     uint64_t    size;
     uint64_t    count;

@@ -3,7 +3,6 @@
 #include "replay/allocator.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "common/number.h"
 #include "common/settings.h"
 
 #include <ucxpool/heap.h>
@@ -11,7 +10,6 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* --- devices ------------------------------------------------------------- */
 
@@ -80,18 +78,6 @@ void device_close(device_t *device)
     free(device->streams);
     gpu_close(&device->gpu);
     memset(device, 0, sizeof(*device));
-}
-
-int device_enter(device_t *device)
-{
-    CUresult result =
-        is_host(device)
-            ? CUDA_SUCCESS
-            : device->gpu.driver.cuCtxSetCurrent(device->gpu.context);
-
-    return result == CUDA_SUCCESS
-               ? 0
-               : device_fail(device, result, "cuCtxSetCurrent");
 }
 
 int device_settle(device_t *device)
@@ -178,45 +164,6 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
              (unsigned long long)(capacity + comm));
     return settings_change(config, changes,
                            sizeof(changes) / sizeof(changes[0]));
-}
-
-/* Read the setting in the environment; 0: auto. */
-static int read_memory_limit(uint64_t *bytes_p)
-{
-    ucxpool_config_t *config;
-
-    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return pool_error();
-    }
-    *bytes_p = 0; /* for "auto" */
-    (void)number_parse_size(setting_get(config, "MEMORY_LIMIT").value,
-                            UINT64_MAX, bytes_p);
-    ucxpool_config_release(config);
-    return 0;
-}
-
-int allocator_heap_limit(device_t *device, uint64_t *bytes_p)
-{
-    uint64_t blocks = comm_size(device, 0);
-    uint64_t limit;
-    size_t   left, total;
-
-    if (read_memory_limit(&limit) != 0) {
-        return -1;
-    }
-    if ((limit == 0) && is_host(device)) {
-        limit = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-                (uint64_t)sysconf(_SC_PAGESIZE) / 2;
-    } else if (limit == 0) {
-        if (gpu_bytes(device, &left, &total) != 0) {
-            return -1;
-        }
-        limit = total;
-    }
-    *bytes_p = limit > blocks + ALLOCATOR_UNIT
-                   ? (limit - blocks) / ALLOCATOR_UNIT * ALLOCATOR_UNIT
-                   : ALLOCATOR_UNIT;
-    return 0;
 }
 
 static int heap_init(allocator_t *allocator, uint64_t capacity)
@@ -670,7 +617,7 @@ void allocator_destroy(allocator_t *allocator)
 }
 
 const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS] = {
-    &allocator_heap, &allocator_cuda, &allocator_async, &allocator_best_fit};
+    &allocator_heap, &allocator_cuda, &allocator_async};
 
 const allocator_kind_t *allocator_find(const char *name)
 {

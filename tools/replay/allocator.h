@@ -12,7 +12,6 @@
 
 #include <ucxpool/pool.h>
 
-#include <pthread.h>
 #include <sys/types.h>
 
 /* --- devices ------------------------------------------------------------- */
@@ -32,58 +31,14 @@ typedef struct device {
 int  device_open(device_t *device, int ordinal, const trace_t *trace);
 void device_close(device_t *device);
 
-/* Let the calling thread use the GPU; device_open() does so for its own
- * thread. */
-int device_enter(device_t *device);
-
 /* Wait for the work in all streams. */
 int device_settle(device_t *device);
 
 /* Get the number of bytes that can be allocated now. */
 int device_free_bytes(device_t *device, uint64_t *bytes_p);
 
-/* Print that a call of the driver failed. Returns -1. */
+/* Print that a call to the driver failed. Returns -1. */
 int device_fail(device_t *device, CUresult result, const char *what);
-
-/* --- best fit ------------------------------------------------------------ */
-
-/*
- * A simulation of a classic pool, which has one arena, allocates by best fit,
- * and merges free neighbours. The simulation has no memory.
- *
- *     arena   | live |  free  | live | live |   free          |
- *     blocks   <----> <------> ...       doubly linked, in order of addresses
- *
- * An allocation takes the smallest sufficient free block, or the first of
- * several equal ones, and splits off the rest. RMM's pool and similar pools
- * work in this way. Their free lists per stream are not simulated: a freed
- * block is free for every stream, so real pools need at least as much memory as
- * this one.
- */
-#define BEST_FIT_ALIGNMENT ((uint64_t)256)
-
-typedef struct best_fit       best_fit_t;
-typedef struct best_fit_block best_fit_block_t;
-
-best_fit_t *best_fit_create(uint64_t capacity);
-/* Destroy a pool with all of its blocks. */
-void best_fit_destroy(best_fit_t *pool);
-
-/* Allocate a block. Returns 0, or 1 if no free block is large enough. size is
- * not 0. */
-int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p);
-void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
-
-/* Return the offset of a block in the arena, and its size in bytes. */
-uint64_t best_fit_offset(const best_fit_block_t *block);
-uint64_t best_fit_size(const best_fit_block_t *block);
-
-/* Returns the highest offset of the arena that was ever used. */
-uint64_t best_fit_top(const best_fit_t *pool);
-
-/* Returns true if the blocks are adjacent and cover the arena, no two
- * neighbours are free, and all free blocks can be found by size. */
-int best_fit_is_sane(const best_fit_t *pool);
 
 /* --- allocators ---------------------------------------------------------- */
 
@@ -99,7 +54,6 @@ typedef struct allocator_kind {
     const char *name;
     const char *doc;
     bool        needs_gpu;
-    bool        is_simulated; /* addresses have no memory */
 
     /* Initialize. capacity: the maximum number of bytes, a multiple of
      * ALLOCATOR_UNIT; 0: no limit. */
@@ -132,8 +86,6 @@ struct allocator {
     uint64_t                free_bytes; /* with the ballast, before any call */
     gpu_pools_t             calls;      /* async */
     CUmemoryPool            driver_pool;
-    best_fit_t             *best_fit;
-    pthread_mutex_t         mutex; /* of best_fit */
 };
 
 /* Unit in which a GPU and the heap allocate memory. */
@@ -146,17 +98,12 @@ void         allocator_destroy(allocator_t *allocator);
 
 extern const allocator_kind_t allocator_heap;
 extern const allocator_kind_t allocator_async;
-extern const allocator_kind_t allocator_best_fit;
 
-/* Get the capacity of the heap if none is given: UCXPOOL_MEMORY_LIMIT minus the
- * blocks, a multiple of ALLOCATOR_UNIT. */
-int allocator_heap_limit(device_t *device, uint64_t *bytes_p);
-
-#define ALLOCATOR_NUM_KINDS 4
+#define ALLOCATOR_NUM_KINDS 3
 
 extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
 
-/* Returns the kind with this name, or NULL if there is none. */
+/* Returns the kind with this name, or NULL. */
 const allocator_kind_t *allocator_find(const char *name);
 
 /* --- plug-ins: man/ucxpool_replay.1 documents them ------------------------ */

@@ -50,7 +50,7 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
         "%s: capacity %.3f of the peak, trial %u", attempt->kind->name,
         (double)capacity_of(attempt, step) / (double)attempt->trace->peak_live,
         (unsigned)attempt->search->num_trials);
-    code      = play_round(&play, PLAY_STRICT, NULL, &result);
+    code      = play_round(&play, PLAY_STRICT, &result);
     *passes_p = result.num_failures == 0;
     allocator_destroy(play.allocator);
     return code;
@@ -62,9 +62,6 @@ static int find_last(const attempt_t *attempt, uint64_t *last_p)
     uint64_t bytes;
 
     *last_p = (uint64_t)((MAX_RATIO - 1) * 100 / attempt->percent);
-    if (attempt->kind->is_simulated) {
-        return 0;
-    }
     if (device_free_bytes(attempt->device, &bytes) != 0) {
         return -1;
     }
@@ -150,7 +147,7 @@ static int run_round(const play_t *play, play_mode_t mode, measure_t *measure,
                      play_result_t *result)
 {
     memset(result, 0, sizeof(*result));
-    if (play_round(play, mode, &measure->curve, result) != 0) {
+    if (play_round(play, mode, result) != 0) {
         return -1;
     }
     note_max(&measure->num_failures, result->num_failures);
@@ -168,7 +165,7 @@ static int measure_memory(const play_t *play, const measure_params_t *params,
     if (run_round(play, PLAY_SAMPLED, measure, &result) != 0) {
         return -1;
     }
-    note_max(&measure->peak_reserved, measure->curve.peak);
+    note_max(&measure->peak_reserved, result.peak_reserved);
     note_counted_peak(measure, play->allocator);
     return 0;
 }
@@ -221,13 +218,6 @@ static int time_all(const play_t *play, const measure_params_t *params,
     if (code != 0) {
         return -1;
     }
-    if (params->is_marked && !measure->kind->is_simulated) {
-        tool_progress("%s: a round in which memory is read and written",
-                      measure->kind->name);
-        if (run_round(play, PLAY_MARKED, measure, &result) != 0) {
-            return -1;
-        }
-    }
     note_counted_peak(measure, play->allocator);
     return 0;
 }
@@ -264,16 +254,10 @@ static int with_allocator(int (*step)(const play_t           *play,
                           const trace_t *trace, device_t *device,
                           const measure_params_t *params, measure_t *measure)
 {
-    play_t play = {
-        .trace = trace, .device = device, .has_threads = params->has_threads};
-    uint64_t capacity = params->capacity;
-    int      code;
+    play_t play = {.trace = trace, .device = device};
+    int    code;
 
-    if ((capacity == 0) &&
-        (measure->kind->is_simulated || (measure->kind == &allocator_heap))) {
-        capacity = params->heap_limit;
-    }
-    play.allocator = allocator_create(measure->kind, device, capacity);
+    play.allocator = allocator_create(measure->kind, device, params->capacity);
     if (play.allocator == NULL) {
         return -1;
     }

@@ -13,8 +13,7 @@
 typedef enum play_mode {
     PLAY_PLAIN,   /* the clock is read at the start and at the end */
     PLAY_TIMED,   /* the clock is also read around every call */
-    PLAY_SAMPLED, /* live and held bytes are sampled; one thread */
-    PLAY_MARKED,  /* memory is written, and read before it is freed */
+    PLAY_SAMPLED, /* held bytes are sampled */
     PLAY_STRICT   /* the first failure ends the round */
 } play_mode_t;
 
@@ -22,44 +21,25 @@ typedef struct play {
     const trace_t *trace;
     device_t      *device;
     allocator_t   *allocator;
-    /* false: all events run in one thread, in the order of the trace. true:
-     * each thread of the trace runs in its own thread, as fast as possible. A
-     * free waits for its allocation; nothing else is ordered. */
-    bool has_threads;
 } play_t;
 
 typedef struct play_result {
-    uint64_t ns;           /* from the first timed event on */
-    uint64_t num_failures; /* allocations that failed */
+    uint64_t ns;            /* from the first timed event on */
+    uint64_t num_failures;  /* allocations that failed */
+    uint64_t peak_reserved; /* PLAY_SAMPLED: bytes; maximum of the samples */
     /* PLAY_TIMED: ns of each call. The caller releases these samples. */
     samples_t allocs;
     samples_t frees;
 } play_result_t;
-
-/* Evenly spaced samples, including the peak's and the last one. */
-#define CURVE_MAX_POINTS 2048
-
-typedef struct curve {
-    struct {
-        size_t   event;
-        uint64_t live;     /* bytes requested */
-        uint64_t reserved; /* bytes */
-    } points[CURVE_MAX_POINTS];
-    size_t   num;
-    uint64_t peak; /* maximum of reserved */
-} curve_t;
 
 /*
  * Play one round, then free all live allocations. Returns 0. If the allocator
  * failed in another way than by a lack of memory, prints an error and returns
  * -1.
  *
- * curve     Filled in PLAY_SAMPLED; otherwise NULL.
- *
  * result_p  Zeroed by the caller.
  */
-int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
-               play_result_t *result_p);
+int play_round(const play_t *play, play_mode_t mode, play_result_t *result_p);
 
 /* --- all rounds of an allocator (measure.c) --------------------------------
  */
@@ -68,12 +48,7 @@ int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
 
 typedef struct measure_params {
     uint64_t capacity;    /* 0: none */
-    uint64_t heap_limit;  /* if there is no capacity, for the heap and simulated
-                             pools; 0: */
-                          /* none */
     unsigned num_rounds;  /* timed as a whole */
-    bool     has_threads; /* one thread for each thread of the trace */
-    bool     is_marked;   /* a further round writes and reads memory */
     bool     is_searched; /* find the smallest capacity */
     double   percent;     /* step size in percent of the peak */
 
@@ -109,7 +84,6 @@ typedef struct measure {
     uint64_t                num_failures; /* allocations, in the worst round */
     uint64_t                peak_reserved;
     search_t                search;
-    curve_t                 curve; /* of a separate round on a new allocator */
 } measure_t;
 
 /* Measure an allocator. Returns 0, or -1 after printing an error if the
@@ -143,7 +117,6 @@ typedef struct report {
     uint64_t         clock_ns;
     const measure_t *measures;
     unsigned         num_measures;
-    const char      *picture_path;
 } report_t;
 
 /* Write a size in the form "1.50 GiB". */
@@ -153,12 +126,9 @@ void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT]);
 /* Print the trace, and the calls that were left out. */
 void report_trace(const report_t *report, FILE *stream);
 
-/* Write the results. The argument is a report_t. report_picture() needs
- * gnuplot, and draws PNG or SVG depending on the path. Return 0, or -1 after
- * printing an error. */
-int report_table(const void *report, FILE *stream);
+void report_table(const report_t *report, FILE *stream);
+
+/* Write the results as CSV. The argument is a report_t. Returns 0. */
 int report_csv(const void *report, FILE *stream);
-int report_json(const void *report, FILE *stream);
-int report_picture(const void *report, FILE *stream);
 
 #endif

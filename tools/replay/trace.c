@@ -29,33 +29,20 @@ void trace_destroy(trace_t *trace)
     }
 }
 
-/* Find the number of a name. A linear search is enough: there are few names,
- * and most calls have the same name as the previous call. */
-static int find_name(uint64_t *names, unsigned *num, unsigned max,
-                     uint64_t name)
+/* A linear search is enough: there are few streams, and most calls have the
+ * same stream as the previous call. */
+int trace_stream(trace_t *trace, uint64_t name)
 {
-    for (unsigned i = 0; i < *num; i++) {
-        if (names[i] == name) {
+    for (unsigned i = 0; i < trace->num_streams; i++) {
+        if (trace->streams[i] == name) {
             return (int)i;
         }
     }
-    if (*num == max) {
+    if (trace->num_streams == TRACE_MAX_STREAMS) {
         return -1;
     }
-    names[*num] = name;
-    return (int)(*num)++;
-}
-
-int trace_thread(trace_t *trace, uint64_t name)
-{
-    return find_name(trace->threads, &trace->num_threads, TRACE_MAX_THREADS,
-                     name);
-}
-
-int trace_stream(trace_t *trace, uint64_t name)
-{
-    return find_name(trace->streams, &trace->num_streams, TRACE_MAX_STREAMS,
-                     name);
+    trace->streams[trace->num_streams] = name;
+    return (int)trace->num_streams++;
 }
 
 /* Make room for one more element. The room is doubled whenever it is full. */
@@ -67,20 +54,18 @@ static void *grow(void *array, size_t num, size_t element_size)
     return tool_realloc(array, num == 0 ? 1 : 2 * num, element_size);
 }
 
-static void add_event(trace_t *trace, unsigned thread, unsigned stream,
-                      uint32_t allocation, bool is_free)
+static void add_event(trace_t *trace, unsigned stream, uint32_t allocation,
+                      bool is_free)
 {
     trace->events =
         grow(trace->events, trace->num_events, sizeof(*trace->events));
     trace->events[trace->num_events++] =
         (trace_event_t){.allocation = allocation & (TRACE_MAX_ALLOCATIONS - 1),
                         .is_free    = is_free,
-                        .thread     = (uint16_t)thread,
                         .stream     = (uint16_t)stream};
 }
 
-uint32_t trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
-                     uint64_t size)
+uint32_t trace_alloc(trace_t *trace, unsigned stream, uint64_t size)
 {
     uint32_t allocation = (uint32_t)trace->num_allocations;
 
@@ -92,14 +77,13 @@ uint32_t trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
     trace->sizes =
         grow(trace->sizes, trace->num_allocations, sizeof(*trace->sizes));
     trace->sizes[trace->num_allocations++] = size;
-    add_event(trace, thread, stream, allocation, false);
+    add_event(trace, stream, allocation, false);
     return allocation;
 }
 
-void trace_free(trace_t *trace, unsigned thread, unsigned stream,
-                uint32_t allocation)
+void trace_free(trace_t *trace, unsigned stream, uint32_t allocation)
 {
-    add_event(trace, thread, stream, allocation, true);
+    add_event(trace, stream, allocation, true);
 }
 
 static uint64_t divide_up(uint64_t size, unsigned divisor)
@@ -246,12 +230,10 @@ enum {
 /* One parsed line. */
 typedef struct call {
     const char *action;
-    uint64_t    thread_name;
     uint64_t    stream_name;
     uint64_t    pointer; /* 0: none */
     uint64_t    size;
-    unsigned    thread; /* numbers in the trace */
-    unsigned    stream;
+    unsigned    stream; /* number in the trace */
 } call_t;
 
 typedef struct reader {
@@ -332,8 +314,10 @@ static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
 static int parse_fields(const reader_t *reader, char *fields[NUM_FIELDS],
                         call_t *call)
 {
+    uint64_t thread;
+
     call->action = fields[FIELD_ACTION];
-    if (!parse(fields[FIELD_THREAD], 10, &call->thread_name)) {
+    if (!parse(fields[FIELD_THREAD], 10, &thread)) {
         return line_error(reader, "this thread is no number",
                           fields[FIELD_THREAD]);
     }
@@ -352,18 +336,14 @@ static int parse_fields(const reader_t *reader, char *fields[NUM_FIELDS],
     return 0;
 }
 
-/* Number the thread and the stream of a call. Only those with played calls have
- * numbers. */
+/* Number the stream of a call. Only streams with played calls have numbers. */
 static int number(reader_t *reader, call_t *call)
 {
-    int thread = trace_thread(reader->trace, call->thread_name);
     int stream = trace_stream(reader->trace, call->stream_name);
 
-    if ((thread < 0) || (stream < 0)) {
-        return line_error(reader, "more than can be played",
-                          thread < 0 ? "threads" : "streams");
+    if (stream < 0) {
+        return line_error(reader, "more than can be played", "streams");
     }
-    call->thread = (unsigned)thread;
     call->stream = (unsigned)stream;
     return 0;
 }
@@ -394,11 +374,10 @@ static int add_alloc(reader_t *reader, call_t *call)
     }
     if (owners_take(&reader->owners, call->pointer, &earlier)) {
         count(&remarks->num_twice, &remarks->twice_line, reader);
-        trace_free(reader->trace, call->thread, call->stream, earlier);
+        trace_free(reader->trace, call->stream, earlier);
     }
-    owners_add(
-        &reader->owners, call->pointer,
-        trace_alloc(reader->trace, call->thread, call->stream, call->size));
+    owners_add(&reader->owners, call->pointer,
+               trace_alloc(reader->trace, call->stream, call->size));
     return 0;
 }
 
@@ -422,7 +401,7 @@ static int add_free(reader_t *reader, call_t *call)
     if (number(reader, call) != 0) {
         return -1;
     }
-    trace_free(reader->trace, call->thread, call->stream, allocation);
+    trace_free(reader->trace, call->stream, allocation);
     return 0;
 }
 
@@ -506,42 +485,4 @@ trace_t *log_read(const char *path)
     trace = log_read_stream(stream, path);
     fclose(stream);
     return trace;
-}
-
-/* --- writing a log ------------------------------------------------------- */
-
-/* Alignment of the addresses in a log. The first address is not NULL. */
-#define ALIGNMENT UINT64_C(256)
-
-/* Write a log. The addresses of allocations are adjacent, and each is used
- * once. */
-int log_write(const void *arg, FILE *stream)
-{
-    const trace_t *trace = arg;
-    uint64_t      *addresses;
-    uint64_t       next = ALIGNMENT;
-
-    addresses = tool_calloc(trace->num_allocations, sizeof(*addresses));
-    for (size_t i = 0; i < trace->num_allocations; i++) {
-        addresses[i] = next;
-        next += (trace->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    }
-    fprintf(stream, HEADER "\n");
-    for (size_t i = 0; i < trace->num_events; i++) {
-        const trace_event_t *event  = &trace->events[i];
-        uint64_t             name   = trace->streams[event->stream];
-        unsigned long        second = (unsigned long)(i / 1000000);
-
-        /* The trace has no times. In the log, each call takes a microsecond. */
-        fprintf(stream, "%llu,%02lu:%02lu:%02lu.%06lu,%s,0x%llx,%llu,%s%llx\n",
-                (unsigned long long)trace->threads[event->thread],
-                second / 3600 % 24, second / 60 % 60, second % 60,
-                (unsigned long)(i % 1000000),
-                event->is_free ? "free" : "allocate",
-                (unsigned long long)addresses[event->allocation],
-                (unsigned long long)trace->sizes[event->allocation],
-                name == 0 ? "" : "0x", (unsigned long long)name);
-    }
-    free(addresses);
-    return 0;
 }

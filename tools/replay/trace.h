@@ -4,8 +4,8 @@
  *
  *     allocation   0  1  2  ...  in the order in which they begin
  *     event        allocate 0, allocate 1, free 0, allocate 2, ...
- *     thread, stream   numbered in the order in which they first appear; the
- *                      log's own numbers are kept too
+ *     stream       numbered in the order in which it first appears; the log's
+ *                  own number is kept too
  *
  * Functions print errors and return -1 or NULL. Running out of memory ends the
  * program.
@@ -20,13 +20,11 @@
 
 #define TRACE_MAX_ALLOCATIONS ((size_t)1 << 31)
 #define TRACE_MAX_STREAMS     4096
-#define TRACE_MAX_THREADS     1024
 
 /* One call. */
 typedef struct trace_event {
     uint32_t allocation : 31;
     uint32_t is_free : 1;
-    uint16_t thread;
     uint16_t stream;
 } trace_event_t;
 
@@ -49,8 +47,6 @@ typedef struct trace {
     size_t         num_events;
     uint64_t      *sizes; /* of each allocation, bytes */
     size_t         num_allocations;
-    uint64_t       threads[TRACE_MAX_THREADS];
-    unsigned       num_threads;
     uint64_t       streams[TRACE_MAX_STREAMS]; /* 0 is the default stream */
     unsigned       num_streams;
     /* Events before this one prepare the rest, and are not timed. */
@@ -70,16 +66,13 @@ typedef struct trace {
 trace_t *trace_create(const char *name);
 void     trace_destroy(trace_t *trace);
 
-/* Return the number of a thread or a stream, which is added if it is new.
- * Return -1 if there are too many. */
-int trace_thread(trace_t *trace, uint64_t name);
+/* Returns the number of a stream, which is added if it is new, or -1 if there
+ * are too many. */
 int trace_stream(trace_t *trace, uint64_t name);
 
 /* Add an event; trace_alloc() returns the number of the allocation. */
-uint32_t trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
-                     uint64_t size);
-void     trace_free(trace_t *trace, unsigned thread, unsigned stream,
-                    uint32_t allocation);
+uint32_t trace_alloc(trace_t *trace, unsigned stream, uint64_t size);
+void     trace_free(trace_t *trace, unsigned stream, uint32_t allocation);
 
 /* Divide all sizes (and the capacity), rounding up. */
 void trace_scale(trace_t *trace, unsigned divisor);
@@ -102,8 +95,5 @@ void trace_survey(trace_t *trace);
  */
 trace_t *log_read(const char *path);
 trace_t *log_read_stream(FILE *stream, const char *name);
-
-/* Write a trace_t as a log. The caller checks the stream for errors. */
-int log_write(const void *trace, FILE *stream);
 
 #endif

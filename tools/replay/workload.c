@@ -17,7 +17,13 @@
 
 /* --- random numbers ------------------------------------------------------ */
 
-uint64_t random64_next(random64_t *random)
+/* The state of a generator whose numbers are the same on every machine. Any
+ * initial value is valid. */
+typedef struct random64 {
+    uint64_t state;
+} random64_t;
+
+static uint64_t random64_next(random64_t *random)
 {
     uint64_t mixed = random->state += UINT64_C(0x9e3779b97f4a7c15);
 
@@ -26,12 +32,14 @@ uint64_t random64_next(random64_t *random)
     return mixed ^ (mixed >> 31);
 }
 
-uint64_t random64_below(random64_t *random, uint64_t bound)
+/* Returns a number from 0 to bound - 1; bound is not 0. */
+static uint64_t random64_below(random64_t *random, uint64_t bound)
 {
     return (uint64_t)(((unsigned __int128)random64_next(random) * bound) >> 64);
 }
 
-double random64_fraction(random64_t *random)
+/* Returns a number from 0 to less than 1. */
+static double random64_fraction(random64_t *random)
 {
     return (double)(random64_next(random) >> 11) * 0x1p-53;
 }
@@ -86,25 +94,16 @@ uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high)
                                          : draw_many(minstd, span));
 }
 
-/* --- a maker adds the calls of one thread and one stream to a trace ------- */
+/* --- a maker adds calls to a trace, in the default stream ----------------- */
 
 typedef struct maker {
     trace_t  *trace;
-    unsigned  thread;
     unsigned  stream;
     uint32_t *live; /* allocations, in no order */
     size_t    num_live;
     size_t    room;
     uint64_t  live_bytes;
 } maker_t;
-
-static void maker_init(maker_t *maker, trace_t *trace, unsigned thread,
-                       uint64_t stream)
-{
-    *maker = (maker_t){.trace  = trace,
-                       .thread = (unsigned)trace_thread(trace, thread),
-                       .stream = (unsigned)trace_stream(trace, stream)};
-}
 
 static void maker_alloc(maker_t *maker, uint64_t size)
 {
@@ -114,7 +113,7 @@ static void maker_alloc(maker_t *maker, uint64_t size)
             tool_realloc(maker->live, maker->room, sizeof(*maker->live));
     }
     maker->live[maker->num_live++] =
-        trace_alloc(maker->trace, maker->thread, maker->stream, size);
+        trace_alloc(maker->trace, maker->stream, size);
     maker->live_bytes += size;
 }
 
@@ -126,7 +125,7 @@ static void maker_free(maker_t *maker, size_t index)
 
     maker->live[index] = maker->live[--maker->num_live];
     maker->live_bytes -= maker->trace->sizes[allocation];
-    trace_free(maker->trace, maker->thread, maker->stream, allocation);
+    trace_free(maker->trace, maker->stream, allocation);
 }
 
 /* --- random sizes in random order ---------------------------------------- */
@@ -202,30 +201,6 @@ static void make_plan(maker_t *maker, const plan_t *plan)
     }
 }
 
-static void make_trace1(maker_t *maker, const uint64_t *numbers)
-{
-    (void)numbers;
-    make_plan(maker, &(plan_t){1, 3000, 1, 256 * MIB, false, 16 * GIB});
-}
-
-static void make_trace2(maker_t *maker, const uint64_t *numbers)
-{
-    (void)numbers;
-    make_plan(maker, &(plan_t){2, 5000, 256, GIB, true, 16 * GIB});
-}
-
-static void make_trace3(maker_t *maker, const uint64_t *numbers)
-{
-    (void)numbers;
-    make_plan(maker, &(plan_t){3, 600, 1, 2 * GIB, false, 24 * GIB});
-}
-
-static void make_trace4(maker_t *maker, const uint64_t *numbers)
-{
-    (void)numbers;
-    make_plan(maker, &(plan_t){4, 20000, 256, 64 * MIB, true, 8 * GIB});
-}
-
 /* --- workloads of one shape ---------------------------------------------- */
 
 #define NUM_HOLES 65536
@@ -292,39 +267,6 @@ static void make_aba(maker_t *maker, const uint64_t *numbers)
     maker->trace->capacity = 8 * GIB;
 }
 
-/* Maximum number of live allocations per thread. */
-#define THREAD_LIVE 16
-
-/* Sizes are log-uniform from 1 KiB to 1 MiB; threads take turns. */
-static void make_threads(maker_t *maker, const uint64_t *numbers)
-{
-    unsigned   num_threads = (unsigned)numbers[0];
-    random64_t random      = {5};
-    maker_t    makers[64];
-
-    /* No thread uses the default stream. */
-    maker->trace->num_streams = 0;
-    for (unsigned k = 0; k < num_threads; k++) {
-        maker_init(&makers[k], maker->trace, k + 1, (k + UINT64_C(1)) << 8);
-    }
-    for (uint64_t i = 0; i < numbers[1]; i++) {
-        for (unsigned k = 0; k < num_threads; k++) {
-            if (makers[k].num_live == THREAD_LIVE) {
-                maker_free(&makers[k], random64_below(&random, THREAD_LIVE));
-            }
-            maker_alloc(&makers[k],
-                        (uint64_t)(exp2(10 * random64_fraction(&random)) *
-                                   (double)KIB));
-        }
-    }
-    for (unsigned k = 0; k < num_threads; k++) {
-        while (makers[k].num_live > 0) {
-            maker_free(&makers[k], 0);
-        }
-        free(makers[k].live);
-    }
-}
-
 /* --- their names --------------------------------------------------------- */
 
 /* A number that may follow a workload's name. */
@@ -335,67 +277,40 @@ typedef struct number {
 } number_t;
 
 typedef struct workload {
-    const char *name;
-    const char *usage;
+    const char *usage; /* the name, and after a colon its numbers */
     const char *doc;
-    void (*make)(maker_t *maker, const uint64_t *numbers);
+    void (*make)(maker_t *maker, const uint64_t *numbers); /* NULL: the plan */
     number_t numbers[MAX_NUMBERS];
+    plan_t   plan;
 } workload_t;
 
+/* clang-format off */
 static const workload_t workloads[] = {
-    {"rmm",
-     "rmm:N,MIB",
+    {"rmm:N,MIB",
      "RMM's benchmark random_allocations: N allocations of up to MIB MiB",
-     make_rmm,
-     {{1, 10000000, 0}, {1, 65536, 0}}},
-    {"trace1",
-     "trace1",
-     "3,000 sizes, uniform to 256 MiB, under 16 GiB live",
-     make_trace1,
-     {{0, 0, 0}}},
-    {"trace2",
-     "trace2",
-     "5,000 sizes, log-uniform from 256 B to 1 GiB, under 16 GiB",
-     make_trace2,
-     {{0, 0, 0}}},
-    {"trace3",
-     "trace3",
-     "600 sizes, uniform to 2 GiB, under 24 GiB",
-     make_trace3,
-     {{0, 0, 0}}},
-    {"trace4",
-     "trace4",
-     "20,000 sizes, log-uniform from 256 B to 64 MiB, under 8 GiB",
-     make_trace4,
-     {{0, 0, 0}}},
-    {"checkerboard",
-     "checkerboard:MIB[,TOTAL]",
+     .make = make_rmm, .numbers = {{1, 10000000, 0}, {1, 65536, 0}}},
+    {"trace1", "3,000 sizes, uniform to 256 MiB, under 16 GiB live",
+     .plan = {1, 3000, 1, 256 * MIB, false, 16 * GIB}},
+    {"trace2", "5,000 sizes, log-uniform from 256 B to 1 GiB, under 16 GiB",
+     .plan = {2, 5000, 256, GIB, true, 16 * GIB}},
+    {"trace3", "600 sizes, uniform to 2 GiB, under 24 GiB",
+     .plan = {3, 600, 1, 2 * GIB, false, 24 * GIB}},
+    {"trace4", "20,000 sizes, log-uniform from 256 B to 64 MiB, under 8 GiB",
+     .plan = {4, 20000, 256, 64 * MIB, true, 8 * GIB}},
+    {"checkerboard:MIB[,TOTAL]",
      "fill TOTAL (8g) with pieces of MIB MiB, free every second one, ask for "
      "15/16 of the free memory",
-     make_checkerboard,
-     {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
-    {"pair",
-     "pair:SIZE[,NUM]",
-     "allocate and free SIZE, NUM times (100,000)",
-     make_pair,
-     {{1, 64 * TIB, 0}, {1, 100000000, 100000}}},
-    {"holes",
-     "holes:SIZE[,NUM]",
+     .make    = make_checkerboard,
+     .numbers = {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
+    {"pair:SIZE[,NUM]", "allocate and free SIZE, NUM times (100,000)",
+     .make = make_pair, .numbers = {{1, 64 * TIB, 0}, {1, 100000000, 100000}}},
+    {"holes:SIZE[,NUM]",
      "the same where 65,536 holes of 1 KiB are free among live pieces",
-     make_holes,
-     {{1, 64 * TIB, 0}, {1, 100000000, 10000}}},
-    {"aba",
-     "aba",
-     "8 GiB: 1 GiB kept and 4 GiB freed, 1 GiB kept, the first again",
-     make_aba,
-     {{0, 0, 0}}},
-    {"threads",
-     "threads:N[,NUM]",
-     "N threads, each with a stream of its own and NUM (100,000) allocations "
-     "of 1 KiB to 1 MiB, at most 16 live",
-     make_threads,
-     {{1, 64, 0}, {1, 100000000, 100000}}},
+     .make = make_holes, .numbers = {{1, 64 * TIB, 0}, {1, 100000000, 10000}}},
+    {"aba", "8 GiB: 1 GiB kept and 4 GiB freed, 1 GiB kept, the first again",
+     .make = make_aba},
 };
+/* clang-format on */
 
 #define NUM_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
@@ -409,8 +324,8 @@ void workload_list(FILE *stream)
 static const workload_t *find(const char *name, size_t length)
 {
     for (size_t i = 0; i < NUM_WORKLOADS; i++) {
-        if ((strlen(workloads[i].name) == length) &&
-            (memcmp(workloads[i].name, name, length) == 0)) {
+        if ((strcspn(workloads[i].usage, ":") == length) &&
+            (memcmp(workloads[i].usage, name, length) == 0)) {
             return &workloads[i];
         }
     }
@@ -449,7 +364,7 @@ static bool parse_numbers(const workload_t *workload, const char *text,
 /* Check numbers that are valid alone but may be invalid together. */
 static bool fits(const workload_t *workload, const uint64_t *numbers)
 {
-    return (strcmp(workload->name, "checkerboard") != 0) ||
+    return (workload->make != make_checkerboard) ||
            (numbers[0] * KIB * KIB * 2 <= numbers[1]);
 }
 
@@ -473,8 +388,13 @@ trace_t *workload_make(const char *text)
         return NULL;
     }
     trace = trace_create(text);
-    maker_init(&maker, trace, 1, 0);
-    workload->make(&maker, numbers);
+    maker =
+        (maker_t){.trace = trace, .stream = (unsigned)trace_stream(trace, 0)};
+    if (workload->make != NULL) {
+        workload->make(&maker, numbers);
+    } else {
+        make_plan(&maker, &workload->plan);
+    }
     free(maker.live);
     trace_survey(trace);
     return trace;

@@ -13,21 +13,6 @@ trace_t *workload_make(const char *text);
 /* Print the names and descriptions of all workloads. */
 void workload_list(FILE *stream);
 
-/* --- random numbers that are the same on every machine ------------------- */
-
-/* The state of a generator. Any initial value is valid. */
-typedef struct random64 {
-    uint64_t state;
-} random64_t;
-
-uint64_t random64_next(random64_t *random);
-
-/* Returns a number from 0 to bound - 1; bound is not 0. */
-uint64_t random64_below(random64_t *random, uint64_t bound);
-
-/* Returns a number from 0 to less than 1. */
-double random64_fraction(random64_t *random);
-
 /*
  * The random numbers of std::default_random_engine and
  * std::uniform_int_distribution in libstdc++. RMM's benchmarks use these, so

@@ -52,22 +52,15 @@ typedef struct exchange_peer {
     bool               has_ended;
 } exchange_peer_t;
 
-/* Batches of the host, and their mirrors. */
-typedef struct exchange_memory {
-    char *address;
-    bool  is_of_pool; /* registered; it is released with the pool */
-} exchange_memory_t;
-
 struct exchange {
     exchange_params_t params;
     ucxpool_t        *pool;
     void             *address;
     size_t            address_length;
-    exchange_memory_t memory;
-    exchange_memory_t mirrors;
+    char             *memory;         /* of all batches */
+    bool              is_pool_memory; /* it is released with the pool */
     exchange_peer_t  *peers;
-    batch_list_t      own_list;
-    batch_list_t     *list; /* to receive into */
+    batch_list_t      list; /* to receive into */
     batch_t          *ready;
     batch_t         **ready_end;
     unsigned          num_receiving;
@@ -106,8 +99,7 @@ void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
 /* --- the pool ----------------------------------------------------------- */
 
 /* Set what suits this tool, unless the user has set it. */
-static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
-                           size_t memory_size)
+static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
 {
     /* The size is in whole large pages. Every worker maps the pools of all
      * others, and mapping 4 KiB pages would take longer than the transfer. */
@@ -116,10 +108,8 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
     char   variable[64];
     /* If the user has set a block size, the best region size is a different
      * one. */
-    bool sizes = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
-    /* On a GPU the library chooses the regions. A pool there is mapped fast
-     * even with several regions. */
-    bool region = sizes && !on_gpu && (getenv("UCXPOOL_COMM_SIZE") == NULL);
+    bool             sizes  = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
+    bool             region = sizes && (getenv("UCXPOOL_COMM_SIZE") == NULL);
     setting_change_t settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
@@ -127,14 +117,11 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
         {"LOG_LEVEL", "error"},
         /* After a failure, a worker must not delay the others. */
         {"CLOSE_TIMEOUT", "300ms"},
-        /* On the CPU, packing short columns costs less than one operation per
-         * column. */
-        {"INPLACE_MIN", on_gpu ? NULL : "32k"},
+        /* Packing short columns costs less than one operation per column. */
+        {"INPLACE_MIN", "32k"},
         {"REGION_SIZE", region ? comm_size : NULL},
         {"COMM_SIZE", sizes ? comm_size : NULL},
-        {"BLOCK_SIZE", !sizes   ? NULL
-                       : on_gpu ? "2m"
-                                : "1m"},
+        {"BLOCK_SIZE", sizes ? "1m" : NULL},
     };
 
     snprintf(comm_size, sizeof(comm_size), "%zum", (size / 2 + 1) * 2);
@@ -150,42 +137,34 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
                : keep_error("%s", ucxpool_error_detail());
 }
 
-static int pool_make(unsigned worker, const ucxpool_config_t *config,
-                     const gpu_store_t *gpu_store, ucxpool_t **pool_p)
+static int pool_make(const exchange_params_t *exchange,
+                     const ucxpool_config_t *config, ucxpool_t **pool_p)
 {
     ucxpool_params_t params = {0};
     char             name[32];
 
-    snprintf(name, sizeof(name), "worker-%u", worker);
+    snprintf(name, sizeof(name), "worker-%u", exchange->self);
     params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
     params.config     = config;
     params.name       = name;
-    if (gpu_store != NULL) {
-        params.field_mask |=
-            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
-        params.memory_kind = UCXPOOL_MEMORY_CUDA;
-        params.device      = gpu_store_stats(gpu_store)->gpu;
-    }
     if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
-        return keep_error("cannot create the pool of worker %u: %s", worker,
-                          ucxpool_error_detail());
+        return keep_error("cannot create the pool of worker %u: %s",
+                          exchange->self, ucxpool_error_detail());
     }
     return 0;
 }
 
 static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
 {
-    const gpu_store_t *gpu_store = exchange->params.gpu_store;
-    ucxpool_config_t  *config;
-    int                result;
+    ucxpool_config_t *config;
+    int               result;
 
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
         return keep_error("%s", ucxpool_error_detail());
     }
-    result = pool_config_fit(config, gpu_store != NULL, memory_size);
+    result = pool_config_fit(config, memory_size);
     if (result == 0) {
-        result = pool_make(exchange->params.self, config, gpu_store,
-                           &exchange->pool);
+        result = pool_make(&exchange->params, config, &exchange->pool);
     }
     ucxpool_config_release(config);
     return result;
@@ -202,37 +181,18 @@ static bool pool_has_room(ucxpool_t *pool, size_t size)
     return num_free >= (size + block_size - 1) / block_size;
 }
 
-static bool pool_alloc(ucxpool_t *pool, size_t size, exchange_memory_t *memory)
+/* --- making it ---------------------------------------------------------- */
+
+/* Allocate the memory of all batches, in the pool if possible. */
+static void exchange_init_memory(exchange_t *exchange, size_t size)
 {
     void *address;
 
-    memory->is_of_pool =
-        pool_has_room(pool, size) &&
-        (ucxpool_comm_alloc(pool, size, &address) == UCXPOOL_OK);
-    if (memory->is_of_pool) {
-        memory->address = address;
-    }
-    return memory->is_of_pool;
-}
-
-/* --- making it ---------------------------------------------------------- */
-
-static int exchange_init_memory(exchange_t *exchange, size_t size)
-{
-    gpu_store_t *gpu_store = exchange->params.gpu_store;
-
-    if ((gpu_store != NULL) &&
-        !pool_alloc(exchange->pool, size, &exchange->mirrors)) {
-        exchange->mirrors.address = gpu_store_alloc(gpu_store, size);
-        if (exchange->mirrors.address == NULL) {
-            return -1;
-        }
-    }
-    if ((gpu_store != NULL) ||
-        !pool_alloc(exchange->pool, size, &exchange->memory)) {
-        exchange->memory.address = gpu_store_host_alloc(gpu_store, size);
-    }
-    return exchange->memory.address != NULL ? 0 : -1;
+    exchange->is_pool_memory =
+        pool_has_room(exchange->pool, size) &&
+        (ucxpool_comm_alloc(exchange->pool, size, &address) == UCXPOOL_OK);
+    exchange->memory =
+        exchange->is_pool_memory ? address : tool_calloc(1, size);
 }
 
 static void exchange_init_peer(exchange_t *exchange, unsigned index,
@@ -260,25 +220,19 @@ static int exchange_init(exchange_t *exchange)
 
     num  = num < EXCHANGE_INCOMING_MIN ? EXCHANGE_INCOMING_MIN : num;
     num  = num > EXCHANGE_INCOMING_MAX ? EXCHANGE_INCOMING_MAX : num;
-    num  = params->gpu_store != NULL ? 0 : num;
     size = (EXCHANGE_BATCHES_PER_PEER * (size_t)peers + num) * place;
-    if ((exchange_create_pool(exchange, size) != 0) ||
-        (exchange_init_memory(exchange, size) != 0)) {
+    if (exchange_create_pool(exchange, size) != 0) {
         return -1;
     }
-    memory = exchange->memory.address;
+    exchange_init_memory(exchange, size);
+    memory = exchange->memory;
     for (unsigned i = 0; i < params->num_workers; i++) {
         if (i != params->self) {
             exchange_init_peer(exchange, i, memory);
             memory += EXCHANGE_BATCHES_PER_PEER * place;
         }
     }
-    if (params->gpu_store != NULL) {
-        exchange->list = gpu_store_list(params->gpu_store);
-    } else {
-        exchange->list = &exchange->own_list;
-        batch_list_init(exchange->list, memory, num, params->batch_size);
-    }
+    batch_list_init(&exchange->list, memory, num, params->batch_size);
     return 0;
 }
 
@@ -300,29 +254,19 @@ int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
 
 void exchange_destroy(exchange_t *exchange)
 {
-    gpu_store_t *gpu_store;
-
     if (exchange == NULL) {
         return;
     }
-    gpu_store = exchange->params.gpu_store;
     /* Do not report requests that end from now on as failures. */
     exchange->failed = true;
     ucxpool_address_release(exchange->address);
     /* Registered memory is released with the pool, because peers may still read
      * it. */
     ucxpool_destroy(exchange->pool);
-    /* After a failure, a copy of a batch to its mirror may still be running. */
-    if (gpu_store != NULL) {
-        gpu_store_wait(gpu_store);
+    if (!exchange->is_pool_memory) {
+        free(exchange->memory);
     }
-    if ((exchange->mirrors.address != NULL) && !exchange->mirrors.is_of_pool) {
-        gpu_store_free(gpu_store, exchange->mirrors.address);
-    }
-    if (!exchange->memory.is_of_pool) {
-        gpu_store_host_free(gpu_store, exchange->memory.address);
-    }
-    batch_list_cleanup(&exchange->own_list);
+    batch_list_cleanup(&exchange->list);
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         batch_list_cleanup(&exchange->peers[i].list);
     }
@@ -430,22 +374,6 @@ static void exchange_batch_sent(ucxpool_request_t *request,
     batch_list_put(&peer->list, batch);
 }
 
-/* Set the params for a pool of GPU memory: the kind of the data's memory, and
- * the stream whose work must finish first. A large batch is in host memory. */
-static void exchange_params_on_gpu(const exchange_t *exchange, void *stream,
-                                   bool                      is_large,
-                                   ucxpool_request_params_t *params)
-{
-    if (exchange->params.gpu_store == NULL) {
-        return;
-    }
-    params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
-                          UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-    params->stream = is_large ? UCXPOOL_STREAM_READY : stream;
-    params->segments_kind =
-        is_large ? UCXPOOL_SEGMENTS_ANY : UCXPOOL_SEGMENTS_CUDA;
-}
-
 static void exchange_send(exchange_t *exchange, unsigned target,
                           const exchange_header_t *header,
                           const ucxpool_data_t *data, batch_t *batch)
@@ -463,12 +391,6 @@ static void exchange_send(exchange_t *exchange, unsigned target,
     if (batch != NULL) {
         params.callback     = exchange_batch_sent;
         params.callback_arg = batch;
-        exchange_params_on_gpu(
-            exchange,
-            exchange->params.gpu_store != NULL
-                ? gpu_store_stream(exchange->params.gpu_store)
-                : NULL,
-            batch->large != NULL, &params);
     }
     peer->pending++;
     status = ucxpool_send(peer->channel, data, header->kind, &params, NULL);
@@ -481,32 +403,18 @@ static void exchange_send(exchange_t *exchange, unsigned target,
 
 int exchange_post(exchange_t *exchange, batch_t *batch)
 {
-    exchange_peer_t         *peer      = batch->owner;
-    gpu_store_t             *gpu_store = exchange->params.gpu_store;
-    stopwatch_t              start     = stopwatch_start();
-    exchange_header_t        header    = {EXCHANGE_BATCH, exchange->params.self,
-                                          batch->num_records};
+    exchange_peer_t         *peer   = batch->owner;
+    stopwatch_t              start  = stopwatch_start();
+    exchange_header_t        header = {EXCHANGE_BATCH, exchange->params.self,
+                                       batch->num_records};
     const ucxpool_segment_t *segments;
     ucxpool_data_t           data;
-    size_t                   num;
+    size_t                   num = batch_segments(batch, &segments);
 
     peer->num_sent++;
     exchange->report.batches_sent++;
     exchange->report.bytes_sent += batch_length(batch);
-    if ((gpu_store != NULL) && (batch->large == NULL)) {
-        char *mirror = exchange->mirrors.address +
-                       (batch->memory - exchange->memory.address);
-
-        if (gpu_store_copy_in(gpu_store, mirror, batch) != 0) {
-            exchange_fail(exchange, UCXPOOL_ERR_IO, batch->peer,
-                          "cannot send to", kept_error());
-            return -1;
-        }
-        data = ucxpool_data_buffer(mirror, batch_length(batch));
-    } else {
-        num  = batch_segments(batch, &segments);
-        data = ucxpool_data_segments(segments, num);
-    }
+    data = ucxpool_data_segments(segments, num);
     exchange_send(exchange, batch->peer, &header, &data, batch);
     stopwatch_stop(&exchange->report.transfer, &start);
     return exchange->failed ? -1 : 0;
@@ -539,7 +447,7 @@ static void exchange_batch_received(ucxpool_request_t *request,
     if (status != UCXPOOL_OK) {
         exchange_fail_request(exchange, request, batch->peer,
                               "cannot receive from");
-        batch_list_put(exchange->list, batch);
+        batch_list_put(&exchange->list, batch);
         return;
     }
     exchange->report.batches_received++;
@@ -562,7 +470,7 @@ static void exchange_take_batch(exchange_t              *exchange,
                                 ucxpool_message_t       *message,
                                 const exchange_header_t *header, size_t length)
 {
-    batch_t                 *batch  = batch_list_get(exchange->list);
+    batch_t                 *batch  = batch_list_get(&exchange->list);
     ucxpool_request_params_t params = {0};
     ucxpool_data_t           data;
     ucxpool_status_t         status;
@@ -572,13 +480,11 @@ static void exchange_take_batch(exchange_t              *exchange,
     if (batch_prepare(batch, header->count, length) != 0) {
         exchange_refuse(exchange, message, UCXPOOL_ERR_LIMIT, header->source,
                         kept_error());
-        batch_list_put(exchange->list, batch);
+        batch_list_put(&exchange->list, batch);
         return;
     }
-    data = ucxpool_data_buffer(batch_place(batch), length);
-    exchange_params_on_gpu(exchange, UCXPOOL_STREAM_READY, batch->large != NULL,
-                           &params);
-    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    data                = ucxpool_data_buffer(batch_place(batch), length);
+    params.field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params.callback     = exchange_batch_received;
     params.callback_arg = batch;
     exchange->num_receiving++;
@@ -587,7 +493,7 @@ static void exchange_take_batch(exchange_t              *exchange,
         exchange->num_receiving--;
         exchange_refuse(exchange, message, status, header->source,
                         ucxpool_error_detail());
-        batch_list_put(exchange->list, batch);
+        batch_list_put(&exchange->list, batch);
     }
 }
 
@@ -617,7 +523,7 @@ static void exchange_take(exchange_t *exchange)
     exchange_header_t      header;
 
     while (
-        (exchange->list->idle != NULL) && !exchange->failed &&
+        (exchange->list.idle != NULL) && !exchange->failed &&
         (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) == UCXPOOL_OK)) {
         ucxpool_message_query(message, &attr, sizeof(attr));
         memset(&header, 0, sizeof(header));
@@ -641,18 +547,20 @@ batch_t *exchange_received(exchange_t *exchange)
 {
     batch_t *batch = exchange->ready;
 
-    if (batch != NULL) {
-        exchange->ready = batch->next;
-        if (exchange->ready == NULL) {
-            exchange->ready_end = &exchange->ready;
-        }
+    if (batch == NULL) {
+        return NULL;
     }
+    exchange->ready = batch->next;
+    if (exchange->ready == NULL) {
+        exchange->ready_end = &exchange->ready;
+    }
+    batch_parse(batch, batch_place(batch));
     return batch;
 }
 
 void exchange_put(exchange_t *exchange, batch_t *batch)
 {
-    batch_list_put(exchange->list, batch);
+    batch_list_put(&exchange->list, batch);
 }
 
 /* --- progress ----------------------------------------------------------- */
@@ -707,8 +615,8 @@ void exchange_wait(exchange_t *exchange, int timeout_ms)
 bool exchange_has_ended(const exchange_t *exchange)
 {
     const exchange_peer_t *peer;
-    bool                   has_ended =
-        (exchange->num_receiving == 0) && (exchange->ready == NULL);
+    bool has_ended = !exchange->failed && (exchange->num_receiving == 0) &&
+                     (exchange->ready == NULL);
 
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         peer = &exchange->peers[i];

@@ -10,9 +10,6 @@
  * workers that send to it. A worker that cannot send continues to receive, so
  * that workers do not deadlock.
  *
- * With a GPU store, batches are built in pinned memory, copied to the GPU and
- * sent from there. They are received into places of the store.
- *
  * At the end, every worker sends the number of its batches to every other
  * worker.
  *
@@ -21,7 +18,7 @@
 #ifndef SHUFFLE_EXCHANGE_H
 #define SHUFFLE_EXCHANGE_H
 
-#include "tools/shuffle/gpu_store.h"
+#include "tools/shuffle/batch.h"
 
 #include "common/system.h"
 #include "common/pool_stats.h"
@@ -40,14 +37,13 @@ void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
 void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
 typedef struct exchange_params {
-    unsigned     self;
-    unsigned     num_workers;
-    size_t       batch_size;
-    gpu_store_t *gpu_store; /* outlives the exchange; NULL: none */
+    unsigned self;
+    unsigned num_workers;
+    size_t   batch_size;
 } exchange_params_t;
 
 typedef struct exchange_report {
-    stopwatch_t        transfer;   /* in calls that send, receive, progress */
+    stopwatch_t        transfer;   /* in send, receive and progress calls */
     stopwatch_t        wait;       /* until something arrives */
     uint64_t           bytes_sent; /* batches with their columns */
     uint64_t           bytes_received;
@@ -89,8 +85,7 @@ int exchange_progress(exchange_t *exchange);
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
 /* exchange_received() returns the next batch that has arrived, or NULL.
- * exchange_put() returns the batch to the exchange, unless the GPU store holds
- * it. */
+ * exchange_put() returns the batch to the exchange. */
 batch_t *exchange_received(exchange_t *exchange);
 void     exchange_put(exchange_t *exchange, batch_t *batch);
 

@@ -61,7 +61,7 @@ int inputs_take_header(inputs_t *inputs);
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
                       unsigned num_workers);
 
-/* A record, valid until the next call of reader_next(). */
+/* A record, valid until the next call to reader_next(). */
 typedef struct record {
     const input_file_t *file;
     uint64_t            offset; /* in the file */

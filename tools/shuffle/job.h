@@ -6,7 +6,7 @@
  *                              |               v
  *                              |           exchange -> batches of the others
  *                              v                            |
- *                        (GPU store) <----------------------'
+ *                              |<---------------------------'
  *                              |  count, check
  *                              v
  *                        output -> names, when all results agree -> summary
@@ -31,9 +31,6 @@ typedef struct job {
     unsigned        field;
     size_t          batch_size; /* bytes of records */
     bool            compare_memcpy;
-    bool            on_gpu;
-    int             gpu;        /* -1: by turn */
-    size_t          gpu_memory; /* 0: chosen */
     inputs_t        inputs;
     output_folder_t folder;
 } job_t;
@@ -55,8 +52,6 @@ typedef struct result {
     stopwatch_t       whole;
     stopwatch_t       copy; /* memcpy of bytes_received, if requested */
     exchange_report_t exchange;
-    gpu_store_stats_t gpu_store; /* size 0: no store */
-    uint64_t          early;     /* bytes written to make room in the store */
 } result_t;
 
 /* The progress of a worker, which another process may read. */
@@ -68,8 +63,7 @@ typedef struct progress {
 typedef struct worker_params {
     const job_t *job;
     unsigned     index;
-    exchange_t  *exchange;  /* NULL for a lone worker */
-    gpu_store_t *gpu_store; /* NULL for none */
+    exchange_t  *exchange; /* NULL for a lone worker */
     progress_t  *progress;
     /* Called often. If it returns -1 with an error, the worker ends. */
     int (*interrupt)(void *arg);
@@ -78,17 +72,12 @@ typedef struct worker_params {
 
 /* The functions below that return an int return -1 with an error. */
 
-/*
- * Choose the size of a batch, which limits the memory of a worker, and check
- * that gpu_memory is enough.
- */
-int worker_choose_batch(job_t *job);
+/* Choose the size of a batch, which limits the memory of a worker. */
+void worker_choose_batch(job_t *job);
 
-/* Create the GPU store and the exchange of a worker, in the worker's own
- * process. One that the worker does not need is NULL. turn: number of the
- * worker on this host. */
-int  worker_prepare(worker_params_t *params, unsigned turn);
-void worker_release(worker_params_t *params);
+/* Create the exchange of a worker, in the worker's own process; NULL for a lone
+ * worker. */
+int worker_prepare(worker_params_t *params);
 
 /* Do all of a worker's work, except for the final names of the files. */
 int worker_run(const worker_params_t *params, result_t *result_p);

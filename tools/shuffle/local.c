@@ -38,8 +38,6 @@
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
-/* Number of waits of 1 ms. The alarm ends the process later. */
-#define CHILD_LEAVE_TRIES 1000u
 
 typedef enum word {
     WORD_NONE   = 0,
@@ -97,9 +95,8 @@ typedef struct child {
     const local_t  *local;
     place_t        *place;
     int             socket; /* to the main process */
-    pid_t           parent;
     worker_params_t worker;
-    output_folder_t folder; /* of the job, with the child's own claim */
+    output_folder_t folder;
     bool            was_aborted;
 } child_t;
 
@@ -241,13 +238,6 @@ static void child_fail(child_t *child)
     do {
         got = recv(child->socket, &word, 1, 0);
     } while ((got > 0) || ((got < 0) && (errno == EINTR)));
-    /* While the main process lives, it manages the folder: another worker may
-     * be about to create its files. Its socket is closed shortly before its
-     * claim. */
-    for (unsigned i = 0;
-         (i < CHILD_LEAVE_TRIES) && (getppid() == child->parent); i++) {
-        poll(NULL, 0, 1);
-    }
     output_folder_close(&child->folder);
 }
 
@@ -259,7 +249,6 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
     child.local                = local;
     child.place                = &local->places[index];
     child.socket               = socket;
-    child.parent               = parent;
     child.folder               = local->job->folder;
     child.worker.job           = local->job;
     child.worker.index         = index;
@@ -267,9 +256,7 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
     child.worker.interrupt     = child_interrupt;
     child.worker.interrupt_arg = &child;
     child_init_signals(parent);
-    if ((output_folder_join(&child.folder) != 0) ||
-        (worker_prepare(&child.worker, index) != 0) ||
-        (child_connect(&child) != 0) ||
+    if ((worker_prepare(&child.worker) != 0) || (child_connect(&child) != 0) ||
         (worker_run(&child.worker, &child.place->result) != 0) ||
         (child_await_others(&child) != 0)) {
         child_fail(&child);
@@ -277,7 +264,7 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
          * closing would fail. */
         _exit(1);
     }
-    worker_release(&child.worker);
+    exchange_destroy(child.worker.exchange);
     return 0;
 }
 

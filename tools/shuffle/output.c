@@ -8,23 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define CLAIM_NAME ".ucxpool_shuffle.claim"
-/* Number of attempts. They limit the time for another process of the run to
- * write the claim after locking it, and how often a run that ends may remove
- * the folder while this run starts. */
-#define CLAIM_TRIES   100u
-#define CLAIM_WAIT_MS 10
-#define CLAIM_TEXT    (HOST_NAME_MAX + 96)
 
 /* Number of descriptors that the rest of a worker may need. */
 #define OUTPUT_OTHER_FILES 256u
@@ -36,253 +25,94 @@
 #define OUTPUT_BUFFER_MIN ((size_t)512)
 #define OUTPUT_PAGE       ((size_t)4096)
 
-/* --- the claim ---------------------------------------------------------- */
+/* --- the folder --------------------------------------------------------- */
 
-typedef enum claim_result {
-    CLAIM_TAKEN   = 0,
-    CLAIM_AGAIN   = 1,
-    CLAIM_REMOVED = 2, /* the folder was removed */
-    CLAIM_FAILED  = -1 /* an error was kept */
-} claim_result_t;
-
-static claim_result_t claim_fail(const output_folder_t *folder,
-                                 const char            *what)
+static int folder_fail(const output_folder_t *folder, const char *what)
 {
-    keep_error("cannot %s output folder '%s': %s", what, folder->path,
-               strerror(errno));
-    return CLAIM_FAILED;
+    return keep_error("cannot %s output folder '%s': %s", what, folder->path,
+                      strerror(errno));
 }
 
-/* Check that the folder contains nothing but the claim. */
-static claim_result_t claim_check_empty(const output_folder_t *folder)
+/* Check that the folder contains nothing but files that other ranks of this run
+ * may have created. */
+static int folder_check_empty(const output_folder_t *folder)
 {
     int            fd  = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY);
     DIR           *dir = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *entry;
-    claim_result_t result = CLAIM_TAKEN;
+    char           own[32];
+    int            result = 0;
 
     if (dir == NULL) {
-        result = claim_fail(folder, "list");
+        result = folder_fail(folder, "list");
         close(fd);
         return result;
     }
-    while ((result == CLAIM_TAKEN) && ((entry = readdir(dir)) != NULL)) {
+    snprintf(own, sizeof(own), ".%016" PRIx64 ".tmp", folder->run);
+    while ((result == 0) && ((entry = readdir(dir)) != NULL)) {
         if ((strcmp(entry->d_name, ".") != 0) &&
             (strcmp(entry->d_name, "..") != 0) &&
-            (strcmp(entry->d_name, CLAIM_NAME) != 0)) {
-            keep_error("output folder '%s' is not empty (it holds '%s'): empty "
-                       "it or name another with -o",
-                       folder->path, entry->d_name);
-            result = CLAIM_FAILED;
+            (strstr(entry->d_name, own) == NULL)) {
+            result = keep_error("output folder '%s' is not empty (it holds "
+                                "'%s'): empty it or name another with -o",
+                                folder->path, entry->d_name);
         }
     }
     closedir(dir);
     return result;
 }
 
-static bool same_file(const struct stat *one, const struct stat *other)
+int output_folder_open(output_folder_t *folder, const char *path, uint64_t run)
 {
-    return (one->st_dev == other->st_dev) && (one->st_ino == other->st_ino);
-}
+    int result;
 
-/* Returns true if the open file still has its name. */
-static bool claim_is_named(const output_folder_t *folder, int fd)
-{
-    struct stat own;
-    struct stat named;
-
-    return (fstat(fd, &own) == 0) &&
-           (fstatat(folder->fd, CLAIM_NAME, &named, AT_SYMLINK_NOFOLLOW) ==
-            0) &&
-           same_file(&own, &named);
-}
-
-static void claim_read(int fd, char text[CLAIM_TEXT])
-{
-    ssize_t length = pread(fd, text, CLAIM_TEXT - 1, 0);
-
-    text[length > 0 ? length : 0] = '\0';
-    text[strcspn(text, "\n")]     = '\0';
-}
-
-/* Returns true if the file names this run. */
-static bool claim_is_ours(const output_folder_t *folder, int fd,
-                          char text[CLAIM_TEXT])
-{
-    char id[32];
-
-    claim_read(fd, text);
-    snprintf(id, sizeof(id), " %016" PRIx64 " ", folder->run);
-    return strstr(text, id) != NULL;
-}
-
-static claim_result_t claim_write(const output_folder_t *folder, int fd)
-{
-    char host[HOST_NAME_MAX + 1] = "";
-    char text[CLAIM_TEXT];
-    int  length;
-
-    gethostname(host, sizeof(host) - 1);
-    length =
-        snprintf(text, sizeof(text), "- %016" PRIx64 " process %ld on %s\n",
-                 folder->run, (long)getpid(), host);
-    return (ftruncate(fd, 0) == 0) &&
-                   (pwrite(fd, text, (size_t)length, 0) == length)
-               ? CLAIM_TAKEN
-               : claim_fail(folder, "claim");
-}
-
-/* Lock the file. flock(2) may lose a lock when it converts the lock from
- * exclusive to shared, so the file is read again after that. */
-static claim_result_t claim_lock(const output_folder_t *folder, int fd,
-                                 char text[CLAIM_TEXT])
-{
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        if (!claim_is_named(folder, fd)) {
-            return CLAIM_AGAIN;
-        }
-        if ((claim_check_empty(folder) != CLAIM_TAKEN) ||
-            (claim_write(folder, fd) != CLAIM_TAKEN)) {
-            unlinkat(folder->fd, CLAIM_NAME, 0);
-            return CLAIM_FAILED;
-        }
-    } else if (errno != EWOULDBLOCK) {
-        return claim_fail(folder, "claim");
-    }
-    return claim_is_ours(folder, fd, text) &&
-                   (flock(fd, LOCK_SH | LOCK_NB) == 0) &&
-                   claim_is_named(folder, fd) && claim_is_ours(folder, fd, text)
-               ? CLAIM_TAKEN
-               : CLAIM_AGAIN;
-}
-
-static claim_result_t claim_try(output_folder_t *folder, char text[CLAIM_TEXT])
-{
-    int            flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    int            fd    = openat(folder->fd, CLAIM_NAME, flags, 0);
-    claim_result_t result;
-
-    if ((fd < 0) && (errno == ENOENT)) {
-        if (claim_check_empty(folder) != CLAIM_TAKEN) {
-            return CLAIM_FAILED;
-        }
-        fd = openat(folder->fd, CLAIM_NAME, flags | O_CREAT, 0666);
-    }
-    if (fd < 0) {
-        return errno == ENOENT ? CLAIM_REMOVED : claim_fail(folder, "claim");
-    }
-    result = claim_lock(folder, fd, text);
-    if (result != CLAIM_TAKEN) {
-        close(fd);
-        return result;
-    }
-    folder->claim = fd;
-    return CLAIM_TAKEN;
-}
-
-static claim_result_t claim_take(output_folder_t *folder)
-{
-    char           text[CLAIM_TEXT] = "";
-    const char    *process;
-    claim_result_t result;
-
-    for (unsigned i = 0; i < CLAIM_TRIES; i++) {
-        result = claim_try(folder, text);
-        if (result != CLAIM_AGAIN) {
-            return result;
-        }
-        poll(NULL, 0, CLAIM_WAIT_MS);
-    }
-    process = strstr(text, "process");
-    keep_error("another run of ucxpool_shuffle (%s) writes into output folder "
-               "'%s': let it end, or name another folder with -o",
-               process != NULL ? process : "just started", folder->path);
-    return CLAIM_FAILED;
-}
-
-/* --- the folder --------------------------------------------------------- */
-
-static claim_result_t output_folder_try(output_folder_t *folder)
-{
-    claim_result_t result;
-
-    folder->created = mkdir(folder->path, 0777) == 0;
+    memset(folder, 0, sizeof(*folder));
+    folder->path    = path;
+    folder->run     = run;
+    folder->created = mkdir(path, 0777) == 0;
     if (!folder->created && (errno != EEXIST)) {
-        return claim_fail(folder, "create");
+        return folder_fail(folder, "create");
     }
-    folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0) {
-        return errno == ENOENT ? CLAIM_REMOVED : claim_fail(folder, "open");
+        return folder_fail(folder, "open");
     }
     result = faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) == 0
-                 ? claim_take(folder)
-                 : claim_fail(folder, "write into");
-    if (result != CLAIM_TAKEN) {
+                 ? folder_check_empty(folder)
+                 : folder_fail(folder, "write into");
+    if (result != 0) {
         close(folder->fd);
         if (folder->created) {
-            rmdir(folder->path);
+            rmdir(path);
         }
-    } else if (folder->created) {
-        (void)!pwrite(folder->claim, "+", 1, 0);
     }
     return result;
 }
 
-int output_folder_open(output_folder_t *folder, const char *path, uint64_t run)
-{
-    claim_result_t result;
-
-    memset(folder, 0, sizeof(*folder));
-    folder->path = path;
-    folder->run  = run;
-    for (unsigned i = 0; i < CLAIM_TRIES; i++) {
-        result = output_folder_try(folder);
-        if (result != CLAIM_REMOVED) {
-            return (int)result;
-        }
-    }
-    return keep_error("output folder '%s' is removed again and again: name "
-                      "another with -o",
-                      path);
-}
-
-int output_folder_join(output_folder_t *folder)
-{
-    close(folder->claim);
-    return claim_take(folder) == CLAIM_TAKEN ? 0 : -1;
-}
-
 void output_folder_close(output_folder_t *folder)
 {
-    char text[CLAIM_TEXT];
-
-    if ((flock(folder->claim, LOCK_EX | LOCK_NB) == 0) &&
-        claim_is_named(folder, folder->claim)) {
-        claim_read(folder->claim, text);
-        unlinkat(folder->fd, CLAIM_NAME, 0);
-        if ((text[0] == '+') && folder->is_discarded) {
-            rmdir(folder->path);
-        }
+    if (folder->created && folder->is_discarded) {
+        /* Fails while it holds files of another process of the run. */
+        rmdir(folder->path);
     }
-    close(folder->claim);
     close(folder->fd);
-    folder->claim = -1;
-    folder->fd    = -1;
+    folder->fd = -1;
 }
 
 /* --- names -------------------------------------------------------------- */
 
 typedef struct output_names {
-    char temporary[32];
+    char temporary[48];
     char final[32];
 } output_names_t;
 
-static output_names_t output_names(uint32_t partition)
+static output_names_t output_names(const output_folder_t *folder,
+                                   uint32_t               partition)
 {
     output_names_t names;
 
-    snprintf(names.temporary, sizeof(names.temporary), ".part-%05u.tmp",
-             partition);
+    snprintf(names.temporary, sizeof(names.temporary),
+             ".part-%05u.%016" PRIx64 ".tmp", partition, folder->run);
     snprintf(names.final, sizeof(names.final), "part-%05u", partition);
     return names;
 }
@@ -298,13 +128,13 @@ static bool output_is_committed(const output_folder_t *folder,
             0) &&
            (fstatat(folder->fd, names->final, &other, AT_SYMLINK_NOFOLLOW) ==
             0) &&
-           same_file(&one, &other);
+           (one.st_dev == other.st_dev) && (one.st_ino == other.st_ino);
 }
 
 /* Give a file its final name. Neither call replaces another file. */
 static int output_commit_one(const output_folder_t *folder, uint32_t partition)
 {
-    output_names_t names = output_names(partition);
+    output_names_t names = output_names(folder, partition);
 
     if (linkat(folder->fd, names.temporary, folder->fd, names.final, 0) == 0) {
         return 0;
@@ -337,7 +167,7 @@ int output_commit(const output_folder_t *folder, const output_set_t *set)
 void output_withdraw(const output_folder_t *folder, const output_set_t *set)
 {
     for (uint32_t i = set->first; i < set->num; i += set->step) {
-        output_names_t names = output_names(i);
+        output_names_t names = output_names(folder, i);
 
         if (output_is_committed(folder, &names)) {
             unlinkat(folder->fd, names.final, 0);
@@ -351,14 +181,14 @@ void output_withdraw(const output_folder_t *folder, const output_set_t *set)
 void output_settle(const output_folder_t *folder, const output_set_t *set)
 {
     for (uint32_t i = set->first; i < set->num; i += set->step) {
-        unlinkat(folder->fd, output_names(i).temporary, 0);
+        unlinkat(folder->fd, output_names(folder, i).temporary, 0);
     }
 }
 
 void output_discard(output_folder_t *folder, const output_set_t *set)
 {
     for (uint32_t i = set->first; i < set->num; i += set->step) {
-        output_names_t names = output_names(i);
+        output_names_t names = output_names(folder, i);
 
         if (output_is_committed(folder, &names)) {
             unlinkat(folder->fd, names.final, 0);
@@ -377,20 +207,22 @@ static uint32_t output_partition(const output_t *output, uint32_t slot)
 
 static int output_fail(const output_t *output, uint32_t slot, const char *what)
 {
-    return keep_error("cannot %s '%s/%s': %s%s", what, output->folder->path,
-                      output_names(output_partition(output, slot)).temporary,
-                      strerror(errno),
-                      (errno == ENOSPC) || (errno == EDQUOT)
-                          ? ": free some space, or name another folder with -o"
-                          : "");
+    return keep_error(
+        "cannot %s '%s/%s': %s%s", what, output->folder->path,
+        output_names(output->folder, output_partition(output, slot)).temporary,
+        strerror(errno),
+        (errno == ENOSPC) || (errno == EDQUOT)
+            ? ": free some space, or name another folder with -o"
+            : "");
 }
 
 /* Returns a descriptor, or -1 with an error. */
 static int output_open(const output_t *output, uint32_t slot, int flags)
 {
-    output_names_t names = output_names(output_partition(output, slot));
-    int            fd    = openat(output->folder->fd, names.temporary,
-                                  O_WRONLY | O_CLOEXEC | flags, 0666);
+    output_names_t names =
+        output_names(output->folder, output_partition(output, slot));
+    int fd = openat(output->folder->fd, names.temporary,
+                    O_WRONLY | O_CLOEXEC | flags, 0666);
 
     return fd >= 0 ? fd
                    : output_fail(output, slot,

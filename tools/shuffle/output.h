@@ -2,22 +2,13 @@
  * The output consists of the folder of a run, and the partition files of each
  * worker.
  *
- * A run claims its folder, which must be empty:
- *
- *     DIR/.ucxpool_shuffle.claim   "+ <id of the run> process 17 on alpha"
- *                                   '+': the run created the folder
- *
- * Each process of the run holds a shared lock on this file, so the claim ends
- * with the last process. A file without a lock is left over from a killed run;
- * the next run takes over this file.
- *
  * Files get their final names only when all checks have passed. Until all
  * workers have committed, a file has both names, which shows that it belongs to
  * the run: no other file is replaced or removed.
  *
- *     DIR/.part-00003.tmp              written
- *     DIR/.part-00003.tmp, part-00003  committed
- *     DIR/part-00003                   settled
+ *     DIR/.part-00003.RUN.tmp              written
+ *     DIR/.part-00003.RUN.tmp, part-00003  committed
+ *     DIR/part-00003                       settled
  *
  * On a file system without hard links, committing renames the file.
  *
@@ -37,19 +28,16 @@ typedef struct output_folder {
     const char *path;
     uint64_t    run; /* its id */
     int         fd;
-    int         claim;
     bool        created;      /* by this process */
     bool        is_discarded; /* by output_discard() */
 } output_folder_t;
 
-/* Open the folder, or create it, and claim it for a run. */
+/* Open the folder, or create it. It must be empty, except for files of this
+ * run. */
 int output_folder_open(output_folder_t *folder, const char *path, uint64_t run);
 
-/* Hold a separate claim in a forked process. */
-int output_folder_join(output_folder_t *folder);
-
-/* Release the claim. After output_discard() the last process of the run removes
- * the folder, if the run has created it. */
+/* Close the folder. After output_discard() the folder is removed if this
+ * process has created it and it is empty. */
 void output_folder_close(output_folder_t *folder);
 
 /* The set of partitions first, first + step, first + 2 step, ... below num. */

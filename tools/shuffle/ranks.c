@@ -107,22 +107,6 @@ void ranks_abort(int status, int signal_number)
     poll(NULL, 0, RANKS_LINGER_MS);
 }
 
-/* Returns the number of this process on its host. If the launcher does not
- * report the number, returns the rank, which also distributes the workers
- * evenly if the ranks of a host are consecutive. */
-static unsigned ranks_local_rank(void)
-{
-    pmix_value_t *value;
-    unsigned      rank = ranks_self.rank;
-
-    if (PMIx_Get(&ranks_self, PMIX_LOCAL_RANK, NULL, 0, &value) ==
-        PMIX_SUCCESS) {
-        rank = value->data.uint16;
-        PMIX_VALUE_RELEASE(value);
-    }
-    return rank;
-}
-
 static void ranks_on_signal(int signal_number)
 {
     ranks_signal = signal_number;
@@ -354,7 +338,7 @@ int ranks_run(job_t *job, result_t *results)
     worker.progress  = &progress;
     worker.interrupt = ranks_interrupt;
     ranks_init_signals();
-    if ((worker_prepare(&worker, ranks_local_rank()) != 0) ||
+    if ((worker_prepare(&worker) != 0) ||
         (ranks_connect_all(job, worker.exchange) != 0) ||
         (worker_run(&worker, &results[ranks_self.rank]) != 0) ||
         (ranks_compare(worker.exchange, results) != 0) ||
@@ -369,7 +353,7 @@ int ranks_run(job_t *job, result_t *results)
         /* Keep the pool and its connections; see ranks_abort(). */
         return ranks_signal != 0 ? ranks_signal : -1;
     }
-    worker_release(&worker);
+    exchange_destroy(worker.exchange);
     return 0;
 }
 

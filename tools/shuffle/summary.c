@@ -42,10 +42,6 @@ void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
         sum->batches_sent += exchange->batches_sent;
         sum->batches_received += exchange->batches_received;
         pool_stats_add(&sum->stats, &exchange->stats);
-        sum_p->gpu_store.size += result->gpu_store.size;
-        sum_p->gpu_store.held += result->gpu_store.held;
-        sum_p->gpu_store.held_max += result->gpu_store.held_max;
-        sum_p->early += result->early;
     }
 }
 
@@ -161,14 +157,6 @@ void summary_print_text(const job_t *job, const result_t *results,
     if (job->num_workers > 1) {
         summary_text_transfer(&sum, stream);
     }
-    if (sum.gpu_store.size > 0) {
-        fprintf(stream,
-                "In GPU memory: %.1f MB held, %.1f MB at most, of %.1f MB; "
-                "%.1f MB written before the end to make room\n",
-                megabytes(sum.gpu_store.held),
-                megabytes(sum.gpu_store.held_max),
-                megabytes(sum.gpu_store.size), megabytes(sum.early));
-    }
     fprintf(stream, "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
             "read MB", "written MB", "sent MB", "recv MB", "transfer s",
             "wait s", "wire", "registered");
@@ -261,23 +249,6 @@ static void json_pool(json_t *json, const exchange_report_t *exchange)
     json_text(json, "degraded_to", summary_degraded[exchange->degraded_to]);
 }
 
-static void json_gpu(json_t *json, const result_t *result)
-{
-    const gpu_store_stats_t *stats = &result->gpu_store;
-
-    if (stats->size == 0) {
-        json_bare(json, "gpu", "null");
-        return;
-    }
-    json_open_inline(json, "gpu", '{');
-    json_number(json, "number", (uint64_t)stats->gpu);
-    json_number(json, "bytes", stats->size);
-    json_number(json, "held_bytes", stats->held);
-    json_number(json, "max_held_bytes", stats->held_max);
-    json_number(json, "early_bytes", result->early);
-    json_close(json);
-}
-
 static void json_worker(json_t *json, unsigned index, const result_t *result)
 {
     json_open_inline(json, NULL, '{');
@@ -287,7 +258,6 @@ static void json_worker(json_t *json, unsigned index, const result_t *result)
     json_seconds(json, "seconds", result->whole.wall_ns);
     json_seconds(json, "cpu_seconds", result->whole.cpu_ns);
     json_number(json, "max_resident_bytes", result->max_resident);
-    json_gpu(json, result);
     json_transfer(json, result);
     json_pool(json, &result->exchange);
     json_close(json);

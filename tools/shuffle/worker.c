@@ -43,46 +43,28 @@ typedef struct worker {
 
 /* --- before ------------------------------------------------------------- */
 
-int worker_choose_batch(job_t *job)
+void worker_choose_batch(job_t *job)
 {
     size_t all =
         job->num_workers <= 4 ? WORKER_BATCHES_FEW : WORKER_BATCHES_MANY;
     size_t size = all / (3 * (size_t)job->num_workers);
-    size_t least;
 
     size            = size > WORKER_BATCH_MAX ? WORKER_BATCH_MAX : size;
     size            = size < WORKER_BATCH_MIN ? WORKER_BATCH_MIN : size;
     job->batch_size = size;
-    least           = gpu_store_least_size(size);
-    if ((job->gpu_memory == 0) || (job->gpu_memory >= least)) {
-        return 0;
-    }
-    return keep_error("--device-memory: %zu bytes are too few for the batches "
-                      "of a worker: give %zum or more",
-                      job->gpu_memory, least / MIB + 1);
 }
 
-int worker_prepare(worker_params_t *params, unsigned turn)
+int worker_prepare(worker_params_t *params)
 {
-    const job_t       *job      = params->job;
-    gpu_store_params_t store    = {job->gpu,         turn,
-                                   job->num_workers, job->batch_size,
-                                   job->gpu_memory,  job->inputs.size};
-    exchange_params_t  exchange = {params->index, job->num_workers,
-                                   job->batch_size, NULL};
+    const job_t      *job      = params->job;
+    exchange_params_t exchange = {
+        .self        = params->index,
+        .num_workers = job->num_workers,
+        .batch_size  = job->batch_size,
+    };
 
-    if (job->on_gpu && (gpu_store_create(&store, &params->gpu_store) != 0)) {
-        return -1;
-    }
-    exchange.gpu_store = params->gpu_store;
     return job->num_workers > 1 ? exchange_create(&exchange, &params->exchange)
                                 : 0;
-}
-
-void worker_release(worker_params_t *params)
-{
-    exchange_destroy(params->exchange);
-    gpu_store_destroy(params->gpu_store);
 }
 
 static int worker_init(worker_t *worker)
@@ -97,10 +79,8 @@ static int worker_init(worker_t *worker)
                 inputs_begin(&job->inputs, params->index + 1, job->num_workers),
                 job->field, WORKER_BUFFER_SIZE);
     worker->open       = tool_calloc(job->num_workers, sizeof(*worker->open));
-    worker->own_memory = gpu_store_host_alloc(
-        params->gpu_store, batch_memory_size(job->batch_size));
-    if ((worker->own_memory == NULL) ||
-        (output_init(&worker->output, &job->folder, &set) != 0)) {
+    worker->own_memory = tool_calloc(1, batch_memory_size(job->batch_size));
+    if (output_init(&worker->output, &job->folder, &set) != 0) {
         return -1;
     }
     batch_init(&worker->own, worker->own_memory, job->batch_size);
@@ -116,7 +96,7 @@ static void worker_cleanup(worker_t *worker)
     output_cleanup(&worker->output);
     reader_cleanup(&worker->reader);
     free(worker->own.large);
-    gpu_store_host_free(worker->params.gpu_store, worker->own_memory);
+    free(worker->own_memory);
     free(worker->open);
 }
 
@@ -145,60 +125,17 @@ static int worker_write(worker_t *worker, const batch_t *batch)
     return result;
 }
 
-/* Write the oldest batch that the store holds. Returns 1, 0 if the store holds
- * none, or -1 with an error. */
-static int worker_write_oldest(worker_t *worker)
-{
-    gpu_store_t *gpu_store = worker->params.gpu_store;
-    batch_t     *batch;
-    int          result;
-
-    if (gpu_store == NULL) {
-        return 0;
-    }
-    result = gpu_store_bring(gpu_store, &batch);
-    if (result <= 0) {
-        return result;
-    }
-    result = worker_write(worker, batch);
-    batch_list_put(gpu_store_list(gpu_store), batch);
-    return result == 0 ? 1 : -1;
-}
-
-/* Write batches until the store has free places, so that no worker waits for
- * one. */
-static int worker_make_room(worker_t *worker)
-{
-    gpu_store_t *gpu_store = worker->params.gpu_store;
-
-    while ((gpu_store != NULL) && gpu_store_is_full(gpu_store)) {
-        worker->result->early += gpu_store_oldest_size(gpu_store);
-        if (worker_write_oldest(worker) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 static int worker_take_arrivals(worker_t *worker)
 {
-    gpu_store_t *gpu_store = worker->params.gpu_store;
-    batch_t     *batch;
-    int          result;
+    batch_t *batch;
+    int      result = 0;
 
-    while ((batch = exchange_received(worker->params.exchange)) != NULL) {
-        if ((gpu_store != NULL) && (batch->large == NULL)) {
-            gpu_store_hold(gpu_store, batch);
-            continue;
-        }
-        batch_parse(batch, batch_place(batch));
+    while ((result == 0) &&
+           ((batch = exchange_received(worker->params.exchange)) != NULL)) {
         result = worker_write(worker, batch);
         exchange_put(worker->params.exchange, batch);
-        if (result != 0) {
-            return -1;
-        }
     }
-    return worker_make_room(worker);
+    return result;
 }
 
 /* --- turns -------------------------------------------------------------- */
@@ -221,20 +158,6 @@ static int worker_wait(worker_t *worker)
 {
     exchange_wait(worker->params.exchange, WORKER_WAIT_MS);
     return worker_turn(worker);
-}
-
-/* Write all batches that the store holds. Progresses after each batch, because
- * there may be many, and other workers need answers. */
-static int worker_write_held(worker_t *worker)
-{
-    int result;
-
-    while ((result = worker_write_oldest(worker)) > 0) {
-        if (worker_turn(worker) != 0) {
-            return -1;
-        }
-    }
-    return result;
 }
 
 /* --- reading ------------------------------------------------------------- */
@@ -262,28 +185,6 @@ static batch_t *worker_batch(worker_t *worker, unsigned target)
     return *batch;
 }
 
-static int worker_flush_own(worker_t *worker)
-{
-    gpu_store_t *gpu_store = worker->params.gpu_store;
-
-    if (gpu_store == NULL) {
-        return worker_write(worker, &worker->own);
-    }
-    if (worker->own.large != NULL) {
-        /* Write in the same order as a worker without a store. */
-        return worker_write_held(worker) == 0
-                   ? worker_write(worker, &worker->own)
-                   : -1;
-    }
-    if (worker_make_room(worker) != 0) {
-        return -1;
-    }
-    /* The exchange may be using all places. */
-    return gpu_store_list(gpu_store)->idle != NULL
-               ? gpu_store_hold_batch(gpu_store, &worker->own)
-               : worker_write(worker, &worker->own);
-}
-
 static int worker_flush(worker_t *worker, unsigned target)
 {
     batch_t *batch = worker->open[target];
@@ -293,7 +194,7 @@ static int worker_flush(worker_t *worker, unsigned target)
     }
     worker->open[target] = NULL;
     return batch == &worker->own
-               ? worker_flush_own(worker)
+               ? worker_write(worker, batch)
                : exchange_post(worker->params.exchange, batch);
 }
 
@@ -405,9 +306,6 @@ static void worker_report(const worker_t *worker)
     getrusage(RUSAGE_SELF, &usage);
     result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
     result->num_added    = worker->reader.num_added;
-    if (params->gpu_store != NULL) {
-        result->gpu_store = *gpu_store_stats(params->gpu_store);
-    }
     if (params->exchange != NULL) {
         exchange_report(params->exchange, &result->exchange);
     }
@@ -427,8 +325,7 @@ int worker_run(const worker_params_t *params, result_t *result_p)
     worker.params = *params;
     worker.result = result_p;
     if ((worker_init(&worker) == 0) && (worker_read(&worker) == 0) &&
-        (worker_drain(&worker) == 0) && (worker_write_held(&worker) == 0) &&
-        (output_finish(&worker.output) == 0)) {
+        (worker_drain(&worker) == 0) && (output_finish(&worker.output) == 0)) {
         stopwatch_stop(&result_p->whole, &start);
         worker_report(&worker);
         result = 0;

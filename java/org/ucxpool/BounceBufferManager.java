@@ -27,7 +27,7 @@ public final class BounceBufferManager implements AutoCloseable {
      * @param pool the pool whose blocks are used; its settings SEND_SHARE and
      *        RECV_SHARE must leave enough blocks
      * @param name the name of the manager in errors
-     * @param bufferSize bytes of a buffer
+     * @param bufferSize size of a buffer, in bytes
      * @param numBuffers number of buffers
      * @throws UcxpoolException.NoMemory the pool has too few free blocks
      * @throws UcxpoolException another error

@@ -1,6 +1,7 @@
 package org.ucxpool;
 
 import java.util.ArrayDeque;
+import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 
@@ -312,6 +313,16 @@ public final class Channel implements AutoCloseable {
         if (handle != 0) {
             Native.channelQuery(handle, numbers, texts);
         }
+    }
+
+    /**
+     * Returns the channel's statistics, in one snapshot.
+     *
+     * @return numbers by the names in ucxpool/stats.h, in the same order
+     * @throws UcxpoolException this side has closed the channel
+     */
+    public Map<String, Long> stats() throws UcxpoolException {
+        return pool.stats(this);
     }
 
     /** Close the channel after all posted sends have ended. Does not wait. */

@@ -8,14 +8,16 @@ import java.util.function.Consumer;
 /** Accepts peers that connect and prove that they know the secret. */
 public final class Listener implements AutoCloseable {
     private final Pool pool;
+    private final int require;
     private final int port;
     private final Queue<Channel> callers = new ArrayDeque<>();
     private Consumer<Channel> handler;
     private long handle;
 
-    Listener(Pool pool, long handle) {
+    Listener(Pool pool, long handle, int require) {
         this.pool = pool;
         this.handle = handle;
+        this.require = require;
         this.port = Native.listenerPort(handle);
     }
 
@@ -26,6 +28,11 @@ public final class Listener implements AutoCloseable {
      */
     public int port() {
         return port;
+    }
+
+    /** Returns the paths of accepted channels, as of ucxpool_path_t. */
+    int require() {
+        return require;
     }
 
     /**

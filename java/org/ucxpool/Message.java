@@ -50,7 +50,7 @@ public final class Message {
     /**
      * Returns the length of the message.
      *
-     * @return bytes of all segments
+     * @return total size of all segments, in bytes
      */
     public long length() {
         return length;

@@ -116,13 +116,14 @@ final class Native {
 
     static native long addressOf(ByteBuffer buffer);
 
-    static native long nextNumber();
-
-    static native long connect(long pool, byte[] where, long number);
+    static native long connect(long pool, byte[] where, long number,
+                               int require);
 
     static native long listen(long pool, byte[] where);
 
     static native int listenerPort(long listener);
+
+    static native long accept(long listener, long number, int require);
 
     static native void listenerDestroy(long listener);
 
@@ -153,11 +154,12 @@ final class Native {
 
     static native void release(long[] requests, int count);
 
-    static native int statsCount();
+    static native int statsCount(boolean ofChannel);
 
-    static native byte[] statsName(int index);
+    static native byte[] statsName(int index, boolean ofChannel);
 
-    static native void statsRead(long pool, long[] values);
+    static native int statsRead(long handle, long[] values,
+                                boolean ofChannel);
 
     static native int fileOpen(byte[] path);
 

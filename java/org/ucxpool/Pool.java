@@ -39,6 +39,7 @@ public final class Pool implements AutoCloseable {
     private final long handle;
     private final int wakeDescriptor;
     private final String[] statNames;
+    private final String[] channelStatNames;
     private final AtomicLong lastNumber = new AtomicLong();
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
@@ -46,21 +47,11 @@ public final class Pool implements AutoCloseable {
      * This monitor is held while a handle is released, so that the polling
      * thread has no record of a released handle. It is not held while a host
      * name is resolved. A channel is therefore registered here before it is
-     * created. Peers that connect before listen() has registered their listener
-     * wait in `early`.
+     * created. Channels have numbers, because addresses are reused.
      */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
     private final Map<Long, Listener> listeners = new HashMap<>();
-    private final List<Early> early = new ArrayList<>();
-    private int numListening; /* calls of listen() in progress */
-
-    /**
-     * A channel that was accepted by a listener that is not registered here
-     * yet.
-     */
-    private record Early(long number, long channel, long listener) {
-    }
 
     /**
      * The monitor of waiting threads. The waiting thread that polls is the
@@ -108,10 +99,8 @@ public final class Pool implements AutoCloseable {
             throw failure;
         }
         recordsAddress = Native.addressOf(records);
-        statNames = new String[Native.statsCount()];
-        for (int i = 0; i < statNames.length; i++) {
-            statNames[i] = Native.text(Native.statsName(i));
-        }
+        statNames = statNames(false);
+        channelStatNames = statNames(true);
     }
 
     /**
@@ -238,21 +227,57 @@ public final class Pool implements AutoCloseable {
      * @throws UcxpoolException the host is unknown
      */
     public Channel connect(String where) throws UcxpoolException {
+        return connect(where, null);
+    }
+
+    /**
+     * Connect to a listener. Does not wait. A channel that cannot use a
+     * required path fails with {@link Status#UNSUPPORTED} and the reason.
+     *
+     * @param where host and port: "1.2.3.4:7000", "[::1]:7000"
+     * @param require the paths that the channel may use: "map", "rma",
+     *        "map,rma" or "any"; null for the setting REQUIRE
+     * @return the channel, which is connecting
+     * @throws UcxpoolException the host is unknown, or no path has this name
+     */
+    public Channel connect(String where, String require)
+            throws UcxpoolException {
+        int paths = paths(require);
+
         enter();
         try {
-            return connect(note(Native.nextNumber(), 0,
-                                Channel.State.CONNECTING),
-                           where);
+            return connect(note(), where, paths);
         } finally {
             leave();
         }
     }
 
-    private Channel note(long number, long address, Channel.State state)
-            throws UcxpoolException {
+    /** Returns the bits of ucxpool_path_t, or -1 for the setting. */
+    private static int paths(String require) throws UcxpoolException {
+        if (require == null) {
+            return -1;
+        }
+        switch (require) {
+        case "any":
+            return 0;
+        case "map":
+            return 1;
+        case "rma":
+            return 2;
+        case "map,rma":
+            return 3;
+        default:
+            throw UcxpoolException.of(Status.INVALID_PARAM,
+                                      "require is \"" + require + "\"; use "
+                                      + "any, map, rma or map,rma");
+        }
+    }
+
+    private Channel note() throws UcxpoolException {
         synchronized (handles) {
             throwIfClosing();
-            return add(address, number, state);
+            return add(0, lastNumber.incrementAndGet(),
+                       Channel.State.CONNECTING);
         }
     }
 
@@ -260,10 +285,10 @@ public final class Pool implements AutoCloseable {
      * Connects the channel. Resolving a name may take seconds. No lock is held
      * during that time, and the pool may be closed.
      */
-    private Channel connect(Channel channel, String where)
+    private Channel connect(Channel channel, String where, int require)
             throws UcxpoolException {
-        long address =
-            Native.connect(handle, Native.bytes(where), channel.number());
+        long address = Native.connect(handle, Native.bytes(where),
+                                      channel.number(), require);
 
         synchronized (handles) {
             if (address < 0 || isClosing) {
@@ -307,64 +332,80 @@ public final class Pool implements AutoCloseable {
      * @throws UcxpoolException the port is taken, or a secret is needed
      */
     public Listener listen(String where) throws UcxpoolException {
+        return listen(where, null);
+    }
+
+    /**
+     * Listen for peers, as {@link #listen(String)} does.
+     *
+     * @param where host and port; port 0 selects a free port
+     * @param require the paths that accepted channels may use, as for
+     *        {@link #connect(String, String)}; null for the setting REQUIRE
+     * @return the listener
+     * @throws UcxpoolException the port is taken, a secret is needed, or no
+     *         path has this name
+     */
+    public Listener listen(String where, String require)
+            throws UcxpoolException {
+        int paths = paths(require);
+
         enter();
         try {
             synchronized (handles) {
                 throwIfClosing();
-                numListening++;
             }
             long address = Native.listen(handle, Native.bytes(where));
-            UcxpoolException failure =
-                address < 0 ? UcxpoolException.ofLastCall(address) : closed();
-            Listener listener;
-            List<Early> known;
 
-            synchronized (handles) {
-                listener = noteListener(address);
-                known = takeEarly();
-            }
-            known.forEach(one -> called(one.number, one.channel,
-                                        one.listener));
-            if (listener == null) {
-                throw failure;
-            }
+            check(address);
+            Listener listener = noteListener(address, paths);
+
+            /* Events of peers that have connected until now were ignored. */
+            acceptAll(address);
             return listener;
         } finally {
             leave();
         }
     }
 
-    /**
-     * Registers a listener. Returns null if listening failed, or the pool is
-     * being closed.
-     */
-    private Listener noteListener(long address) {
-        Listener listener = null;
+    private Listener noteListener(long address, int require)
+            throws UcxpoolException {
+        synchronized (handles) {
+            if (isClosing) {
+                Native.listenerDestroy(address);
+                throw closed();
+            }
+            Listener listener = new Listener(this, address, require);
 
-        numListening--;
-        if (address >= 0 && isClosing) {
-            Native.listenerDestroy(address);
-        } else if (address >= 0) {
-            listener = new Listener(this, address);
             listeners.put(address, listener);
+            return listener;
         }
-        return listener;
     }
 
-    /**
-     * Removes and returns the early channels whose listener is registered by
-     * now. Removes all early channels if no call of listen() is in progress.
-     */
-    private List<Early> takeEarly() {
-        List<Early> taken = new ArrayList<>();
+    /** Accepts queued peers, unless the listener is closed or not registered
+     * yet. */
+    private void acceptAll(long listenerAddress) {
+        for (;;) {
+            Listener listener;
+            Channel channel;
 
-        early.removeIf(one -> {
-            boolean isKnown = numListening == 0
-                || listeners.containsKey(one.listener);
+            synchronized (handles) {
+                listener = isClosing ? null : listeners.get(listenerAddress);
+                channel = listener == null ? null
+                                           : accept(listener, listenerAddress);
+            }
+            if (channel == null) {
+                return;
+            }
+            listener.put(channel);
+        }
+    }
 
-            return isKnown && taken.add(one);
-        });
-        return taken;
+    private Channel accept(Listener listener, long listenerAddress) {
+        long number = lastNumber.incrementAndGet();
+        long address =
+            Native.accept(listenerAddress, number, listener.require());
+
+        return address == 0 ? null : add(address, number, Channel.State.OPEN);
     }
 
     /** Releases a channel. The caller holds the channel's monitor. */
@@ -639,7 +680,7 @@ public final class Pool implements AutoCloseable {
             changed(number, status, (int) length, Native.text(text));
             break;
         case RECORD_CALLER:
-            called(number, object, tag);
+            acceptAll(object);
             break;
         default:
             throw new AssertionError(records.getInt(at));
@@ -680,27 +721,6 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    private void called(long number, long address, long listenerAddress) {
-        Listener listener;
-        Channel channel = null;
-
-        synchronized (handles) {
-            listener = isClosing ? null : listeners.get(listenerAddress);
-            if (listener == null && numListening > 0) {
-                early.add(new Early(number, address, listenerAddress));
-                return;
-            }
-            if (listener != null) {
-                channel = add(address, number, Channel.State.OPEN);
-            }
-        }
-        if (listener == null) {
-            Native.channelClose(address, true);
-        } else {
-            listener.put(channel);
-        }
-    }
-
     /* --- statistics ------------------------------------------------------ */
 
     /**
@@ -710,17 +730,43 @@ public final class Pool implements AutoCloseable {
      * @throws UcxpoolException the pool is closed
      */
     public Map<String, Long> stats() throws UcxpoolException {
-        long[] values = new long[statNames.length];
-        Map<String, Long> stats = new LinkedHashMap<>();
-
         enter();
         try {
-            Native.statsRead(handle, values);
+            return statsOf(handle, statNames, false);
         } finally {
             leave();
         }
+    }
+
+    Map<String, Long> stats(Channel channel) throws UcxpoolException {
+        enter();
+        try {
+            synchronized (channel) {
+                return statsOf(channel.handle(), channelStatNames, true);
+            }
+        } finally {
+            leave();
+        }
+    }
+
+    private static String[] statNames(boolean ofChannel) {
+        String[] names = new String[Native.statsCount(ofChannel)];
+
+        for (int i = 0; i < names.length; i++) {
+            names[i] = Native.text(Native.statsName(i, ofChannel));
+        }
+        return names;
+    }
+
+    private static Map<String, Long> statsOf(long handle, String[] names,
+                                             boolean ofChannel)
+            throws UcxpoolException {
+        long[] values = new long[names.length];
+        Map<String, Long> stats = new LinkedHashMap<>();
+
+        check(Native.statsRead(handle, values, ofChannel));
         for (int i = 0; i < values.length; i++) {
-            stats.put(statNames[i], values[i]);
+            stats.put(names[i], values[i]);
         }
         return stats;
     }

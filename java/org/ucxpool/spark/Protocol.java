@@ -29,12 +29,12 @@ final class Protocol {
     /** The setting MAX_METADATA on both sides. */
     static final int METADATA_MAX = 4096;
 
-    /** Bytes of metadata of a reply, and the minimum for a failure. */
+    /** Size of a reply's metadata in bytes, and the minimum for a failure. */
     static final int REPLY_LENGTH = 5;
     static final int FAILURE_LENGTH = 4;
 
     private static final int KIND_SHIFT = 56;
-    /* Bytes of shuffle, map, first and count in their longest encoding. */
+    /* Size of shuffle, map, first and count in their longest encoding. */
     private static final int BLOCK_MAX = 5 + 9 + 5 + 5;
 
     private Protocol() {

@@ -744,6 +744,52 @@ public class PoolTest {
     }
 
     @Test
+    public void channel_without_a_required_path_fails() throws Exception {
+        try (Listener rma = right.listen("127.0.0.1:0", "rma");
+             Listener any = right.listen("127.0.0.1:0", "any")) {
+            assertUnsupported(left.connect("127.0.0.1:" + any.port(), "rma"));
+            left.connect("127.0.0.1:" + rma.port(), "any");
+            assertUnsupported(rma.accept(LIMIT, TimeUnit.SECONDS));
+            assertTrue(left.connect("127.0.0.1:" + any.port(), "map,rma")
+                           .await(LIMIT, TimeUnit.SECONDS));
+        }
+        UcxpoolException failure =
+            assertThrows(UcxpoolException.class,
+                         () -> left.connect("127.0.0.1:1", "map,any"));
+
+        assertEquals(Status.INVALID_PARAM, failure.status());
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains("map,any"));
+    }
+
+    private void assertUnsupported(Channel channel) {
+        UcxpoolException failure =
+            assertThrows(UcxpoolException.class,
+                         () -> channel.receive(LIMIT, TimeUnit.SECONDS));
+
+        assertEquals(Status.UNSUPPORTED, failure.status());
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains("requires rma"));
+    }
+
+    @Test
+    public void channel_statistics_count_one_channel() throws Exception {
+        try (Listener listener = right.listen("127.0.0.1:0")) {
+            Channel other = left.connect("127.0.0.1:" + listener.port());
+
+            toRight.send(new Source().add(direct(random(100))), 1).await();
+            assertEquals(100, bytesOf(receive()).length);
+            assertEquals(1L, (long) toRight.stats().get("messages_sent"));
+            assertEquals(0L, (long) other.stats().get("messages_sent"));
+            assertEquals(1L, (long) left.stats().get("messages_sent"));
+            assertTrue(left.stats().keySet().containsAll(
+                other.stats().keySet()));
+            other.close();
+            assertThrows(UcxpoolException.Closed.class, other::stats);
+        }
+    }
+
+    @Test
     public void wrong_settings_are_reported() {
         UcxpoolException failure = assertThrows(
             UcxpoolException.class,

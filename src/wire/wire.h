@@ -1,0 +1,278 @@
+/*
+ * The wires and their parts: the fragments of receives, their delivery, loans,
+ * mailboxes and rendezvous. core/wire.h describes the functions of a wire.
+ */
+#ifndef WIRE_WIRE_H
+#define WIRE_WIRE_H
+
+#include "core/pool.h"
+#include "core/request.h"
+#include "core/wire.h"
+
+#include <assert.h>
+
+/* The `map` wire between CPUs, between GPUs, and through host memory if one or
+ * both pools are on a GPU. */
+extern const core_wire_t wire_map, wire_map_gpu, wire_map_host;
+extern const core_wire_t wire_ucx;
+
+/* --- state ---------------------------------------------------------------- */
+
+/*
+ * State of the wires in a pool. The lower layers know only the name of the
+ * struct.
+ */
+
+/* The maximum number of channels that share a block for mailboxes. */
+#define WIRE_PARTS_MAX 64u
+
+/* A block of the receive share that is lent in parts, for mailboxes. */
+typedef struct wire_mail {
+    uint32_t                 block; /* valid if num_lent != 0 */
+    unsigned                 num_lent;
+    const ucxpool_channel_t *owners[WIRE_PARTS_MAX]; /* NULL: not lent */
+} wire_mail_t;
+
+struct wire_pool {
+    base_list_t deliveries;
+    base_list_t free_deliveries;
+    base_list_t writing; /* fragments being written by UCX, or delivered */
+    base_list_t waiting; /* deliveries that wait for a receive block or the
+                            caller's stream */
+    base_list_t free_rndvs;
+    base_list_t loans;
+    wire_mail_t mail;
+};
+
+/* Create the state. UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t wire_pool_create(ucxpool_t *pool);
+
+/* Free the state. All requests must have been freed. */
+void wire_pool_destroy(ucxpool_t *pool);
+
+/* --- receives ------------------------------------------------------------- */
+
+/*
+ * The fragments of a receive. They arrive over any wire, and are checked,
+ * delivered and counted. The last fragment ends the receive.
+ */
+
+/* The state of a receive; it follows the request in memory. */
+struct wire_recv {
+    uint64_t receive;   /* our number; 0: none */
+    uint64_t message;   /* the sender's */
+    uint64_t begun;     /* bytes of the stream, in fragments that arrived */
+    uint64_t received;  /* bytes that have been copied */
+    uint64_t next;      /* `map` wire: end of the previous fragment */
+    uint32_t restarts;  /* walks of the plan from its start */
+    uint32_t num_begun; /* fragments that arrived */
+    uint32_t num_seen;  /* fragments that have been copied */
+    uint32_t max_index; /* highest index of a fragment that arrived */
+    uint32_t num_all;   /* fragments of the message; 0: not known yet */
+    /* At most PENDING_MAX each; see wire/recv.c. */
+    uint16_t         rndvs; /* UCX operations that write data, and deliveries */
+    uint16_t         pending;  /* rndvs, and fragments that wait for a block */
+    uint16_t         in_place; /* rndvs that write to the caller's memory */
+    ucxpool_status_t failing;  /* end status that waits for in_place; OK:
+                                  none */
+    struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */
+};
+
+static_assert(sizeof(ucxpool_request_t) + sizeof(struct wire_recv) <= 512,
+              "a receive takes little memory");
+
+/* Returns the receive of a fragment; NULL if the receive has ended. */
+ucxpool_request_t *wire_recv_find(ucxpool_channel_t  *channel,
+                                  const proto_data_t *data);
+
+/* Check that a fragment which has arrived is valid. Counts it and returns true,
+ * or fails the channel. is_in_order: the wire keeps the order of fragments. */
+bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
+                     bool is_in_order);
+
+/* Called when the delivery of a fragment has ended. Counts the fragment, or
+ * stops the receive if the checksum is wrong. */
+void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
+                         ucxpool_status_t status, core_mode_t mode);
+
+/* Called when a writer to the caller's memory has stopped. If the end of the
+ * request has waited for this, and no other writer is left, ends the
+ * request. */
+void wire_recv_release(ucxpool_request_t *request);
+
+/* End the receive now, or as soon as no operation writes to its target. The
+ * sender keeps its data unchanged until then. */
+void wire_recv_end(ucxpool_request_t *request, ucxpool_status_t status,
+                   const char *detail);
+
+/* End the receive early, and send DONE with the reason to the sender. */
+void wire_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail);
+
+/* --- deliveries ----------------------------------------------------------- */
+
+/*
+ * Deliveries: bytes of a message that have arrived over any wire and must be
+ * copied to the memory of the receive. The CPU copies them at once. A delivery
+ * by a GPU waits for the caller's stream and for a free copy job. Then it uses
+ * as many launches as its pieces need, one after the other.
+ *
+ * recv.in_place counts the launches in flight, because they write to the
+ * caller's memory and the request must not end before them.
+ */
+
+/*
+ * Called once for each fragment that arrives.
+ *
+ * UCXPOOL_OK            the bytes have been copied
+ * UCXPOOL_ERR_CHECKSUM  the checksum is wrong; nothing was copied
+ * UCXPOOL_ERR_CANCELED  the receive has ended, is ending, or ran out of memory
+ * others                the GPU failed
+ */
+typedef void (*wire_delivery_cb_t)(ucxpool_request_t  *request,
+                                   const proto_data_t *data,
+                                   ucxpool_status_t status, void *arg);
+
+/* A fragment that has arrived. */
+typedef struct wire_delivery_params {
+    const proto_data_t *data; /* its position in the stream */
+    const void         *bytes;
+    bool                must_copy; /* the bytes are in host memory that is valid
+                                      only during this call */
+    bool               are_far; /* in another GPU's memory, or in host memory */
+    bool               are_unpinned; /* the GPU cannot read them */
+    copy_flag_t        flag;         /* set when all bytes have been written */
+    wire_delivery_cb_t done;
+    void              *arg;
+} wire_delivery_params_t;
+
+/* Copy the bytes, now or later. Stops the receive if out of memory. */
+void wire_deliver(ucxpool_request_t            *request,
+                  const wire_delivery_params_t *params);
+
+/* Drop the deliveries of a receive that has ended, except those being
+ * copied. */
+void wire_delivery_forget(ucxpool_request_t *request);
+
+/* Launch the first waiting delivery that can start. Returns the number of
+ * launches, 0 or 1. */
+unsigned wire_delivery_progress(ucxpool_t *pool);
+
+void wire_delivery_destroy_all(ucxpool_t *pool);
+
+/* --- loans ---------------------------------------------------------------- */
+
+/*
+ * Loans: blocks that a receiver grants to a sender for one message. The
+ * sender's GPU writes to them. The blocks come from the receive share first,
+ * then from the send share, which is mostly unused where messages are pushed.
+ *
+ *     ACCEPT with blocks   lent: the sender gathers into them and sends a DATA
+ *                          for each fragment; the receiver scatters from them
+ *     message succeeded    free
+ *     message failed       in quarantine until the sender sends RETURNED, or
+ *                          until its process or the channel has ended
+ */
+
+typedef struct wire_loan wire_loan_t;
+
+/*
+ * Lend blocks for the message of a receive. Lends no more blocks than the
+ * message needs, and never the last free block of a share, because another send
+ * or receive may need it. At most half of the other free blocks are lent, so
+ * that some are left for the next message, unless half is too little to be
+ * useful. Writes the blocks to `lent`, which has room for PROTO_LENT_MAX.
+ * Returns NULL if no blocks are free, a loan would not be faster, the channel
+ * does not push, or out of memory.
+ */
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
+                              proto_lent_t *lent, unsigned *num_lent_p);
+
+/* Returns the address of a pushed fragment; NULL if it is outside the loan.
+ * loan may be NULL. */
+const uint8_t *wire_loan_locate(const wire_loan_t *loan, const ucxpool_t *pool,
+                                const proto_data_t *data);
+
+/* End a loan whose receive has ended and no longer reads the blocks. is_well:
+ * the receive has ended with UCXPOOL_OK. */
+void wire_loan_end(wire_loan_t *loan, bool is_well);
+
+/* Handle RETURNED from the sender. */
+void wire_loan_returned(ucxpool_channel_t *channel, uint64_t message);
+
+/* End all loans of a channel whose peer can no longer write to any block. */
+void wire_loans_end(ucxpool_channel_t *channel);
+
+/* Free the remaining loans when the pool is destroyed. */
+void wire_loan_destroy_all(ucxpool_t *pool);
+
+/* --- mailboxes ------------------------------------------------------------ */
+
+/*
+ * Mailboxes: memory of a receiver to which a sender's GPU writes short messages
+ * before they are accepted. The receiver lends a mailbox to a channel for the
+ * channel's lifetime, after it has accepted the first message that would fit.
+ *
+ *     mailbox   | slot | slot | ...          part of a block of the receive
+ *     slot      | a message's stream | flag |  share; channels share the block
+ *
+ * The sender names the slot in DESC, and only then lets its GPU copy the
+ * message to it (xfer/mailbox.c). The receiver's kernel waits for the flag. So
+ * the two copies overlap: the launch of the second copy does not wait for the
+ * end of the first copy. The slot is free again when the message has ended and
+ * the copy is complete.
+ */
+
+/* Returns the flag of a slot, and the flag's value when the message is
+ * complete. */
+static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
+                                            uint64_t message)
+{
+    return (copy_flag_t){
+        (uint32_t *)(void *)(slot + slot_size - PROTO_FLAG_SIZE),
+        (uint32_t)message};
+}
+
+/* Called when the message of a receive has been accepted. If the message would
+ * fit in a mailbox, and the channel has none, lends a mailbox to the channel
+ * and sends MAILBOX to the peer. */
+void wire_mailbox_lend(const ucxpool_request_t *request);
+
+/* Returns true if the descriptor names a slot of the channel's mailbox in which
+ * the message fits. Otherwise fails the channel. */
+bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
+                        uint64_t stream_size);
+
+/* Returns the slot that a checked descriptor names, and the flag that is set
+ * when the message is complete. */
+const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
+                                 const proto_desc_t *desc, copy_flag_t *flag_p);
+
+/* Release the mailbox of a channel whose peer can no longer write to it. */
+void wire_mailbox_end(ucxpool_channel_t *channel);
+
+/* --- rendezvous ----------------------------------------------------------- */
+
+/*
+ * Rendezvous: fragments of the `ucx` wire that UCX writes to a receive block or
+ * in place. If no receive block is free, the fragment waits, and its data stays
+ * at the sender.
+ */
+
+/* Start or queue a fragment, and keep its descriptor, which UCX passed to the
+ * active message handler. Returns false if out of memory; the descriptor is
+ * then not kept. */
+bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor);
+
+/* Drop the waiting fragments of a receive that has ended, and quarantine the
+ * receive blocks of its other fragments, to which UCX may still write. */
+void wire_rndv_forget(ucxpool_request_t *request);
+
+/* Start the waiting fragments that can start. Returns their number. */
+unsigned wire_rndv_progress(ucxpool_t *pool);
+
+/* Free all fragments. All requests must have been freed. */
+void wire_rndv_destroy_all(ucxpool_t *pool);
+
+#endif
