@@ -138,6 +138,28 @@ run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
+# cpu_ticks PID - prints the processor time that the process has used.
+cpu_ticks() {
+    awk '{ print $14 + $15 }' "/proc/$1/stat"
+}
+
+# Raw UCX without failure handling is not told that the server died. The client
+# fails, in the middle of a message, when nothing has moved for a while.
+serve
+timeout 150 "$perf" -q -s 100 -n 100000 -T 100 -r 1000000 \
+    --sides am-each/none "$where" >"$dir/out" 2>"$dir/err" &
+client=$!
+# The server uses this much time only when batches run.
+until [ "$(cpu_ticks $server)" -gt 200 ]; do
+    kill -0 $client || fail 'the client has ended'
+done
+kill -KILL $server
+wait $server 2>/dev/null || true
+code=0
+wait $client || code=$?
+[ $code -eq 1 ] || fail "the server died: exit code $code, 1 expected"
+says err 'am-each/none: nothing moved'
+
 # A port without a host means all addresses if the settings, in any syntax,
 # allow the library to listen on all addresses.
 for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; do

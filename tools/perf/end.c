@@ -109,16 +109,24 @@ static int advance(end_t *out, end_t *in, stall_t *stall)
     return stall_check(stall, out);
 }
 
-/* Complete the operations whose effect the other side has already seen. */
-static int drain(end_t *end)
+int end_wait(end_t *end, unsigned slot, unsigned limit)
 {
     stall_t stall = {0, 0};
 
+    while (end->slots[slot].pending >= limit) {
+        if (advance(end, NULL, &stall) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Complete the operations whose effect the other side has already seen. */
+static int drain(end_t *end)
+{
     for (unsigned slot = 0; slot < end->work.outstanding; slot++) {
-        while (end->slots[slot].pending != 0) {
-            if (advance(end, NULL, &stall) != 0) {
-                return -1;
-            }
+        if (end_wait(end, slot, 1) != 0) {
+            return -1;
         }
     }
     return 0;

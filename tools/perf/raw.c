@@ -114,10 +114,9 @@ post_parts(raw_end_t *raw, unsigned index, size_t num, unsigned most,
     end_slot_t *slot = &raw->end.slots[index];
 
     for (size_t part = 0; part < num; part++) {
-        while ((slot->pending >= most) && !raw->end.failed) {
-            raw_progress(&raw->end);
-        }
         if (raw->end.failed ||
+            ((slot->pending >= most) &&
+             (end_wait(&raw->end, index, most) != 0)) ||
             (posted(slot, post(raw, index, part, param)) != 0)) {
             return -1;
         }
@@ -198,8 +197,8 @@ static int am_reply(end_t *end, unsigned index)
 
     /* The previous reply of this slot has arrived, because there is a new
      * message. UCX may not have reported the reply's completion yet. */
-    while ((slot->pending != 0) && !end->failed) {
-        raw_progress(end);
+    if (end_wait(end, index, 1) != 0) {
+        return -1;
     }
     fill_param(raw, slot, NULL, &param);
     if (end->work.echo) {
