@@ -65,6 +65,22 @@ for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks/host.md"); 
     fi
 done
 
+# Notes under a table name the GPUs, missing sides, and sides that transfer
+# only some of the buffers.
+cat >"$dir/gpus.json" <<'JSON'
+    {"test": "each", "command": "ucxpool_perf --wire map", "size": 64, "count": 1048576, "device": "cuda:0,1", "gpus": ["One", "Two"],
+        {"side": "pool/map", "seconds": 2, "seconds_p05": 1, "seconds_p95": 4, "gb_per_s": 6},
+        {"side": "am-each/peer", "missing": "this UCX knows no GPU"},
+        {"side": "copy-each/gpu", "seconds": 8, "gb_per_s": 1.5, "buffers_moved": 16384}
+        {"against": "copy-each/gpu", "counts": true, "ratio": 4, "p05": 3, "p95": 5}
+JSON
+awk -f "$top_srcdir/tools/benchmarks/results.awk" \
+    -f "$top_srcdir/tools/benchmarks/tables.awk" "$dir/gpus.json" >"$dir/gpus"
+says "$dir/gpus" '| 6 GB/s (3 to 12) | copy-each/gpu | 1.5 GB/s |'
+says "$dir/gpus" '- In the memory of cuda:0,1: One, Two'
+says "$dir/gpus" '- am-each/peer is missing: this UCX knows no GPU'
+says "$dir/gpus" '- copy-each/gpu transfers only the first 16,384 buffers'
+
 # Run the short benchmarks. Text written by hand is kept.
 set --
 if command -v mawk >/dev/null; then

@@ -3,7 +3,8 @@
 #
 #     tests[j] wires[j] works[j] trips[j]     trips: round trips, not a rate
 #     missing[j]                              why there are no sides, or ""
-#     num_sides[j]  sides[j, i] seconds[j, i] rates[j, i]
+#     gpus[j]                                 device and names of GPUs, or ""
+#     num_sides[j]  sides[j, i] is the line of a side; seconds[j, i] rates[j, i]
 #     num_ratios[j] ratios[j, i] is the line of a ratio; those of the pool's first
 #                   side come first
 #     side_of[j, NAME] is the number of a side
@@ -62,12 +63,17 @@ function work_words(size, count) {
     wires[job] = field($0, "command")
     sub(/.*--wire /, "", wires[job])
     missing[job] = field($0, "missing")
+    if (match($0, /"gpus": \[[^]]*\]/)) {
+        gpus[job] = substr($0, RSTART + 9, RLENGTH - 10)
+        gsub(/"/, "", gpus[job])
+        gpus[job] = field($0, "device") ": " gpus[job]
+    }
 }
 
 /^ *{"side": / {
     i                  = ++num_sides[job]
     name               = field($0, "side")
-    sides[job, i]      = name
+    sides[job, i]      = $0
     side_of[job, name] = i
     seconds[job, i]    = field($0, "seconds")
     rates[job, i]      = field($0, "gb_per_s")
