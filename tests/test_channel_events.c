@@ -426,9 +426,9 @@ static void sleep_until_message(two_t *two)
     ucxpool_event_t event;
     size_t          num;
 
-    two_check(ucxpool_event_fd(two->pool, &fd.fd) == UCXPOOL_OK);
+    two_ok(ucxpool_event_fd(two->pool, &fd.fd));
     for (;;) {
-        two_check(ucxpool_event_get(two->pool, &event, 1, &num) == UCXPOOL_OK);
+        two_ok(ucxpool_event_get(two->pool, &event, 1, &num));
         if ((num == 1) && (event.kinds & UCXPOOL_EVENT_MESSAGE)) {
             two_check(event.channel == two->channel);
             break;
@@ -446,9 +446,9 @@ static void take_message(two_t *two)
     ucxpool_request_t *recv;
 
     sleep_until_message(two);
-    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, 1, TAG,
-                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
-    two_check(ucxpool_request_wait(recv, UCXPOOL_FOREVER) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, bytes, 1, TAG, ALL_BITS,
+                               NULL, &recv));
+    two_ok(ucxpool_request_wait(recv, UCXPOOL_FOREVER));
     ucxpool_request_release(recv);
 }
 
@@ -461,8 +461,7 @@ TEST_EACH(event_loop_misses_no_message, NUM_WIRES)
         if (two.is_child) {
             take_message(&two);
         }
-        two_check(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL) ==
-                  UCXPOOL_OK);
+        two_ok(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL));
         if (!two.is_child) {
             take_message(&two);
         }

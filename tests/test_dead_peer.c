@@ -51,14 +51,12 @@ static void live(two_t *two)
             requests[i] = NULL;
         }
         if (requests[0] == NULL) {
-            two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes,
-                                          LENGTH, TAG, ALL_BITS, NULL,
-                                          &requests[0]) == UCXPOOL_OK);
+            two_ok(ucxpool_recv_buffer(two->pool, two->channel, bytes, LENGTH,
+                                       TAG, ALL_BITS, NULL, &requests[0]));
         }
         if (requests[1] == NULL) {
-            two_check(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH,
-                                          TAG, NULL,
-                                          &requests[1]) == UCXPOOL_OK);
+            two_ok(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH,
+                                       TAG, NULL, &requests[1]));
         }
         ucxpool_wait(two->pool, 1000000);
     }
@@ -105,7 +103,7 @@ static void leave(two_t *two)
         ucxpool_wait(two->pool, 10000000);
         two_check(base_clock_now() - since < limit());
     }
-    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two->pool));
     since = base_clock_now();
     ucxpool_destroy(two->pool);
     printf("destroyed in %.3f s\n", (double)(base_clock_now() - since) / 1e9);
@@ -116,10 +114,10 @@ static void post(two_t *two, uint8_t *bytes,
                  const ucxpool_request_params_t *params,
                  ucxpool_request_t **send_p, ucxpool_request_t **recv_p)
 {
-    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, LENGTH, TAG,
-                                  ALL_BITS, params, recv_p) == UCXPOOL_OK);
-    two_check(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH, TAG,
-                                  params, send_p) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, bytes, LENGTH, TAG,
+                               ALL_BITS, params, recv_p));
+    two_ok(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH, TAG,
+                               params, send_p));
 }
 
 TEST_SETTINGS(.timeout = 30);
@@ -168,8 +166,8 @@ TEST(idle_peer_killed_fails_a_receive)
             ucxpool_wait(two.pool, SECOND);
         }
     }
-    two_check(ucxpool_recv_buffer(two.pool, two.channel, &byte, 1, TAG,
-                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two.pool, two.channel, &byte, 1, TAG, ALL_BITS,
+                               NULL, &recv));
     kill_peer(&two);
     printf("the receive ended after %.3f s\n",
            (double)await(&two, recv, base_clock_now()) / 1e9);
@@ -219,7 +217,7 @@ TEST(deadline_ends_requests_to_an_undetected_dead_peer)
     two_check(base_clock_now() - posted < until);
     check_ended(send);
     check_ended(recv);
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     posted = base_clock_now();
     ucxpool_destroy(two.pool);
     printf("destroyed in %.3f s\n", (double)(base_clock_now() - posted) / 1e9);

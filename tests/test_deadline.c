@@ -249,7 +249,7 @@ static void await_blocks(two_t *two)
         ucxpool_wait(two->pool, 10000000);
         two_check(!pair_is_late(until));
     }
-    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two->pool));
 }
 
 /* The child receives, is stopped during the transfer, and later finds that it
@@ -259,8 +259,8 @@ static void run_receiver(two_t *two)
     uint8_t           *target = malloc(LONG);
     ucxpool_request_t *recv;
 
-    two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
-                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
+                               ALL_BITS, NULL, &recv));
     send_go(two);
     await(two, recv);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
@@ -314,7 +314,7 @@ static void check_left(two_t *two, bool in_place)
         two_check(stats.blocks[BLOCK_SHARE_SEND].quarantined >= 1);
         two_check(pair_state(two->channel) == UCXPOOL_CHANNEL_OPEN);
     }
-    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two->pool));
 }
 
 static void run_sender(two_t *two, bool in_place)
@@ -325,8 +325,8 @@ static void run_sender(two_t *two, bool in_place)
 
     two->pool->needs_registration = false;
     await_go(two);
-    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
-                                  &send) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_send_buffer(two->channel, source, LONG, TAG, &params, &send));
     stop_peer(two);
     pair_expire(send);
     await(two, send);
@@ -376,7 +376,7 @@ static void leave_stopped_peer(two_t *two, bool by_map)
     if (by_map) {
         for (int i = 0; i < 1000; i++) {
             ucxpool_progress(two->pool);
-            two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+            two_ok(ucxpool_check(two->pool));
         }
         two_check(quarantined(two->pool) >= 1);
     } else {
@@ -394,8 +394,8 @@ static void run_expiring_sender(two_t *two, bool by_map)
     ucxpool_request_t       *send;
 
     await_go(two);
-    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
-                                  &send) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_send_buffer(two->channel, source, LONG, TAG, &params, &send));
     stop_peer(two);
     pair_expire(send);
     await(two, send);
@@ -439,8 +439,7 @@ static void run_stopped_sender(two_t *two)
     ucxpool_request_t *send;
 
     await_go(two);
-    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL,
-                                  &send) == UCXPOOL_OK);
+    two_ok(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL, &send));
     await(two, send);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     ucxpool_request_release(send);
@@ -457,8 +456,8 @@ static void run_expiring_receiver(two_t *two)
     ucxpool_request_t       *recv;
     int                      status;
 
-    two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
-                                  ALL_BITS, &params, &recv) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
+                               ALL_BITS, &params, &recv));
     send_go(two);
     while (received_bytes(two->pool) < LENGTH) {
         ucxpool_wait(two->pool, 1000000);

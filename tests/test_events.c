@@ -28,7 +28,7 @@ static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     struct pollfd event = {.events = POLLIN};
 
-    two_check(ucxpool_event_fd(pool, &event.fd) == UCXPOOL_OK);
+    two_ok(ucxpool_event_fd(pool, &event.fd));
     while (!pair_ended(request)) {
         while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
             ucxpool_progress(pool);
@@ -45,8 +45,7 @@ static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
     (void)pool;
     /* Wait without a timeout: when a timeout expires, ucxpool_wait() checks for
      * events once more, and would hide a lost wake-up. */
-    two_check(ucxpool_request_wait((ucxpool_request_t *)request,
-                                   UCXPOOL_FOREVER) == UCXPOOL_OK);
+    two_ok(ucxpool_request_wait((ucxpool_request_t *)request, UCXPOOL_FOREVER));
 }
 
 /* Arm an idle pool. Without pidfds, as under valgrind, its timer fires twenty
@@ -89,10 +88,10 @@ static void receive(two_t *two, sleeper_t sleeper, uint64_t *number_p,
 {
     ucxpool_request_t *request;
 
-    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, length, TAG,
-                                  ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, bytes, length, TAG,
+                               ALL_BITS, NULL, &request));
     sleeper(two->pool, request);
-    two_check(ucxpool_request_test(request) == UCXPOOL_OK);
+    two_ok(ucxpool_request_test(request));
     ucxpool_request_release(request);
     memcpy(number_p, bytes, sizeof(*number_p));
 }
@@ -103,10 +102,10 @@ static void send_number(two_t *two, sleeper_t sleeper, uint64_t number,
     ucxpool_request_t *request;
 
     memcpy(bytes, &number, sizeof(number));
-    two_check(ucxpool_send_buffer(two->channel, bytes, length, TAG, NULL,
-                                  &request) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_send_buffer(two->channel, bytes, length, TAG, NULL, &request));
     sleeper(two->pool, request);
-    two_check(ucxpool_request_test(request) == UCXPOOL_OK);
+    two_ok(ucxpool_request_test(request));
     ucxpool_request_release(request);
 }
 

@@ -1110,16 +1110,16 @@ TEST_EACH(map_works_between_processes_that_cannot_ptrace, 2)
     two_init_after(&two, "SPIN=0us WIRE=map", barriers[_i]);
     two_check(two.pool->wireup.was_forbidden);
     if (two.is_child) {
-        two_check(ucxpool_recv_buffer(two.pool, two.channel, bytes, LENGTH, TAG,
-                                      ALL_BITS, NULL, &request) == UCXPOOL_OK);
+        two_ok(ucxpool_recv_buffer(two.pool, two.channel, bytes, LENGTH, TAG,
+                                   ALL_BITS, NULL, &request));
     } else {
         snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)two.child);
         ck_assert_int_eq(open(path, O_PATH | O_CLOEXEC), -1);
         memset(bytes, 0x5a, LENGTH);
-        two_check(ucxpool_send_buffer(two.channel, bytes, LENGTH, TAG, NULL,
-                                      &request) == UCXPOOL_OK);
+        two_ok(ucxpool_send_buffer(two.channel, bytes, LENGTH, TAG, NULL,
+                                   &request));
     }
-    two_check(ucxpool_request_wait(request, pair_patience()) == UCXPOOL_OK);
+    two_ok(ucxpool_request_wait(request, pair_patience()));
     ucxpool_request_release(request);
     for (size_t i = 0; i < LENGTH; i++) {
         two_check(bytes[i] == 0x5a);

@@ -57,8 +57,7 @@ static void init_lanes(void)
         memset(lane, 0, sizeof(*lane));
         lane->is_comm = i == 0;
         if (lane->is_comm) {
-            two_check(ucxpool_comm_alloc(two.pool, LENGTH, &source) ==
-                      UCXPOOL_OK);
+            two_ok(ucxpool_comm_alloc(two.pool, LENGTH, &source));
             lane->source = source;
         } else {
             lane->source = gpu_alloc(LENGTH);
@@ -193,7 +192,7 @@ static void survive(role_t role)
         ucxpool_wait(two.pool, 10000000);
         two_check(!pair_is_late(until));
     }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     ucxpool_destroy(two.pool);
     close(two.talk);
     mem_cuda_device_close(gpu);

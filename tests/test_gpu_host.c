@@ -90,7 +90,7 @@ static void require_host(void)
 
 static void stop(void)
 {
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }

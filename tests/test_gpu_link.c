@@ -106,7 +106,7 @@ static void send_address(ucxpool_t *pool)
     void  *address;
     size_t length;
 
-    two_check(ucxpool_address_get(pool, &address, &length) == UCXPOOL_OK);
+    two_ok(ucxpool_address_get(pool, &address, &length));
     say(&length, sizeof(length));
     say(address, length);
     ucxpool_address_release(address);
@@ -125,13 +125,13 @@ static ucxpool_channel_t *connect_to_received(ucxpool_t *pool)
     hear(&params.address_length, sizeof(params.address_length));
     two_check(params.address_length <= sizeof(address));
     hear(address, params.address_length);
-    two_check(ucxpool_channel_create(pool, &params, &channel) == UCXPOOL_OK);
+    two_ok(ucxpool_channel_create(pool, &params, &channel));
     return channel;
 }
 
 static void await_open(ucxpool_channel_t *channel)
 {
-    two_check(ucxpool_channel_wait(channel, MINUTE) == UCXPOOL_OK);
+    two_ok(ucxpool_channel_wait(channel, MINUTE));
     two_check(channel->peer.pushes);
 }
 
@@ -151,11 +151,10 @@ static void share(peer_t *peer)
 {
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    two_check(ucxpool_window_create(peer->pool, peer->memory, SIZE, NULL,
-                                    &peer->window) == UCXPOOL_OK);
-    two_check(ucxpool_window_export(peer->window,
-                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
-                                    blob) == UCXPOOL_OK);
+    two_ok(ucxpool_window_create(peer->pool, peer->memory, SIZE, NULL,
+                                 &peer->window));
+    two_ok(ucxpool_window_export(
+        peer->window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
     say(blob, sizeof(blob));
 }
 
@@ -165,8 +164,8 @@ static void import(peer_t *peer)
     ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
 
     hear(blob, sizeof(blob));
-    two_check(ucxpool_remote_window_import(peer->channel, blob, sizeof(blob),
-                                           &peer->remote) == UCXPOOL_OK);
+    two_ok(ucxpool_remote_window_import(peer->channel, blob, sizeof(blob),
+                                        &peer->remote));
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_wait(peer->pool, 1000000);
         ucxpool_remote_window_query(peer->remote, &attr, sizeof(attr));
@@ -244,7 +243,7 @@ static ucxpool_request_t *post(const peer_t *peer, work_t work)
     } else {
         status = ucxpool_send(peer->channel, &data, TAG, NULL, &request);
     }
-    two_check(status == UCXPOOL_OK);
+    two_ok(status);
     return request;
 }
 
@@ -252,8 +251,8 @@ static ucxpool_request_t *post_recv(const peer_t *peer)
 {
     ucxpool_request_t *request;
 
-    two_check(recv_segments(peer->pool, peer->channel, peer->pieces, NUM, TAG,
-                            ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    two_ok(recv_segments(peer->pool, peer->channel, peer->pieces, NUM, TAG,
+                         ALL_BITS, NULL, &request));
     return request;
 }
 
@@ -387,7 +386,7 @@ TEST_EACH(transfer_posted_before_the_channel_opens_is_queued, 2)
         two_check(request->send->push.link ==
                   &peer->pool->links[CORE_LINK_OUT]);
     }
-    two_check(wait_for(request) == UCXPOOL_OK);
+    two_ok(wait_for(request));
     meet();
     finish();
 }

@@ -117,8 +117,7 @@ static ucxpool_request_t *post_send(size_t offset, size_t size, size_t num)
     ucxpool_segment_t *segments = cut(source + offset, size, num);
     ucxpool_request_t *request;
 
-    two_check(send_segments(two.channel, segments, num, TAG, &ready,
-                            &request) == UCXPOOL_OK);
+    two_ok(send_segments(two.channel, segments, num, TAG, &ready, &request));
     return request;
 }
 
@@ -127,8 +126,8 @@ static ucxpool_request_t *post_recv(size_t offset, size_t size, size_t num)
     ucxpool_segment_t *segments = cut(target + offset, size, num);
     ucxpool_request_t *request;
 
-    two_check(recv_segments(two.pool, two.channel, segments, num, TAG, ALL_BITS,
-                            &ready, &request) == UCXPOOL_OK);
+    two_ok(recv_segments(two.pool, two.channel, segments, num, TAG, ALL_BITS,
+                         &ready, &request));
     return request;
 }
 
@@ -147,8 +146,8 @@ static void get_mailbox(void)
     two_meet(&two);
     requests[0] = post_recv(0, SHORT, 1);
     requests[1] = post_send(0, SHORT, 1);
-    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    two_ok(two_finish(&two, requests[0]));
+    two_ok(two_finish(&two, requests[1]));
     check(1000, 0, SHORT);
     while (two.channel->xfer->mailbox.slots == NULL) {
         two_check(!pair_is_late(late));
@@ -198,8 +197,8 @@ TEST_EACH(short_messages_use_the_mailbox, NUM_SHAPES)
             two_meet(&two);
             requests[1] = post_send(0, size, shapes[_i].num_sent);
         }
-        two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-        two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+        two_ok(two_finish(&two, requests[0]));
+        two_ok(two_finish(&two, requests[1]));
         check(round, 0, size);
     }
     two_check(num_mailed() - before == 4 * shapes[_i].num_mailed);
@@ -227,7 +226,7 @@ TEST(full_mailbox_delays_no_message)
             requests[num + i] = post_recv(i * SHORT, SHORT, 1);
         }
         for (size_t i = 0; i < 2 * num; i++) {
-            two_check(two_finish(&two, requests[i]) == UCXPOOL_OK);
+            two_ok(two_finish(&two, requests[i]));
         }
         check(round, 0, num * SHORT);
     }
@@ -259,8 +258,8 @@ TEST_EACH(no_mailbox_is_lent_without_benefit, NUM_WITHOUT)
         two_meet(&two);
         requests[0] = post_recv(0, SHORT, 1);
         requests[1] = post_send(0, SHORT, 1);
-        two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-        two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+        two_ok(two_finish(&two, requests[0]));
+        two_ok(two_finish(&two, requests[1]));
         check(round, 0, SHORT);
     }
     two_check(two.channel->xfer->mailbox.slots == NULL);
@@ -364,8 +363,8 @@ TEST_EACH(canceled_message_leaks_nothing, 2)
     two_meet(&two);
     requests[0] = post_recv(SHORT, SHORT, 1);
     requests[1] = post_send(SHORT, SHORT, 1);
-    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    two_ok(two_finish(&two, requests[0]));
+    two_ok(two_finish(&two, requests[1]));
     check(1, SHORT, SHORT);
     two_check(two.channel->xfer->mailbox.free_slots == 0xff);
     end_both();
@@ -464,7 +463,7 @@ TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     gpu_free(source);
     gpu_free(target);
     free(bytes);

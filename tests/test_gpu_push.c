@@ -78,8 +78,7 @@ static ucxpool_request_t *post_send_of(size_t num, uint64_t tag)
 {
     ucxpool_request_t *request;
 
-    two_check(send_segments(two.channel, source.pieces, num, tag, NULL,
-                            &request) == UCXPOOL_OK);
+    two_ok(send_segments(two.channel, source.pieces, num, tag, NULL, &request));
     return request;
 }
 
@@ -87,8 +86,8 @@ static ucxpool_request_t *post_recv_of(size_t num, uint64_t tag)
 {
     ucxpool_request_t *request;
 
-    two_check(recv_segments(two.pool, two.channel, target.pieces, num, tag,
-                            ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    two_ok(recv_segments(two.pool, two.channel, target.pieces, num, tag,
+                         ALL_BITS, NULL, &request));
     return request;
 }
 
@@ -138,7 +137,7 @@ static void exchange(unsigned rounds, unsigned depth)
             requests[2 * j + 1] = post_send();
         }
         for (unsigned j = 0; j < 2 * depth; j++) {
-            two_check(two_finish(&two, requests[j]) == UCXPOOL_OK);
+            two_ok(two_finish(&two, requests[j]));
         }
         check(i);
     }
@@ -295,8 +294,8 @@ TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
     two_meet(&two);
     requests[0] = post_recv_of(num, TAG);
     requests[1] = post_send_of(num, TAG);
-    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    two_ok(two_finish(&two, requests[0]));
+    two_ok(two_finish(&two, requests[1]));
     fill(right, !two.is_child, 0);
     gpu_read(bytes, target.memory, SIZE);
     two_check(memcmp(bytes, right, SIZE) == 0);
@@ -328,12 +327,12 @@ TEST(longest_segments_are_pushed)
     gpu_write(from, bytes, size);
     segments[0] = (ucxpool_segment_t){to, size};
     segments[1] = (ucxpool_segment_t){from, size};
-    two_check(recv_segments(two.pool, two.channel, &segments[0], 1, TAG,
-                            ALL_BITS, NULL, &requests[0]) == UCXPOOL_OK);
-    two_check(send_segments(two.channel, &segments[1], 1, TAG, NULL,
-                            &requests[1]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    two_ok(recv_segments(two.pool, two.channel, &segments[0], 1, TAG, ALL_BITS,
+                         NULL, &requests[0]));
+    two_ok(
+        send_segments(two.channel, &segments[1], 1, TAG, NULL, &requests[1]));
+    two_ok(two_finish(&two, requests[0]));
+    two_ok(two_finish(&two, requests[1]));
     gpu_read(bytes, to, size);
     for (size_t i = 0; i < size; i++) {
         two_check(bytes[i] == (two.is_child ? 2 : 1));
@@ -356,8 +355,8 @@ static void catch_up(void)
     ucxpool_request_t *requests[] = {post_recv_of(1, TAG + 1),
                                      post_send_of(1, TAG + 1)};
 
-    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
-    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    two_ok(two_finish(&two, requests[0]));
+    two_ok(two_finish(&two, requests[1]));
 }
 
 /* The lent blocks come back, and later messages are right. */

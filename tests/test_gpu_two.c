@@ -47,7 +47,7 @@ static void start(int kind)
 
 static void stop(void)
 {
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }
@@ -96,7 +96,7 @@ TEST_EACH(comm_memory_is_sent_in_place_if_possible, NUM_KINDS - 1)
     void        *memory;
 
     start(_i);
-    two_check(ucxpool_comm_alloc(two.pool, size, &memory) == UCXPOOL_OK);
+    two_ok(ucxpool_comm_alloc(two.pool, size, &memory));
     transfer(size, size, 0, 5, memory);
     core_stats_get(two.pool, &stats);
     if (strstr(kinds[_i].settings, "map") != NULL) {

@@ -79,8 +79,8 @@ static uint8_t *virtual_get(size_t size)
 {
     unsigned num = (unsigned)((size + REGION / 2 + REGION - 1) / REGION);
 
-    two_check(mem_regions_init(&range, &mem_kind_cuda_vmm, gpu->ordinal, num,
-                               REGION, BASE_SWITCH_NO) == UCXPOOL_OK);
+    two_ok(mem_regions_init(&range, &mem_kind_cuda_vmm, gpu->ordinal, num,
+                            REGION, BASE_SWITCH_NO));
     return (uint8_t *)range.address + REGION / 2;
 }
 
@@ -96,7 +96,7 @@ static uint8_t *private_get(size_t size)
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id   = gpu->device;
     desc.location      = prop.location;
-    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_ok(mem_cuda_device_enter(gpu));
     two_check(driver->cuMemAddressReserve(&address, size, 0, 0, 0) ==
               CUDA_SUCCESS);
     two_check(driver->cuMemCreate(&handle, size, &prop, 0) == CUDA_SUCCESS);
@@ -111,7 +111,7 @@ static void private_put(uint8_t *memory, size_t size)
 {
     const CUdeviceptr address = (CUdeviceptr)(uintptr_t)memory;
 
-    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_ok(mem_cuda_device_enter(gpu));
     two_check(gpu->driver->cuMemUnmap(address, size) == CUDA_SUCCESS);
     two_check(gpu->driver->cuMemAddressFree(address, size) == CUDA_SUCCESS);
     mem_cuda_device_leave(gpu);
@@ -121,7 +121,7 @@ static uint8_t *heap_get(size_t size)
 {
     void *memory;
 
-    two_check(ucxpool_heap_alloc(two.pool, size, NULL, &memory) == UCXPOOL_OK);
+    two_ok(ucxpool_heap_alloc(two.pool, size, NULL, &memory));
     return memory;
 }
 
@@ -161,7 +161,7 @@ static void free_memory(where_t where, uint8_t *memory, size_t size)
         private_put(memory, size);
         break;
     case HEAP:
-        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
+        two_ok(ucxpool_heap_free(two.pool, memory, NULL));
         break;
     case POOL:
         gpu_mempool_free(memory);
@@ -218,11 +218,9 @@ static void own(int kind)
 
     fill(bytes, SIZE, 1);
     put(where, memory, bytes, SIZE);
-    two_check(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window) ==
-              UCXPOOL_OK);
-    two_check(ucxpool_window_export(window,
-                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
-                                    blob) == UCXPOOL_OK);
+    two_ok(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window));
+    two_ok(ucxpool_window_export(
+        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
     two_check(send(two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
               (ssize_t)sizeof(blob));
     while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
@@ -285,11 +283,11 @@ static void operate(bool is_write, size_t num_places, size_t num_segments)
     ucxpool_data_t     data = ucxpool_data_segments(segments, num_segments);
     ucxpool_request_t *request;
 
-    two_check((is_write ? ucxpool_remote_window_write(remote, &list, &data,
-                                                      NULL, &request)
-                        : ucxpool_remote_window_read(remote, &list, &data, NULL,
-                                                     &request)) == UCXPOOL_OK);
-    two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
+    two_ok((is_write ? ucxpool_remote_window_write(remote, &list, &data, NULL,
+                                                   &request)
+                     : ucxpool_remote_window_read(remote, &list, &data, NULL,
+                                                  &request)));
+    two_ok(ucxpool_request_wait(request, MINUTE));
     ucxpool_request_release(request);
 }
 
@@ -308,13 +306,13 @@ static void import(int kind)
 
     two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_remote_window_import(two.channel, blob, sizeof(blob),
-                                           &remote) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_remote_window_import(two.channel, blob, sizeof(blob), &remote));
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_wait(two.pool, 1000000);
         ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
-    two_check(attr.status == UCXPOOL_OK);
+    two_ok(attr.status);
     ck_assert_msg(is_expected(kind, attr.way), "way %d: %s", attr.way,
                   attr.way_reason);
 }
@@ -390,11 +388,10 @@ static ucxpool_status_t operate_even(const even_t *even, bool is_write,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    two_check((is_write
-                   ? ucxpool_remote_window_write(remote, &list, &data, &params,
-                                                 &request)
-                   : ucxpool_remote_window_read(remote, &list, &data, &params,
-                                                &request)) == UCXPOOL_OK);
+    two_ok((is_write ? ucxpool_remote_window_write(remote, &list, &data,
+                                                   &params, &request)
+                     : ucxpool_remote_window_read(remote, &list, &data, &params,
+                                                  &request)));
     status = ucxpool_request_wait(request, MINUTE);
     snprintf(detail, detail_size, "%s", ucxpool_error_detail());
     ucxpool_request_release(request);
@@ -410,7 +407,7 @@ static void read_and_write_even(where_t lists, uint8_t *memory, uint8_t *right,
     even_t       even;
 
     make_even(&even, lists, memory, length);
-    two_check(operate_even(&even, false, detail, sizeof(detail)) == UCXPOOL_OK);
+    two_ok(operate_even(&even, false, detail, sizeof(detail)));
     get(ON_GPU, bytes, memory, size);
     for (size_t i = 0; i < NUM_EVEN; i++) {
         two_check(memcmp(bytes + ((uint8_t *)even.pieces[i] - memory),
@@ -418,7 +415,7 @@ static void read_and_write_even(where_t lists, uint8_t *memory, uint8_t *right,
     }
     fill(bytes, size, seed);
     put(ON_GPU, memory, bytes, size);
-    two_check(operate_even(&even, true, detail, sizeof(detail)) == UCXPOOL_OK);
+    two_ok(operate_even(&even, true, detail, sizeof(detail)));
     for (size_t i = 0; i < NUM_EVEN; i++) {
         memcpy(right + even.offsets[i],
                bytes + ((uint8_t *)even.pieces[i] - memory), length);
@@ -451,7 +448,7 @@ static void miss_a_place(uint8_t *memory)
 
     make_even(&even, PINNED, memory, 1000);
     even.offsets[NUM_EVEN - 7] = SIZE - 1000;
-    two_check(operate_even(&even, false, detail, sizeof(detail)) == UCXPOOL_OK);
+    two_ok(operate_even(&even, false, detail, sizeof(detail)));
     for (unsigned i = 0; i < 4; i++) {
         even.offsets[NUM_EVEN - 7] = beyond[i];
         two_check(operate_even(&even, false, detail, sizeof(detail)) ==
@@ -573,7 +570,7 @@ TEST_EACH(every_byte_can_be_read_and_written, NUM_KINDS)
     } else {
         use(_i);
     }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }

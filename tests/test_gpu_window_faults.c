@@ -101,8 +101,7 @@ static void own_once(uint8_t *memory)
         told(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window),
              ucxpool_error_detail());
     if (window != NULL) {
-        two_check(ucxpool_window_export(window, BOTH, answer.blob) ==
-                  UCXPOOL_OK);
+        two_ok(ucxpool_window_export(window, BOTH, answer.blob));
     }
     say(&answer, sizeof(answer));
     hear(&byte, 1);
@@ -117,8 +116,7 @@ static uint8_t *get_memory(where_t where)
 
     switch (where) {
     case HEAP:
-        two_check(ucxpool_heap_alloc(two.pool, SIZE, NULL, &address) ==
-                  UCXPOOL_OK);
+        two_ok(ucxpool_heap_alloc(two.pool, SIZE, NULL, &address));
         return address;
     default:
         return gpu_alloc(SIZE);
@@ -129,7 +127,7 @@ static void put_memory(where_t where, uint8_t *memory)
 {
     switch (where) {
     case HEAP:
-        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
+        two_ok(ucxpool_heap_free(two.pool, memory, NULL));
         break;
     default:
         gpu_free(memory);
@@ -307,7 +305,7 @@ TEST_EACH(failed_driver_call_is_reported_and_harmless, NUM_KINDS)
     } else {
         use(kinds[_i].who);
     }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }

@@ -69,7 +69,7 @@ static memory_t memory_get(unsigned num, size_t (*size_of)(unsigned index))
     for (unsigned i = 0; i < num; i++) {
         memory.size += size_of(i);
     }
-    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_ok(mem_cuda_device_enter(gpu));
     two_check(gpu->driver->cuMemAddressReserve(&memory.address, memory.size, 0,
                                                0, 0) == CUDA_SUCCESS);
     for (unsigned i = 0; i < num; i++) {
@@ -86,7 +86,7 @@ static memory_t memory_get(unsigned num, size_t (*size_of)(unsigned index))
 
 static void memory_put(const memory_t *memory)
 {
-    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_ok(mem_cuda_device_enter(gpu));
     two_check(gpu->driver->cuMemUnmap(memory->address, memory->size) ==
               CUDA_SUCCESS);
     two_check(gpu->driver->cuMemAddressFree(memory->address, memory->size) ==
@@ -520,10 +520,9 @@ static void two_export(unsigned num)
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
     memory = memory_get(num, same_size);
-    two_check(ucxpool_window_create(two.pool, window_start(&memory),
-                                    window_size(&memory), NULL,
-                                    &window) == UCXPOOL_OK);
-    two_check(ucxpool_window_export(window, BOTH, blob) == UCXPOOL_OK);
+    two_ok(ucxpool_window_create(two.pool, window_start(&memory),
+                                 window_size(&memory), NULL, &window));
+    two_ok(ucxpool_window_export(window, BOTH, blob));
     two_check(send(two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
               (ssize_t)sizeof(blob));
 }
@@ -534,8 +533,8 @@ static void two_import(void)
 
     two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_remote_window_import(two.channel, blob, sizeof(blob),
-                                           &remote) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_remote_window_import(two.channel, blob, sizeof(blob), &remote));
 }
 
 /* Read the first and the last byte. */
@@ -548,9 +547,8 @@ static void two_read(size_t size)
     char               found[2];
     ucxpool_request_t *request;
 
-    two_check(ucxpool_remote_window_read(remote, &places, &data, NULL,
-                                         &request) == UCXPOOL_OK);
-    two_check(two_finish(&two, request) == UCXPOOL_OK);
+    two_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
+    two_ok(two_finish(&two, request));
     gpu_read(found, ours, 2);
     two_check(memcmp(found, "<>", 2) == 0);
     gpu_free(ours);
@@ -574,7 +572,7 @@ static void read_once(void)
     while (query().status == UCXPOOL_INPROGRESS) {
         ucxpool_wait(two.pool, 1000000);
     }
-    two_check(query().status == UCXPOOL_OK);
+    two_ok(query().status);
     ck_assert_msg(query().way == UCXPOOL_WAY_CUDA, "%s", query().way_reason);
     two_read(remote->length);
     ucxpool_remote_window_release(remote);
@@ -583,7 +581,7 @@ static void read_once(void)
 
 static void two_stop(void)
 {
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }
@@ -620,7 +618,7 @@ static void kill_child(void)
 
 static void survive(void)
 {
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two.pool));
     ucxpool_destroy(two.pool);
     close(two.talk);
     mem_cuda_device_close(gpu);

@@ -221,11 +221,10 @@ static ucxpool_request_t *post(two_t *two, uint8_t *bytes, bool is_send)
 {
     ucxpool_request_t *request;
 
-    two_check((is_send ? ucxpool_send_buffer(two->channel, bytes, SIZE, TAG,
-                                             NULL, &request)
-                       : ucxpool_recv_buffer(two->pool, two->channel, bytes,
-                                             SIZE, TAG, UINT64_MAX, NULL,
-                                             &request)) == UCXPOOL_OK);
+    two_ok((is_send ? ucxpool_send_buffer(two->channel, bytes, SIZE, TAG, NULL,
+                                          &request)
+                    : ucxpool_recv_buffer(two->pool, two->channel, bytes, SIZE,
+                                          TAG, UINT64_MAX, NULL, &request)));
     return request;
 }
 
@@ -265,10 +264,8 @@ static void exchange_release(exchange_t *exchange)
 /* Sleep until the bytes have arrived. */
 static void exchange_finish(two_t *two, exchange_t *exchange, unsigned number)
 {
-    two_check(ucxpool_request_wait(exchange->recv, pair_patience()) ==
-              UCXPOOL_OK);
-    two_check(ucxpool_request_wait(exchange->send, pair_patience()) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_request_wait(exchange->recv, pair_patience()));
+    two_ok(ucxpool_request_wait(exchange->send, pair_patience()));
     for (size_t i = 0; i < SIZE; i++) {
         two_check(exchange->target[i] == byte_of(!two->is_child, number, i));
     }
@@ -344,11 +341,9 @@ static void export(two_t *two, uint8_t *memory, int fd)
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
     memset(memory, 5, SIZE);
-    two_check(ucxpool_window_create(two->pool, memory, SIZE, &params,
-                                    &window) == UCXPOOL_OK);
-    two_check(ucxpool_window_export(window,
-                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
-                                    blob) == UCXPOOL_OK);
+    two_ok(ucxpool_window_create(two->pool, memory, SIZE, &params, &window));
+    two_ok(ucxpool_window_export(
+        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
     two_check(send(two->talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
               (ssize_t)sizeof(blob));
     two_hear(two);
@@ -372,11 +367,10 @@ static void import(two_t *two, ucxpool_way_t way, const char *reason)
 
     two_check(recv(two->talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_remote_window_import(two->channel, blob, sizeof(blob),
-                                           &remote) == UCXPOOL_OK);
-    two_check(ucxpool_remote_window_read(remote, &places, &data, NULL,
-                                         &request) == UCXPOOL_OK);
-    two_check(two_finish(two, request) == UCXPOOL_OK);
+    two_ok(ucxpool_remote_window_import(two->channel, blob, sizeof(blob),
+                                        &remote));
+    two_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
+    two_ok(two_finish(two, request));
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     two_check(attr.way == way);
     two_check(strstr(attr.way_reason, reason) != NULL);
@@ -384,9 +378,8 @@ static void import(two_t *two, ucxpool_way_t way, const char *reason)
         two_check(bytes[i] == 5);
         bytes[i] = 6;
     }
-    two_check(ucxpool_remote_window_write(remote, &places, &data, NULL,
-                                          &request) == UCXPOOL_OK);
-    two_check(two_finish(two, request) == UCXPOOL_OK);
+    two_ok(ucxpool_remote_window_write(remote, &places, &data, NULL, &request));
+    two_ok(two_finish(two, request));
     ucxpool_remote_window_release(remote);
     two_say(two);
     free(bytes);

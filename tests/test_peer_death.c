@@ -45,8 +45,7 @@ static void init_lanes(two_t *two, lane_t *lanes)
 
         lanes[i] = (lane_t){0};
         if (i == 0) {
-            two_check(ucxpool_comm_alloc(two->pool, LENGTH, &source) ==
-                      UCXPOOL_OK);
+            two_ok(ucxpool_comm_alloc(two->pool, LENGTH, &source));
         } else {
             source = malloc(LENGTH);
         }
@@ -202,7 +201,7 @@ static void survive(two_t *two, way_t way)
         ucxpool_wait(two->pool, 10000000);
         two_check(!pair_is_late(until));
     }
-    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two->pool));
     ucxpool_destroy(two->pool);
     close(two->talk);
 }
@@ -302,8 +301,7 @@ static void call_by_turns(int talk)
     two_check(recv(talk, &port, sizeof(port), 0) == sizeof(port));
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
     pool = pair_pool("WIRE=ucx");
-    two_check(ucxpool_channel_connect(pool, where, NULL, &channel) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_channel_connect(pool, where, NULL, &channel));
     while (!(channel->wireup.handshake & CORE_HELLO_SENT)) {
         ucxpool_progress(pool);
     }

@@ -60,11 +60,10 @@ static void give(side_t *side)
     };
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    two_check(ucxpool_window_create(side->two.pool, side->memory, SIZE, &params,
-                                    &side->window) == UCXPOOL_OK);
-    two_check(ucxpool_window_export(side->window,
-                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
-                                    blob) == UCXPOOL_OK);
+    two_ok(ucxpool_window_create(side->two.pool, side->memory, SIZE, &params,
+                                 &side->window));
+    two_ok(ucxpool_window_export(
+        side->window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
     two_check(send(side->two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
               (ssize_t)sizeof(blob));
 }
@@ -75,9 +74,8 @@ static void take(side_t *side)
 
     two_check(recv(side->two.talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_remote_window_import(side->two.channel, blob,
-                                           sizeof(blob),
-                                           &side->remote) == UCXPOOL_OK);
+    two_ok(ucxpool_remote_window_import(side->two.channel, blob, sizeof(blob),
+                                        &side->remote));
 }
 
 static ucxpool_status_t post(side_t *side, bool is_write,
@@ -99,8 +97,8 @@ static void connect_lanes(side_t *side, bool is_owner)
     ucxpool_request_t *request;
 
     if (!is_owner) {
-        two_check(post(side, true, &request) == UCXPOOL_OK);
-        two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
+        two_ok(post(side, true, &request));
+        two_ok(ucxpool_request_wait(request, MINUTE));
         ucxpool_request_release(request);
     }
     two_meet(&side->two);
@@ -143,7 +141,7 @@ static void operate_forever(side_t *side)
                 requests[i] = NULL;
             }
             if (requests[i] == NULL) {
-                two_check(post(side, i % 2 != 0, &requests[i]) == UCXPOOL_OK);
+                two_ok(post(side, i % 2 != 0, &requests[i]));
             }
         }
         ucxpool_progress(side->two.pool);
@@ -207,7 +205,7 @@ static void check_whole(side_t *side)
         two_check(!pair_is_late(late));
         ucxpool_progress(side->two.pool);
     }
-    two_check(ucxpool_check(side->two.pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(side->two.pool));
 }
 
 TEST_SETTINGS(.timeout = 100);
@@ -225,7 +223,7 @@ TEST_EACH(an_owner_gets_its_memory_back_when_a_peer_is_killed, ROUNDS)
     }
     progress_for(side.two.pool, rounds);
     kill_child(&side);
-    two_check(ucxpool_window_revoke(side.window, MINUTE) == UCXPOOL_OK);
+    two_ok(ucxpool_window_revoke(side.window, MINUTE));
     check_whole(&side);
     ucxpool_window_destroy(side.window);
     end_side(&side);
@@ -246,7 +244,7 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
         }
     }
     for (int i = 0; i < LANES; i++) {
-        two_check(post(&side, i % 2 != 0, &requests[i]) == UCXPOOL_OK);
+        two_ok(post(&side, i % 2 != 0, &requests[i]));
     }
     progress_for(side.two.pool, rounds);
     kill_child(&side);
@@ -428,8 +426,8 @@ TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
     two_check((_i == 0) ? (attr.way == UCXPOOL_WAY_PROCESS) == pair_has_pidfd()
                         : attr.way == UCXPOOL_WAY_MAPPED);
     if (attr.way != UCXPOOL_WAY_MESSAGES) {
-        two_check(post(&side, false, &request) == UCXPOOL_OK);
-        two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
+        two_ok(post(&side, false, &request));
+        two_ok(ucxpool_request_wait(request, MINUTE));
         ucxpool_request_release(request);
         two_check(side.memory[0] == 9);
         two_check(memcmp(side.memory, side.memory + 1, PIECES * PIECE - 1) ==

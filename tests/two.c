@@ -12,17 +12,32 @@
 /* Set in the child, which must not run Check's code for the end of a test. */
 static bool in_child;
 
-void two_require(bool holds, const char *what, const char *file, int line)
+/* End the test, in either process. */
+static void end_test(const char *file, int line, const char *what,
+                     const char *why, const char *detail)
 {
-    if (holds) {
-        return;
-    }
     if (in_child) {
-        fprintf(stderr, "%s:%d: in the child: %s (%s)\n", file, line, what,
-                ucxpool_error_detail());
+        fprintf(stderr, "%s:%d: in the child: %s: %s: %s\n", file, line, what,
+                why, detail);
         _exit(1);
     }
-    ck_abort_msg("%s:%d: %s (%s)", file, line, what, ucxpool_error_detail());
+    ck_abort_msg("%s:%d: %s: %s: %s", file, line, what, why, detail);
+}
+
+void two_require(bool holds, const char *what, const char *file, int line)
+{
+    if (!holds) {
+        end_test(file, line, what, "the last error", ucxpool_error_detail());
+    }
+}
+
+void two_require_ok(ucxpool_status_t status, const char *what, const char *file,
+                    int line)
+{
+    if (status != UCXPOOL_OK) {
+        end_test(file, line, what, ucxpool_status_string(status),
+                 (status < 0) ? ucxpool_error_detail() : "");
+    }
 }
 
 static void say(int talk, const void *bytes, size_t length)
@@ -45,7 +60,7 @@ static void connect_pools(two_t *two)
     void  *theirs;
     size_t length;
 
-    two_check(ucxpool_address_get(two->pool, &mine, &length) == UCXPOOL_OK);
+    two_ok(ucxpool_address_get(two->pool, &mine, &length));
     say(two->talk, &length, sizeof(length));
     say(two->talk, mine, length);
     ucxpool_address_release(mine);
@@ -54,11 +69,9 @@ static void connect_pools(two_t *two)
     hear(two->talk, theirs, length);
     params.address        = theirs;
     params.address_length = length;
-    two_check(ucxpool_channel_create(two->pool, &params, &two->channel) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_channel_create(two->pool, &params, &two->channel));
     free(theirs);
-    two_check(ucxpool_channel_wait(two->channel, pair_patience()) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_channel_wait(two->channel, pair_patience()));
 }
 
 static void be_two(two_t *two)
@@ -147,7 +160,7 @@ void two_settle(two_t *two)
         two_check(!pair_is_late(late));
         ucxpool_progress(two->pool);
     }
-    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_ok(ucxpool_check(two->pool));
     two_meet(two);
 }
 
@@ -155,7 +168,7 @@ uint64_t two_count(two_t *two, const char *name)
 {
     uint64_t value;
 
-    two_check(ucxpool_stats_get(two->pool, name, &value) == UCXPOOL_OK);
+    two_ok(ucxpool_stats_get(two->pool, name, &value));
     return value;
 }
 
@@ -163,8 +176,7 @@ uint64_t two_count_of_channel(two_t *two, const char *name)
 {
     uint64_t value;
 
-    two_check(ucxpool_channel_stats_get(two->channel, name, &value) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_channel_stats_get(two->channel, name, &value));
     return value;
 }
 
@@ -172,8 +184,8 @@ uint64_t two_count_of_histogram(two_t *two, const char *name)
 {
     ucxpool_histogram_t histogram;
 
-    two_check(ucxpool_histogram_get(two->pool, name, &histogram,
-                                    sizeof(histogram)) == UCXPOOL_OK);
+    two_ok(
+        ucxpool_histogram_get(two->pool, name, &histogram, sizeof(histogram)));
     return histogram.count;
 }
 

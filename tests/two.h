@@ -70,4 +70,10 @@ bool two_is_early(ucxpool_status_t status);
 
 void two_require(bool holds, const char *what, const char *file, int line);
 
+/* The same for UCXPOOL_OK. The error names the status. */
+#define two_ok(_call) two_require_ok((_call), #_call, __FILE__, __LINE__)
+
+void two_require_ok(ucxpool_status_t status, const char *what, const char *file,
+                    int line);
+
 #endif

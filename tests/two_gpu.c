@@ -26,8 +26,7 @@ void two_gpu_start_on(two_t *two, two_side_t parents, two_side_t childs)
     }
     two_init_on(two, parents, childs);
     device = two->is_child ? childs.device : parents.device;
-    two_check(mem_cuda_device_open((device < 0) ? 0 : device, &gpu) ==
-              UCXPOOL_OK);
+    two_ok(mem_cuda_device_open((device < 0) ? 0 : device, &gpu));
 }
 
 void two_gpu_start(two_t *two, const char *settings)
@@ -77,9 +76,9 @@ void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
     if (!is_sender) {
         memset(bytes, 0xfe, room);
         gpu_write(memory, bytes, room);
-        two_check(recv_segments(two->pool, two->channel, segments, count, TAG,
-                                UINT64_MAX, NULL, &request) == UCXPOOL_OK);
-        two_check(two_finish(two, request) == UCXPOOL_OK);
+        two_ok(recv_segments(two->pool, two->channel, segments, count, TAG,
+                             UINT64_MAX, NULL, &request));
+        two_ok(two_finish(two, request));
         gpu_read(bytes, memory, room);
         for (size_t i = 0; i < count; i++) {
             size_t at = i * (length + gap);
@@ -92,9 +91,9 @@ void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
         }
     } else {
         gpu_write(memory, expected, room);
-        two_check(send_segments(two->channel, segments, count, TAG, NULL,
-                                &request) == UCXPOOL_OK);
-        two_check(two_finish(two, request) == UCXPOOL_OK);
+        two_ok(
+            send_segments(two->channel, segments, count, TAG, NULL, &request));
+        two_ok(two_finish(two, request));
     }
     free(segments);
     free(bytes);
