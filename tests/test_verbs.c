@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <infiniband/verbs.h>
 
@@ -394,6 +395,17 @@ TEST_EACH(registration_can_be_retried_after_a_refusal, NUM_REFUSALS)
     verbs_library->refuse(0, 0, 0);
     must_register();
     must_deregister();
+}
+
+TEST(the_error_names_the_limit_of_locked_memory)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    limit.rlim_cur = 4096;
+    ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    verbs_library->refuse(1, ENOMEM, 0);
+    assert_error_detail(try_register(), NO_MEMORY, "(ulimit -l), 4096 bytes");
 }
 
 TEST(a_failed_registration_is_undone_in_reverse_order)

@@ -86,9 +86,8 @@ static void keys_of_blocks(rdma_t *rdma)
     const size_t size = sizeof(rdma->mine);
 
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
-        two_check(ucxpool_verbs_keys(rdma->verbs, rdma->blocks[i].address,
-                                     rdma->blocks[i].size,
-                                     &rdma->mine[i]) == UCXPOOL_OK);
+        two_ok(ucxpool_verbs_keys(rdma->verbs, rdma->blocks[i].address,
+                                  rdma->blocks[i].size, &rdma->mine[i]));
         two_check(rdma->mine[i].length == BLOCK);
     }
     two_check(send(rdma->two.talk, rdma->mine, size, MSG_NOSIGNAL) ==
@@ -101,10 +100,9 @@ static void start(rdma_t *rdma)
 {
     two_init(&rdma->two, SETTINGS);
     rdma_open(&rdma->end);
-    two_check(ucxpool_verbs_register(rdma->two.pool, rdma->end.pd, ACCESS,
-                                     &rdma->verbs) == UCXPOOL_OK);
-    two_check(ucxpool_block_get_n(rdma->two.pool, NUM_BLOCKS, rdma->blocks) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_verbs_register(rdma->two.pool, rdma->end.pd, ACCESS,
+                                  &rdma->verbs));
+    two_ok(ucxpool_block_get_n(rdma->two.pool, NUM_BLOCKS, rdma->blocks));
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
         fill(rdma, i, rdma->two.is_child);
     }
@@ -119,7 +117,7 @@ static void stop(rdma_t *rdma)
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
         ucxpool_block_put(rdma->two.pool, &rdma->blocks[i]);
     }
-    two_check(ucxpool_verbs_deregister(rdma->verbs) == UCXPOOL_OK);
+    two_ok(ucxpool_verbs_deregister(rdma->verbs));
     rdma_close(&rdma->end);
     two_cleanup(&rdma->two);
 }
@@ -211,16 +209,15 @@ TEST(a_stitched_buffer_is_sent_piece_by_piece)
     for (unsigned i = 0; i < NUM_BLOCKS; i += 2) {
         ucxpool_block_put(rdma.two.pool, &rdma.blocks[i]);
     }
-    two_check(ucxpool_comm_alloc(rdma.two.pool, 3 * BLOCK, &address) ==
-              UCXPOOL_OK);
+    two_ok(ucxpool_comm_alloc(rdma.two.pool, 3 * BLOCK, &address));
     buffer = address;
     for (size_t i = 0; i < 3 * BLOCK; i++) {
         buffer[i] =
             (char)byte_of(rdma.two.is_child, 1 + 2 * (i / BLOCK), i % BLOCK);
     }
     for (unsigned i = 0; !rdma.two.is_child && (i < 3); i++) {
-        two_check(ucxpool_verbs_keys(rdma.verbs, buffer + i * BLOCK,
-                                     (3 - i) * BLOCK, &piece) == UCXPOOL_OK);
+        two_ok(ucxpool_verbs_keys(rdma.verbs, buffer + i * BLOCK,
+                                  (3 - i) * BLOCK, &piece));
         two_check(piece.length == BLOCK);
         two_check(rdma_write(&rdma.end, piece.address, BLOCK, piece.lkey,
                              rdma.theirs[1 + 2 * i].address,
@@ -232,8 +229,7 @@ TEST(a_stitched_buffer_is_sent_piece_by_piece)
     }
     ucxpool_comm_free(rdma.two.pool, address);
     for (unsigned i = 0; i < NUM_BLOCKS; i += 2) {
-        two_check(ucxpool_block_get(rdma.two.pool, &rdma.blocks[i]) ==
-                  UCXPOOL_OK);
+        two_ok(ucxpool_block_get(rdma.two.pool, &rdma.blocks[i]));
     }
     stop(&rdma);
 }
@@ -245,7 +241,7 @@ TEST(keys_are_invalid_after_deregistration)
 
     start(&rdma);
     if (rdma.two.is_child) {
-        two_check(ucxpool_verbs_deregister(rdma.verbs) == UCXPOOL_OK);
+        two_ok(ucxpool_verbs_deregister(rdma.verbs));
         rdma.verbs = NULL;
     }
     meet(&rdma);
@@ -309,6 +305,7 @@ TEST(the_error_names_the_limit_of_locked_memory)
     rdma_end_t       end;
     ucxpool_verbs_t *verbs = NULL;
     core_stats_t     stats;
+    char             words[96];
     ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
 
     if (geteuid() != 0) {
@@ -323,7 +320,10 @@ TEST(the_error_names_the_limit_of_locked_memory)
                  NO_MEMORY);
     ck_assert_ptr_null(verbs);
     assert_detail("region 2 of 4");
-    assert_detail("raise the limit of locked memory (ulimit -l)");
+    snprintf(words, sizeof(words),
+             "raise the limit of locked memory (ulimit -l), %llu bytes",
+             (unsigned long long)limit.rlim_cur);
+    assert_detail(words);
     core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_bytes, 0);
     if (geteuid() == 65534) {

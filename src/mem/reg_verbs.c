@@ -14,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LIBRARY_NAME "libibverbs.so.1"
-#define WORDS_SIZE   96
+#define WORDS_SIZE   128
 
 struct mem_verbs {
     /* libibverbs. The members are not named like its functions, because some of
@@ -253,17 +254,28 @@ static ucxpool_status_t status_of(const mem_verbs_t *verbs, int error)
     }
 }
 
-static const char *advice_for(const mem_verbs_t *verbs, int error)
+/* Returns advice, perhaps in `text`, which has WORDS_SIZE bytes. */
+static const char *advice_for(const mem_verbs_t *verbs, int error, char *text)
 {
+    struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+
     if (error == EAGAIN) {
         return "raise the limit of regions (rdma.max of the control group) or "
                "UCXPOOL_REGION_SIZE";
     }
     if (verbs->way == MEM_VERBS_HOST) {
-        return (error == ENOMEM)
-                   ? "raise the limit of locked memory (ulimit -l) or "
-                     "lower UCXPOOL_COMM_SIZE"
-                   : "check the access flags and the device";
+        if (error != ENOMEM) {
+            return "check the access flags and the device";
+        }
+        (void)getrlimit(RLIMIT_MEMLOCK, &locked);
+        if (locked.rlim_cur == RLIM_INFINITY) {
+            return "lower UCXPOOL_COMM_SIZE";
+        }
+        snprintf(text, WORDS_SIZE,
+                 "raise the limit of locked memory (ulimit -l), %llu bytes, or "
+                 "lower UCXPOOL_COMM_SIZE",
+                 (unsigned long long)locked.rlim_cur);
+        return text;
     }
     /* If the way is still dmabuf, it has worked for the first region. */
     return ((verbs->way == MEM_VERBS_DMABUF) || (error == ENOMEM))
@@ -280,6 +292,7 @@ static ucxpool_status_t refused(const mem_verbs_t *verbs, unsigned index,
     const mem_regions_t *regions    = verbs->regions;
     bool                 has_reason = verbs->no_file[0] != '\0';
     char                 reason[WORDS_SIZE];
+    char                 advice[WORDS_SIZE];
 
     return base_error(
         status_of(verbs, error),
@@ -290,7 +303,7 @@ static ucxpool_status_t refused(const mem_verbs_t *verbs, unsigned index,
         (verbs->way == MEM_VERBS_DMABUF) ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
         strerror_r(error, reason, sizeof(reason)),
         has_reason ? " (dmabuf: " : "", verbs->no_file, has_reason ? ")" : "",
-        advice_for(verbs, error));
+        advice_for(verbs, error, advice));
 }
 
 static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
