@@ -37,11 +37,11 @@ typedef struct core_dispatch {
     void (*window_message)(struct ucxpool_message *message);
 
     /* Request the files of a window's grant from the peer.
-     * window_remote_files_received() delivers them. If `are_mapped` is true,
+     * window_remote_files_received() delivers them. If `maps_early` is true,
      * window_remote_map_files() maps some at a time before that, and they are
      * closed. Returns false if out of memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
-                         uint64_t grant, uint32_t num_files, bool are_mapped);
+                         uint64_t grant, uint32_t num_files, bool maps_early);
 
     /* Stop such a request. */
     void (*window_files_stop)(ucxpool_channel_t *channel, uint64_t remote);

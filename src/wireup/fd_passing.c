@@ -253,7 +253,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     int           fds[IPC_FDS_MAX];
     uint32_t      total = num_asked(caller, channel);
     uint32_t      first = caller->request.first;
-    uint32_t      count = base_min(total - first, IPC_FDS_MAX);
+    uint32_t      count = base_min(total - first, caller->request.max);
     bool          are_new;
     proto_given_t given = {
         .magic   = PROTO_IMPORT_MAGIC,
@@ -263,10 +263,8 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     };
     int error;
 
-    count = base_min(count, caller->request.max);
-    if (caller->request.grant != 0) {
-        count = num_spare(count);
-    }
+    count       = (caller->request.grant != 0) ? num_spare(count)
+                                               : base_min(count, IPC_FDS_MAX);
     given.count = (uint16_t)count;
 
     if (get_fds(caller, channel, count, fds, &are_new) != UCXPOOL_OK) {
@@ -590,7 +588,7 @@ typedef struct wireup_fd_import {
     uint32_t           num_received;
     uint32_t           num_fds; /* received and open */
     int               *fds;
-    bool     are_mapped; /* by window_remote_map_files(), and then closed */
+    bool     maps_early; /* by window_remote_map_files(), and then closed */
     uint64_t remote;     /* remote window of the files; 0: the files of the
                             HELLO */
     uint64_t              grant;
@@ -600,12 +598,12 @@ typedef struct wireup_fd_import {
     ipc_file_t            files[];
 } wireup_fd_import_t;
 
-/* Returns NULL if out of memory. are_mapped: see wireup_fd_import_window(). */
+/* Returns NULL if out of memory. maps_early: see wireup_fd_import_window(). */
 static wireup_fd_import_t *import_create(ucxpool_channel_t *channel,
-                                         uint32_t num_fds, bool are_mapped,
+                                         uint32_t num_fds, bool maps_early,
                                          size_t files_size)
 {
-    uint32_t            num_open  = are_mapped ? IPC_FDS_MAX : num_fds;
+    uint32_t            num_open  = maps_early ? IPC_FDS_MAX : num_fds;
     wireup_fd_import_t *fd_import = calloc(1, sizeof(*fd_import) + files_size);
 
     if (fd_import == NULL) {
@@ -618,7 +616,7 @@ static wireup_fd_import_t *import_create(ucxpool_channel_t *channel,
     }
     fd_import->channel    = channel;
     fd_import->total      = num_fds;
-    fd_import->are_mapped = are_mapped;
+    fd_import->maps_early = maps_early;
     core_source_init(&fd_import->source);
     base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
     return fd_import;
@@ -644,11 +642,11 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
 }
 
 bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
-                             uint64_t grant, uint32_t num_fds, bool are_mapped)
+                             uint64_t grant, uint32_t num_fds, bool maps_early)
 {
     const core_peer_t  *peer = &channel->peer;
     wireup_fd_import_t *fd_import =
-        import_create(channel, num_fds, are_mapped, 0);
+        import_create(channel, num_fds, maps_early, 0);
 
     if (fd_import == NULL) {
         return false;
@@ -664,21 +662,17 @@ bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
     return true;
 }
 
-static void import_disconnect(wireup_fd_import_t *fd_import)
-{
-    int fd = fd_import->source.fd;
-
-    if (fd >= 0) {
-        core_source_remove(&fd_import->source);
-        ipc_socket_close(fd);
-    }
-}
-
 /* Remove the import, but do not free its memory yet. */
 static void import_detach(wireup_fd_import_t *fd_import)
 {
-    import_disconnect(fd_import);
+    int fd = fd_import->source.fd;
+
     base_list_del(&fd_import->link);
+    if (fd >= 0) {
+        core_source_remove(&fd_import->source);
+        ipc_socket_close(fd);
+        fd_import->channel->wireup.num_importing--;
+    }
 }
 
 static void close_fds(wireup_fd_import_t *fd_import)
@@ -783,7 +777,7 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
     };
     int error;
 
-    if (fd_import->are_mapped) {
+    if (fd_import->maps_early) {
         request.max =
             (uint16_t)num_spare(fd_import->total - fd_import->num_received);
     }
@@ -798,17 +792,7 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
 /* Returns true if the import may connect to the owner. */
 static bool may_connect(const wireup_fd_import_t *fd_import)
 {
-    const base_list_t *all = &fd_import->channel->pool->wireup.fd_imports;
-    unsigned           num = 0;
-    const wireup_fd_import_t *other;
-
-    base_list_for_each(other, all, const wireup_fd_import_t, link) {
-        if ((other->channel == fd_import->channel) && (other->source.fd >= 0) &&
-            (++num == IMPORTS_MAX)) {
-            return false;
-        }
-    }
-    return true;
+    return fd_import->channel->wireup.num_importing < IMPORTS_MAX;
 }
 
 /* Returns the folder of the owner's socket, as core_local_folder(). The address
@@ -857,6 +841,7 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
         return no(fd_import, "cannot watch its socket: %s",
                   ucxpool_error_detail());
     }
+    fd_import->channel->wireup.num_importing++;
     status = check_owner(fd_import);
     if (status == UCXPOOL_OK) {
         status = watch_owner(fd_import);
@@ -879,7 +864,9 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
     if (error != 0) {
         return no(fd_import, "cannot receive its descriptors: %s",
                   (error == EMFILE) ? "this process has too many (ulimit -n)"
-                                    : strerror(error));
+                  : (error == ECONNRESET)
+                      ? "it closed the connection; its log has the reason"
+                      : strerror(error));
     }
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
         (given.version != PROTO_VERSION) || (given.count != num_fds) ||
@@ -919,7 +906,7 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
     }
     while (status == UCXPOOL_OK) {
         status = import_receive(fd_import);
-        if ((status == UCXPOOL_OK) && fd_import->are_mapped) {
+        if ((status == UCXPOOL_OK) && fd_import->maps_early) {
             status = map_received(fd_import);
         }
         if ((status == UCXPOOL_OK) &&
@@ -929,7 +916,7 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
         if (status == UCXPOOL_OK) {
             status = ask(fd_import);
         }
-        if ((status == UCXPOOL_OK) && fd_import->are_mapped) {
+        if ((status == UCXPOOL_OK) && fd_import->maps_early) {
             return UCXPOOL_INPROGRESS;
         }
     }

@@ -322,11 +322,11 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
 /*
  * Request the files of a window that is being imported. Progress calls
  * window_remote_files_received() with the result, unless the channel ends
- * first. If are_mapped is true, progress calls window_remote_map_files() for
+ * first. If maps_early is true, progress calls window_remote_map_files() for
  * the files of each message, and closes them. Returns false if out of memory.
  */
 bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
-                             uint64_t grant, uint32_t num_fds, bool are_mapped);
+                             uint64_t grant, uint32_t num_fds, bool maps_early);
 
 /* Stop the import of this window's files, if there is one. */
 void wireup_fd_import_stop_window(ucxpool_channel_t *channel, uint64_t remote);
