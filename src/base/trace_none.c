@@ -10,12 +10,8 @@ void base_trace_init(void)
 void base_trace_begin(base_range_t *range, base_range_kind_t kind,
                       uint64_t size)
 {
-    (void)range;
-    (void)kind;
-    (void)size;
 }
 
 void base_trace_end(base_range_t *range)
 {
-    (void)range;
 }

@@ -634,7 +634,6 @@ static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
     assert(index < pool->num_blocks);
     assert(atomic_load_explicit(&pool->states[index], memory_order_relaxed) ==
            from);
-    (void)from;
     atomic_store_explicit(&pool->states[index], (uint8_t)to,
                           memory_order_relaxed);
 }

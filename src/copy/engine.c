@@ -748,7 +748,6 @@ static void host_destroy(copy_engine_t *engine)
 
 static uint64_t host_deadline(const copy_engine_t *engine)
 {
-    (void)engine;
     return BASE_CLOCK_FOREVER;
 }
 
@@ -758,7 +757,6 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
     uint64_t length = copy_walk_clip(work->plan, work->offset, work->length);
     ucxpool_status_t status = UCXPOOL_OK;
 
-    (void)engine;
     if (work->is_gather) {
         base_range_begin(work->range, BASE_RANGE_GATHER, length);
         status = copy_gather(work->plan, work->offset, length,
@@ -774,9 +772,6 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
 static ucxpool_status_t host_pairs_get(copy_engine_t *engine, copy_job_t *copy,
                                        copy_room_t *room_p)
 {
-    (void)engine;
-    (void)copy;
-    (void)room_p;
     return base_error(UCXPOOL_ERR_UNSUPPORTED, "the pool is not on a GPU");
 }
 
@@ -785,24 +780,17 @@ static ucxpool_status_t host_pairs_start(copy_engine_t      *engine,
                                          const copy_table_t *list,
                                          uint64_t size, bool is_to_other)
 {
-    (void)list;
-    (void)size;
-    (void)is_to_other;
     return host_pairs_get(engine, copy, NULL);
 }
 
 static ucxpool_status_t host_clear_flags(copy_engine_t *engine, void *first,
                                          size_t stride, unsigned num)
 {
-    (void)first;
-    (void)stride;
-    (void)num;
     return host_pairs_get(engine, NULL, NULL);
 }
 
 static unsigned host_progress(copy_engine_t *engine)
 {
-    (void)engine;
     return 0;
 }
 
@@ -811,8 +799,6 @@ static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
                                       const copy_memory_t *memory,
                                       unsigned            *memtypes_p)
 {
-    (void)engine;
-    (void)memory;
     *memtypes_p = 0;
     return UCXPOOL_OK;
 }
@@ -820,34 +806,23 @@ static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
 static bool host_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_declared)
 {
-    (void)engine;
-    (void)memory;
-    (void)is_declared;
     return false;
 }
 
 static bool host_takes_even(const copy_engine_t *engine,
                             const copy_memory_t *memory)
 {
-    (void)engine;
-    (void)memory;
     return false;
 }
 
 static bool host_reaches_array(const copy_engine_t *engine, const void *array,
                                size_t num, size_t size)
 {
-    (void)engine;
-    (void)array;
-    (void)num;
-    (void)size;
     return false; /* no kernel exists */
 }
 
 static bool host_shares_device(const copy_engine_t *engine, const void *uuid)
 {
-    (void)engine;
-    (void)uuid;
     return true;
 }
 

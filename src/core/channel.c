@@ -15,7 +15,6 @@
 
 static bool is_connected(const ucxpool_channel_t *channel)
 {
-    (void)channel;
     return true;
 }
 
@@ -28,11 +27,6 @@ ucs_status_t core_wire_drop_am(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,
                                size_t length, const ucp_am_recv_param_t *param)
 {
-    (void)channel;
-    (void)data;
-    (void)payload;
-    (void)length;
-    (void)param;
     return UCS_OK;
 }
 

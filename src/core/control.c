@@ -223,7 +223,6 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     ucxpool_channel_t *channel = control->channel;
 
     /* A failure is also reported to the endpoint's error handler. */
-    (void)status;
     ucp_request_free(request);
     channel->control.num_in_ucx--;
     control_put(control);

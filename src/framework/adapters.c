@@ -235,7 +235,6 @@ void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
 {
     ucxpool_error_level_t level;
 
-    (void)size;
     if ((address != NULL) && (framework_pools_find(device) != NULL)) {
         level  = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
         stream = stream_of(stream);
@@ -281,7 +280,6 @@ static void trim_pool(ucxpool_t *pool, void *arg)
     ucxpool_error_level_t level =
         ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
 
-    (void)arg;
     (void)ucxpool_heap_trim(pool, 0, NULL);
     (void)ucxpool_error_set_level(level);
 }
@@ -334,7 +332,6 @@ void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
 
 void ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool)
 {
-    (void)size;
     if (pool == NULL) {
         free_on(0, address, stream);
     } else if (!ucxpool_is_foreign(pool)) {

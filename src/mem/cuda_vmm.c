@@ -670,7 +670,6 @@ static void heap_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
     const mem_cuda_device_t *device = cuda_of(vmm)->device;
     bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
 
-    (void)size;
     mem_cuda_ignore(device->driver, device->driver->cuMemRelease(chunk),
                     "cuMemRelease");
     if (is_entered) {

@@ -471,7 +471,6 @@ static ucxpool_status_t vmm_reserve(mem_vmm_t *vmm, size_t size,
 {
     int error = mem_range_reserve(size, alignment, address_p);
 
-    (void)vmm;
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "cannot reserve %zu bytes of addresses for the heap: "
@@ -483,7 +482,6 @@ static ucxpool_status_t vmm_reserve(mem_vmm_t *vmm, size_t size,
 
 static void vmm_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    (void)vmm;
     mem_range_release(address, size);
 }
 
@@ -615,16 +613,12 @@ static ucxpool_status_t vmm_map(mem_vmm_t *vmm, void *address,
  * another system call and leave VMAs that the kernel does not merge. */
 static ucxpool_status_t vmm_allow(mem_vmm_t *vmm, void *address, size_t size)
 {
-    (void)vmm;
-    (void)address;
-    (void)size;
     return UCXPOOL_OK;
 }
 
 /* Unmap the memory but keep the addresses reserved. */
 static ucxpool_status_t vmm_unmap(mem_vmm_t *vmm, void *address, size_t size)
 {
-    (void)vmm;
     if (mmap(address, size, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
              0) == MAP_FAILED) {
@@ -639,7 +633,6 @@ static ucxpool_status_t vmm_sizes(mem_vmm_t *vmm, uint64_t *total_p,
     mem_system_t system;
     uint64_t     total;
 
-    (void)vmm;
     mem_system_query(&system);
     total    = (uint64_t)sysconf(_SC_PHYS_PAGES) * system.page_size;
     *total_p = total;

@@ -9,11 +9,6 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
                                   mem_verbs_counts_t *counts,
                                   mem_verbs_t       **verbs_p)
 {
-    (void)regions;
-    (void)pd;
-    (void)access;
-    (void)counts;
-    (void)verbs_p;
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
                       "libucxpool was built without verbs: rebuild it with the "
                       "headers of libibverbs (libibverbs-dev) and without "
@@ -22,21 +17,15 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
 
 ucxpool_status_t mem_verbs_deregister(mem_verbs_t *verbs)
 {
-    (void)verbs;
     return UCXPOOL_OK;
 }
 
 void mem_verbs_destroy(mem_verbs_t *verbs)
 {
-    (void)verbs;
 }
 
 bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region, uint32_t *lkey_p,
                     uint32_t *rkey_p)
 {
-    (void)verbs;
-    (void)region;
-    (void)lkey_p;
-    (void)rkey_p;
     return false;
 }

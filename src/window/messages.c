@@ -224,8 +224,6 @@ void window_messages_refused(ucxpool_channel_t        *channel,
 static unsigned messages_open(ucxpool_remote_window_t *remote,
                               const window_answer_t   *answer)
 {
-    (void)remote;
-    (void)answer;
     return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 

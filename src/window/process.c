@@ -100,7 +100,6 @@ static unsigned process_open(ucxpool_remote_window_t *remote,
 
 static void process_offer(window_grant_t *grant, window_offer_t *offer)
 {
-    (void)grant;
     offer->flags |= PROTO_OPENED_PROCESS;
 }
 

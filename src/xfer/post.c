@@ -548,7 +548,6 @@ bool xfer_short_try(ucxpool_channel_t       *channel,
 
 static bool is_quick(const ucxpool_request_t *request)
 {
-    (void)request;
     return true;
 }
 

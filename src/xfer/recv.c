@@ -85,8 +85,6 @@ static void delivered_eager(ucxpool_request_t  *request,
                             const proto_data_t *data, ucxpool_status_t status,
                             void *arg)
 {
-    (void)data;
-    (void)arg;
     if (status == UCXPOOL_OK) {
         end_eager(request);
     }

@@ -544,7 +544,6 @@ static step_result_t step_fragments(ucxpool_request_t *request)
 
 static step_result_t step_done(ucxpool_request_t *request)
 {
-    (void)request;
     return STEP_WAIT;
 }
 
