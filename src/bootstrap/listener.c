@@ -210,8 +210,8 @@ static int socket_accept(int fd, bootstrap_address_t *peer_p)
  * disk. */
 #define LOG_INTERVAL_NS 1000000000u
 
-/* A half-open connection, in pending->half_open; or a free slot, in
- * pending->free. */
+/* A half-open connection, in listener->half_open; or a free slot, in
+ * listener->free. */
 typedef struct pending_slot {
     base_list_t      link;
     int              fd;
@@ -221,10 +221,14 @@ typedef struct pending_slot {
     bootstrap_auth_t auth;
 } pending_slot_t;
 
-typedef struct pending {
+struct bootstrap_listener {
+    int                        listen_fd;
+    int                        epoll_fd;
+    uint16_t                   port;
+    bool                       is_paused;
+    uint64_t                   pause_end;
     bootstrap_self_t           self;
     char                       name[BOOTSTRAP_WHERE_SIZE];
-    int                        epoll_fd;
     uint64_t                   timeout_ns;
     uint64_t                   next_log;
     uint64_t                   num_unlogged;
@@ -242,26 +246,27 @@ typedef struct pending {
     void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
     void          *arg;
     pending_slot_t slots[];
-} pending_t;
+};
 
 /* Log a warning, unless one was logged just before. */
-static void pending_warn(pending_t *pending, const char *who, const char *what)
+static void warn(bootstrap_listener_t *listener, const char *who,
+                 const char *what)
 {
     uint64_t now = base_clock_now();
 
-    if (now < pending->next_log) {
-        pending->num_unlogged++;
+    if (now < listener->next_log) {
+        listener->num_unlogged++;
         return;
     }
-    if (pending->num_unlogged == 0) {
-        base_warn("%s: %s: %s", pending->name, who, what);
+    if (listener->num_unlogged == 0) {
+        base_warn("%s: %s: %s", listener->name, who, what);
     } else {
         base_warn("%s: %s: %s (and %llu more warnings before it)",
-                  pending->name, who, what,
-                  (unsigned long long)pending->num_unlogged);
+                  listener->name, who, what,
+                  (unsigned long long)listener->num_unlogged);
     }
-    pending->next_log     = now + LOG_INTERVAL_NS;
-    pending->num_unlogged = 0;
+    listener->next_log     = now + LOG_INTERVAL_NS;
+    listener->num_unlogged = 0;
 }
 
 /* --- slots ---------------------------------------------------------------- */
@@ -271,163 +276,165 @@ static bool holds_place(const pending_slot_t *slot)
     return slot->auth.state == BOOTSTRAP_AUTH_ANSWER;
 }
 
-static bool slot_unwatch(pending_t *pending, pending_slot_t *slot)
+static bool slot_unwatch(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
-    return epoll_ctl(pending->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
+    return epoll_ctl(listener->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
 }
 
 /* Free the slot. Its connection must be closed or owned by another object. */
-static void slot_free(pending_t *pending, pending_slot_t *slot)
+static void slot_free(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
     slot->fd = -1;
     bootstrap_auth_cleanup(&slot->auth);
     base_list_del(&slot->link);
-    base_list_add_tail(&pending->free, &slot->link);
-    pending->stats.num_half_open--;
+    base_list_add_tail(&listener->free, &slot->link);
+    listener->stats.num_half_open--;
 }
 
 /* Close the connection and free the slot. Closing the socket is not sufficient:
  * it would stay in the epoll as long as a forked child has a copy. */
-static void slot_close(pending_t *pending, pending_slot_t *slot)
+static void slot_close(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
-    (void)slot_unwatch(pending, slot);
+    (void)slot_unwatch(listener, slot);
     close(slot->fd);
-    slot_free(pending, slot);
+    slot_free(listener, slot);
 }
 
-static void slot_refuse(pending_t *pending, pending_slot_t *slot,
+static void slot_refuse(bootstrap_listener_t *listener, pending_slot_t *slot,
                         const char *reason)
 {
-    pending->stats.num_refused++;
-    pending_warn(pending, slot->name, reason);
-    slot_close(pending, slot);
+    listener->stats.num_refused++;
+    warn(listener, slot->name, reason);
+    slot_close(listener, slot);
 }
 
-static void slot_finish(pending_t *pending, pending_slot_t *slot)
+static void slot_finish(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
     bootstrap_peer_t *peer;
     const void       *blob;
 
-    assert(pending->queue_length < pending->queue_size);
-    if (!slot_unwatch(pending, slot)) {
-        slot_refuse(pending, slot,
+    assert(listener->queue_length < listener->queue_size);
+    if (!slot_unwatch(listener, slot)) {
+        slot_refuse(listener, slot,
                     "the system cannot remove the connection from its epoll");
         return;
     }
-    peer = &pending->queue[(pending->queue_head + pending->queue_length) %
-                           pending->queue_size];
+    peer = &listener->queue[(listener->queue_head + listener->queue_length) %
+                            listener->queue_size];
     blob = bootstrap_auth_blob(&slot->auth, &peer->length);
     memcpy(peer->blob, blob, peer->length);
     bootstrap_address_format_own(slot->fd, peer->ends.local);
     memcpy(peer->ends.remote, slot->name, sizeof(peer->ends.remote));
     peer->fd = slot->fd;
-    pending->queue_length++;
-    pending->stats.num_proven++;
-    base_debug("%s: %s is proven", pending->name, slot->name);
-    slot_free(pending, slot);
+    listener->queue_length++;
+    listener->stats.num_proven++;
+    base_debug("%s: %s is proven", listener->name, slot->name);
+    slot_free(listener, slot);
 }
 
 /* Set the epoll events that the handshake waits for. */
-static bool slot_watch(pending_t *pending, pending_slot_t *slot, int operation)
+static bool slot_watch(bootstrap_listener_t *listener, pending_slot_t *slot,
+                       int operation)
 {
     bool               wants_send = bootstrap_auth_wants_send(&slot->auth);
     struct epoll_event event      = {
              .events   = wants_send ? EPOLLOUT : EPOLLIN,
-             .data.u32 = (uint32_t)(slot - pending->slots),
+             .data.u32 = (uint32_t)(slot - listener->slots),
     };
 
     if ((operation == EPOLL_CTL_MOD) && (wants_send == slot->wants_send)) {
         return true;
     }
     slot->wants_send = wants_send;
-    return epoll_ctl(pending->epoll_fd, operation, slot->fd, &event) == 0;
+    return epoll_ctl(listener->epoll_fd, operation, slot->fd, &event) == 0;
 }
 
-static void slot_progress(pending_t *pending, pending_slot_t *slot)
+static void slot_progress(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
     bool             held_place = holds_place(slot);
     ucxpool_status_t status;
 
-    slot->auth.is_full =
-        (pending->queue_length + pending->num_answers) >= pending->queue_size;
+    slot->auth.is_full = (listener->queue_length + listener->num_answers) >=
+                         listener->queue_size;
     status = bootstrap_auth_progress(&slot->auth);
-    pending->num_answers += (unsigned)holds_place(slot);
-    pending->num_answers -= (unsigned)held_place;
+    listener->num_answers += (unsigned)holds_place(slot);
+    listener->num_answers -= (unsigned)held_place;
 
     if (status == UCXPOOL_OK) {
-        slot_finish(pending, slot);
+        slot_finish(listener, slot);
     } else if (status != UCXPOOL_INPROGRESS) {
-        slot_refuse(pending, slot, slot->auth.reason);
-    } else if (!slot_watch(pending, slot, EPOLL_CTL_MOD)) {
-        pending->num_answers -= (unsigned)holds_place(slot);
-        slot_refuse(pending, slot, "cannot add the connection to epoll");
+        slot_refuse(listener, slot, slot->auth.reason);
+    } else if (!slot_watch(listener, slot, EPOLL_CTL_MOD)) {
+        listener->num_answers -= (unsigned)holds_place(slot);
+        slot_refuse(listener, slot, "cannot add the connection to epoll");
     }
 }
 
 /* Abort the handshake of a slot. */
-static void slot_abort(pending_t *pending, pending_slot_t *slot,
+static void slot_abort(bootstrap_listener_t *listener, pending_slot_t *slot,
                        const char *reason)
 {
-    pending->num_answers -= (unsigned)holds_place(slot);
+    listener->num_answers -= (unsigned)holds_place(slot);
     /* If a refusal is being sent, use its reason. */
     if (slot->auth.state == BOOTSTRAP_AUTH_DRAIN) {
         reason = slot->auth.reason;
     }
-    slot_refuse(pending, slot, reason);
+    slot_refuse(listener, slot, reason);
 }
 
 /* Abort the oldest slot; its client may retry. */
-static void drop_oldest(pending_t *pending, const char *reason)
+static void drop_oldest(bootstrap_listener_t *listener, const char *reason)
 {
     pending_slot_t *slot =
-        base_list_head(&pending->half_open, pending_slot_t, link);
+        base_list_head(&listener->half_open, pending_slot_t, link);
 
     /* Send the refusal only if no other message has been partly sent. */
     if (!bootstrap_auth_wants_send(&slot->auth) &&
         (slot->auth.state != BOOTSTRAP_AUTH_DRAIN)) {
         bootstrap_refuse_full(slot->fd, reason);
     }
-    pending->stats.num_dropped++;
-    slot_abort(pending, slot, reason);
+    listener->stats.num_dropped++;
+    slot_abort(listener, slot, reason);
 }
 
 /* Take a free slot. The memory of a slot is not touched before its first use:
  * if there are thousands of slots, most are never used. */
-static pending_slot_t *slot_take(pending_t *pending)
+static pending_slot_t *slot_take(bootstrap_listener_t *listener)
 {
     pending_slot_t *slot;
 
-    if (base_list_is_empty(&pending->free)) {
-        if (pending->num_used < pending->num_slots) {
-            return &pending->slots[pending->num_used++];
+    if (base_list_is_empty(&listener->free)) {
+        if (listener->num_used < listener->num_slots) {
+            return &listener->slots[listener->num_used++];
         }
-        drop_oldest(pending,
+        drop_oldest(listener,
                     "all UCXPOOL_MAX_HALF_OPEN connections are in use, and "
                     "this was the oldest");
     }
-    slot = base_list_head(&pending->free, pending_slot_t, link);
+    slot = base_list_head(&listener->free, pending_slot_t, link);
     base_list_del(&slot->link);
     return slot;
 }
 
 /* Drop the oldest connections until the descriptors that UCX needs for
  * authenticated peers are free. Returns false if there are still too few. */
-static bool make_spare(pending_t *pending)
+static bool make_spare(bootstrap_listener_t *listener)
 {
     while (!base_limits_has(BASE_LIMITS_DESCRIPTORS)) {
-        if (base_list_is_empty(&pending->half_open)) {
+        if (base_list_is_empty(&listener->half_open)) {
             return false;
         }
-        drop_oldest(pending, "few descriptors are left (raise the limit of "
-                             "open files), and this was the oldest connection");
+        drop_oldest(listener,
+                    "few descriptors are left (raise the limit of "
+                    "open files), and this was the oldest connection");
     }
     return true;
 }
 
 /* Add a new connection and take ownership of its fd. If no slot is free, the
  * oldest connection is dropped. */
-static void pending_add(pending_t *pending, int fd,
-                        const bootstrap_address_t *peer)
+static void add_connection(bootstrap_listener_t *listener, int fd,
+                           const bootstrap_address_t *peer)
 {
     pending_slot_t   *slot;
     ucxpool_status_t  status;
@@ -436,63 +443,55 @@ static void pending_add(pending_t *pending, int fd,
         "no descriptors are left for a connection; raise the limit of open "
         "files";
 
-    if (!make_spare(pending)) {
+    if (!make_spare(listener)) {
         bootstrap_address_format(peer, name);
-        pending->stats.num_refused++;
-        pending_warn(pending, name, no_descriptors);
+        listener->stats.num_refused++;
+        warn(listener, name, no_descriptors);
         bootstrap_refuse_full(fd, no_descriptors);
         close(fd);
         return;
     }
-    slot           = slot_take(pending);
+    slot           = slot_take(listener);
     slot->fd       = fd;
-    slot->deadline = base_clock_deadline(pending->timeout_ns);
+    slot->deadline = base_clock_deadline(listener->timeout_ns);
     bootstrap_address_format(peer, slot->name);
-    base_list_add_tail(&pending->half_open, &slot->link);
-    pending->stats.num_half_open++;
+    base_list_add_tail(&listener->half_open, &slot->link);
+    listener->stats.num_half_open++;
 
-    status = bootstrap_auth_init(&slot->auth, fd, false, &pending->self);
+    status = bootstrap_auth_init(&slot->auth, fd, false, &listener->self);
     if (status != UCXPOOL_OK) {
-        slot_refuse(pending, slot, slot->auth.reason);
-    } else if (!slot_watch(pending, slot, EPOLL_CTL_ADD)) {
-        slot_refuse(pending, slot, "cannot add the connection to epoll");
+        slot_refuse(listener, slot, slot->auth.reason);
+    } else if (!slot_watch(listener, slot, EPOLL_CTL_ADD)) {
+        slot_refuse(listener, slot, "cannot add the connection to epoll");
     } else {
-        slot_progress(pending, slot);
-    }
-}
-
-/* Handle an event of the connection in this slot. */
-static void pending_progress(pending_t *pending, uint32_t index)
-{
-    if (pending->slots[index].fd >= 0) {
-        slot_progress(pending, &pending->slots[index]);
+        slot_progress(listener, slot);
     }
 }
 
 /* Returns the time of the next timeout. */
-static uint64_t pending_deadline(const pending_t *pending)
+static uint64_t next_timeout(const bootstrap_listener_t *listener)
 {
-    if (base_list_is_empty(&pending->half_open)) {
+    if (base_list_is_empty(&listener->half_open)) {
         return BASE_CLOCK_FOREVER;
     }
-    return base_list_head(&pending->half_open, pending_slot_t, link)->deadline;
+    return base_list_head(&listener->half_open, pending_slot_t, link)->deadline;
 }
 
 /* Abort handshakes that have timed out. Returns their number. */
-static unsigned pending_end_late(pending_t *pending)
+static unsigned end_late(bootstrap_listener_t *listener)
 {
     unsigned        num_late = 0;
     uint64_t        now;
     pending_slot_t *slot;
 
-    if (base_list_is_empty(&pending->half_open)) {
+    if (base_list_is_empty(&listener->half_open)) {
         return 0;
     }
     now = base_clock_now();
-    while (pending_deadline(pending) <= now) {
-        slot = base_list_head(&pending->half_open, pending_slot_t, link);
-        pending->stats.num_timed_out++;
-        slot_abort(pending, slot, "it exceeded UCXPOOL_HANDSHAKE_TIMEOUT");
+    while (next_timeout(listener) <= now) {
+        slot = base_list_head(&listener->half_open, pending_slot_t, link);
+        listener->stats.num_timed_out++;
+        slot_abort(listener, slot, "it exceeded UCXPOOL_HANDSHAKE_TIMEOUT");
         num_late++;
     }
     return num_late;
@@ -500,9 +499,9 @@ static unsigned pending_end_late(pending_t *pending)
 
 static void fit_blob(void *arg, const void *client, size_t length)
 {
-    pending_t *pending = arg;
+    bootstrap_listener_t *listener = arg;
 
-    pending->fit_blob(pending->arg, pending->blob, client, length);
+    listener->fit_blob(listener->arg, listener->blob, client, length);
 }
 
 /* Returns the number of slots: at most a quarter of the files that the process
@@ -518,87 +517,68 @@ static size_t num_slots_for(unsigned max_half_open)
     return base_max((size_t)files.rlim_cur / 4, (size_t)1);
 }
 
-/* Create the slots and the queue. Returns NULL if out of memory. The epoll must
- * outlive them. */
-static pending_t *pending_create(const bootstrap_listener_params_t *params,
-                                 int                                epoll_fd)
+/* Create a listener without its sockets. Returns NULL if out of memory. */
+static bootstrap_listener_t *
+listener_alloc(const bootstrap_listener_params_t *params)
 {
-    size_t     num_slots = num_slots_for(params->max_half_open);
-    pending_t *pending;
-    size_t     size;
+    size_t                num_slots = num_slots_for(params->max_half_open);
+    bootstrap_listener_t *listener;
+    size_t                size;
 
-    if (!base_mul(num_slots, sizeof(pending->slots[0]), &size) ||
-        !base_add(size, sizeof(*pending), &size)) {
+    if (!base_mul(num_slots, sizeof(listener->slots[0]), &size) ||
+        !base_add(size, sizeof(*listener), &size)) {
         return NULL;
     }
-    pending = calloc(1, size);
-    if (pending == NULL) {
+    listener = calloc(1, size);
+    if (listener == NULL) {
         return NULL;
     }
-    pending->queue_size = params->accept_queue;
-    pending->queue = calloc(pending->queue_size, sizeof(pending->queue[0]));
-    if (pending->queue == NULL) {
-        free(pending);
+    listener->queue_size = params->accept_queue;
+    listener->queue = calloc(listener->queue_size, sizeof(listener->queue[0]));
+    if (listener->queue == NULL) {
+        free(listener);
         return NULL;
     }
-    base_list_init(&pending->free);
-    base_list_init(&pending->half_open);
-    pending->num_slots = num_slots;
+    base_list_init(&listener->free);
+    base_list_init(&listener->half_open);
+    listener->num_slots = num_slots;
     if (params->blob_length > 0) {
-        memcpy(pending->blob, params->blob, params->blob_length);
+        memcpy(listener->blob, params->blob, params->blob_length);
     }
-    memcpy(pending->name, params->where->text, sizeof(pending->name));
-    pending->epoll_fd         = epoll_fd;
-    pending->timeout_ns       = params->handshake_timeout_ns;
-    pending->self.secret      = params->secret;
-    pending->self.blob        = pending->blob;
-    pending->self.blob_length = params->blob_length;
-    pending->fit_blob         = params->fit_blob;
-    pending->arg              = params->arg;
+    memcpy(listener->name, params->where->text, sizeof(listener->name));
+    listener->timeout_ns       = params->handshake_timeout_ns;
+    listener->self.secret      = params->secret;
+    listener->self.blob        = listener->blob;
+    listener->self.blob_length = params->blob_length;
+    listener->fit_blob         = params->fit_blob;
+    listener->arg              = params->arg;
     if (params->fit_blob != NULL) {
-        pending->self.fit_blob = fit_blob;
-        pending->self.arg      = pending;
+        listener->self.fit_blob = fit_blob;
+        listener->self.arg      = listener;
     }
-    return pending;
+    return listener;
 }
 
-static ucxpool_status_t pending_accept(pending_t        *pending,
-                                       bootstrap_peer_t *peer_p)
+ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
+                                           bootstrap_peer_t     *peer_p)
 {
-    const bootstrap_peer_t *peer = &pending->queue[pending->queue_head];
+    const bootstrap_peer_t *peer = &listener->queue[listener->queue_head];
 
-    if (pending->queue_length == 0) {
+    if (listener->queue_length == 0) {
         return UCXPOOL_INPROGRESS;
     }
     peer_p->ends = peer->ends;
     memcpy(peer_p->blob, peer->blob, peer->length);
     peer_p->length = peer->length;
     peer_p->fd     = peer->fd;
-    pending->queue_length--;
+    listener->queue_length--;
     /* An empty queue restarts at its first entry, so that the memory of the
      * other entries is not touched while few peers wait. */
-    pending->queue_head = (pending->queue_length == 0)
-                              ? 0
-                              : (pending->queue_head + 1) % pending->queue_size;
+    listener->queue_head =
+        (listener->queue_length == 0)
+            ? 0
+            : (listener->queue_head + 1) % listener->queue_size;
     return UCXPOOL_OK;
-}
-
-static void pending_destroy(pending_t *pending)
-{
-    bootstrap_peer_t peer;
-
-    while (!base_list_is_empty(&pending->half_open)) {
-        slot_close(pending,
-                   base_list_head(&pending->half_open, pending_slot_t, link));
-    }
-    /* Notify the peers in the queue that the listener is closed, because they
-     * will not be accepted. */
-    while (pending_accept(pending, &peer) == UCXPOOL_OK) {
-        bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
-        close(peer.fd);
-    }
-    free(pending->queue);
-    free(pending);
 }
 
 /* --- the listener --------------------------------------------------------- */
@@ -614,15 +594,6 @@ static void pending_destroy(pending_t *pending)
 /* Represents the listening socket in an epoll event, instead of the index of a
  * slot. */
 #define LISTENER_INDEX UINT32_MAX
-
-struct bootstrap_listener {
-    int        listen_fd;
-    int        epoll_fd;
-    uint16_t   port;
-    bool       is_paused;
-    uint64_t   pause_end;
-    pending_t *pending;
-};
 
 static bool watch_listener(bootstrap_listener_t *listener, int operation,
                            uint32_t events)
@@ -640,9 +611,8 @@ static void pause_accept(bootstrap_listener_t *listener, int error)
 {
     char text[64];
 
-    pending_warn(listener->pending,
-                 "cannot accept a connection; raise the limit of open files",
-                 strerror_r(error, text, sizeof(text)));
+    warn(listener, "cannot accept a connection; raise the limit of open files",
+         strerror_r(error, text, sizeof(text)));
     listener->is_paused = true;
     listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);
     watch_listener(listener, EPOLL_CTL_MOD, 0);
@@ -681,7 +651,7 @@ static unsigned accept_connections(bootstrap_listener_t *listener)
             }
             break;
         }
-        pending_add(listener->pending, fd, &peer);
+        add_connection(listener, fd, &peer);
         num_events++;
     }
     return num_events;
@@ -692,6 +662,7 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     struct epoll_event events[EVENTS_PER_CALL];
     unsigned           num_events = end_pause(listener);
     bool               can_accept = false;
+    pending_slot_t    *slot;
     int                num_ready;
 
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
@@ -703,12 +674,15 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
         if (events[i].data.u32 == LISTENER_INDEX) {
             can_accept = true;
         } else {
-            pending_progress(listener->pending, events[i].data.u32);
+            slot = &listener->slots[events[i].data.u32];
+            if (slot->fd >= 0) {
+                slot_progress(listener, slot);
+            }
             num_events++;
         }
     }
     if (num_ready < EVENTS_PER_CALL) {
-        num_events += pending_end_late(listener->pending);
+        num_events += end_late(listener);
     }
     if (can_accept) {
         num_events += accept_connections(listener);
@@ -718,7 +692,7 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
 
 uint64_t bootstrap_listener_deadline(const bootstrap_listener_t *listener)
 {
-    uint64_t deadline = pending_deadline(listener->pending);
+    uint64_t deadline = next_timeout(listener);
 
     return listener->is_paused ? base_min(deadline, listener->pause_end)
                                : deadline;
@@ -762,10 +736,13 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
                           "data for peers at most %d bytes",
                           BOOTSTRAP_BLOB_MAX);
     }
-    listener = calloc(1, sizeof(*listener));
+    listener = listener_alloc(params);
     if (listener == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory to listen on %s",
-                          params->where->text);
+        return base_error(
+            UCXPOOL_ERR_NO_MEMORY,
+            "no memory to listen on %s with UCXPOOL_MAX_HALF_OPEN=%u "
+            "and UCXPOOL_ACCEPT_QUEUE=%u",
+            params->where->text, params->max_half_open, params->accept_queue);
     }
     listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (listener->epoll_fd < 0) {
@@ -773,57 +750,52 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
             base_error_errno(errno, "cannot listen on %s", params->where->text);
         goto err_free_listener;
     }
-    listener->pending = pending_create(params, listener->epoll_fd);
-    if (listener->pending == NULL) {
-        status = base_error(
-            UCXPOOL_ERR_NO_MEMORY,
-            "no memory to listen on %s with UCXPOOL_MAX_HALF_OPEN=%u "
-            "and UCXPOOL_ACCEPT_QUEUE=%u",
-            params->where->text, params->max_half_open, params->accept_queue);
-        goto err_close_epoll;
-    }
     status = open_listener(listener, params);
     if (status != UCXPOOL_OK) {
-        goto err_destroy_pending;
+        goto err_close_epoll;
     }
     *listener_p = listener;
     return UCXPOOL_OK;
 
-err_destroy_pending:
-    pending_destroy(listener->pending);
 err_close_epoll:
     close(listener->epoll_fd);
 err_free_listener:
+    free(listener->queue);
     free(listener);
     return status;
 }
 
 void bootstrap_listener_destroy(bootstrap_listener_t *listener)
 {
+    bootstrap_peer_t peer;
+
     if (listener == NULL) {
         return;
     }
-    pending_destroy(listener->pending);
+    while (!base_list_is_empty(&listener->half_open)) {
+        slot_close(listener,
+                   base_list_head(&listener->half_open, pending_slot_t, link));
+    }
+    /* Notify the peers in the queue that the listener is closed, because they
+     * will not be accepted. */
+    while (bootstrap_listener_accept(listener, &peer) == UCXPOOL_OK) {
+        bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
+        close(peer.fd);
+    }
     close(listener->listen_fd);
     close(listener->epoll_fd);
+    free(listener->queue);
     free(listener);
 }
 
 size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener)
 {
-    return listener->pending->queue_length;
+    return listener->queue_length;
 }
 
 bool bootstrap_listener_has_callers(const bootstrap_listener_t *listener)
 {
-    return (listener->pending->queue_length != 0) ||
-           (listener->pending->num_answers != 0);
-}
-
-ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
-                                           bootstrap_peer_t     *peer_p)
-{
-    return pending_accept(listener->pending, peer_p);
+    return (listener->queue_length != 0) || (listener->num_answers != 0);
 }
 
 int bootstrap_listener_fd(const bootstrap_listener_t *listener)
@@ -834,8 +806,8 @@ int bootstrap_listener_fd(const bootstrap_listener_t *listener)
 void bootstrap_listener_set_blob(bootstrap_listener_t *listener,
                                  const void *blob, size_t length)
 {
-    memcpy(listener->pending->blob, blob, length);
-    listener->pending->self.blob_length = length;
+    memcpy(listener->blob, blob, length);
+    listener->self.blob_length = length;
 }
 
 uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener)
@@ -845,11 +817,11 @@ uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener)
 
 uint64_t bootstrap_listener_num_refused(const bootstrap_listener_t *listener)
 {
-    return listener->pending->stats.num_refused;
+    return listener->stats.num_refused;
 }
 
 void bootstrap_listener_get_stats(const bootstrap_listener_t *listener,
                                   bootstrap_listener_stats_t *stats_p)
 {
-    *stats_p = listener->pending->stats;
+    *stats_p = listener->stats;
 }
