@@ -135,6 +135,185 @@ static void note_seen(ucxpool_t *pool)
     }
 }
 
+static struct timespec to_timespec(uint64_t ns)
+{
+    return (struct timespec){
+        .tv_sec  = (time_t)(ns / 1000000000u),
+        .tv_nsec = (long)(ns % 1000000000u),
+    };
+}
+
+/* Wake all threads that do not sleep on the descriptors. */
+static void wake_others(ucxpool_t *pool)
+{
+    pthread_mutex_lock(&pool->wakeup.leader_lock);
+    pool->wakeup.num_wakes++;
+    pthread_cond_broadcast(&pool->wakeup.leader_woke);
+    pthread_mutex_unlock(&pool->wakeup.leader_lock);
+}
+
+/* Sleep until wake_others(), or until `until`; returns false on timeout. The
+ * caller holds leader_lock. */
+static bool wait_for_leader(ucxpool_t *pool, uint64_t until)
+{
+    core_wakeup_t  *wakeup = &pool->wakeup;
+    struct timespec moment = to_timespec(until);
+
+    if (until == BASE_CLOCK_FOREVER) {
+        return pthread_cond_wait(&wakeup->leader_woke, &wakeup->leader_lock) ==
+               0;
+    }
+    return pthread_cond_timedwait(&wakeup->leader_woke, &wakeup->leader_lock,
+                                  &moment) == 0;
+}
+
+/* --- naps ----------------------------------------------------------------- */
+
+/*
+ * Naps: short sleeps of a thread that waits for any event while other threads
+ * poll the pool. If the waiting thread slept on the pool's descriptors, each
+ * poll would wake it. This would cost both sides system calls, and the waiting
+ * thread would take the lock while the polling threads need it. Instead the
+ * waiting thread naps, and checks from time to time whether the other threads
+ * still poll. Their rounds mostly check the rings, so the napping thread makes
+ * a full round of progress after each nap.
+ *
+ * A nap ends when the polling threads find an event, or within 100 us after
+ * they stop polling, or after one millisecond. A posted request does not end a
+ * nap: the thread that posts it polls before and after.
+ */
+
+/* A thread naps if other threads have polled POLLS_MIN times, and the last of
+ * these polls is at most TRUST_NS ago. A nap takes at most NAP_NS. */
+#define POLLS_MIN 4u
+#define TRUST_NS  UINT64_C(100000)
+#define NAP_NS    UINT64_C(1000000)
+
+/* The time to spin, instead of sleeping, while another thread has the lock. To
+ * wake a sleeping thread, the other thread would need a system call. */
+#define YIELD_NS UINT64_C(20000)
+
+static uint64_t num_polls(const ucxpool_t *pool)
+{
+    return __atomic_load_n(&pool->wakeup.num_polls, __ATOMIC_RELAXED);
+}
+
+static void note_polls(ucxpool_t *pool)
+{
+    __atomic_store_n(&pool->wakeup.num_known, num_polls(pool),
+                     __ATOMIC_RELAXED);
+}
+
+/* Returns true if other threads poll now. */
+static bool is_polled(const ucxpool_t *pool)
+{
+    uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
+    uint64_t last  = __atomic_load_n(&pool->wakeup.polled_at, __ATOMIC_RELAXED);
+
+    return (num_polls(pool) - known >= POLLS_MIN) &&
+           (base_clock_now() < last + TRUST_NS);
+}
+
+static const char *waiter(const ucxpool_t *pool)
+{
+    return __atomic_load_n(&pool->wakeup.waiter, __ATOMIC_RELAXED);
+}
+
+/* Record that this thread waits for any event. From now on, its polls between
+ * waits do not count as polls of other threads. */
+static void nap_enter(ucxpool_t *pool)
+{
+    if (waiter(pool) != &base_lock_me) {
+        note_polls(pool);
+        __atomic_store_n(&pool->wakeup.waiter, &base_lock_me, __ATOMIC_RELAXED);
+    }
+}
+
+/* Count a poll by this thread. */
+static void nap_note(ucxpool_t *pool)
+{
+    const char *other = waiter(pool);
+
+    if ((other != NULL) && (other != &base_lock_me)) {
+        __atomic_store_n(&pool->wakeup.polled_at, base_clock_now(),
+                         __ATOMIC_RELAXED);
+        __atomic_store_n(&pool->wakeup.num_polls, num_polls(pool) + 1,
+                         __ATOMIC_RELAXED);
+    }
+}
+
+/* End naps if an event was found. */
+static void nap_wake(ucxpool_t *pool)
+{
+    const core_wakeup_t *wakeup = &pool->wakeup;
+
+    if ((__atomic_load_n(&wakeup->num_naps, __ATOMIC_SEQ_CST) != 0) &&
+        ((__atomic_load_n(&wakeup->nap_events, __ATOMIC_RELAXED) !=
+          core_event_counted(pool)) ||
+         core_event_is_pending(pool))) {
+        wake_others(pool);
+    }
+}
+
+/* Nap until the other threads stop polling or have found an event. One round of
+ * these threads may take longer than TRUST_NS. */
+static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
+                             uint64_t until)
+{
+    core_wakeup_t *wakeup = &pool->wakeup;
+    uint64_t       now    = base_clock_now();
+    uint64_t       polls  = num_polls(pool) - 1;
+    uint64_t       num_wakes;
+
+    until = base_min(until, now + NAP_NS);
+    pthread_mutex_lock(&wakeup->leader_lock);
+    num_wakes = wakeup->num_wakes;
+    while (
+        (wakeup->num_wakes == num_wakes) && (now < until) &&
+        (core_event_counted(pool) == goal->num_events) &&
+        ((num_polls(pool) != polls) || base_own_lock_is_taken(&pool->lock))) {
+        polls = num_polls(pool);
+        wait_for_leader(pool, base_min(now + TRUST_NS, until));
+        now = base_clock_now();
+    }
+    pthread_mutex_unlock(&wakeup->leader_lock);
+}
+
+/* Spin while another thread has the lock and is not known to be polling. */
+static void yield(const ucxpool_t *pool)
+{
+    uint64_t until;
+
+    if (!base_own_lock_is_taken(&pool->lock)) {
+        return; /* the usual case; avoids reading the clock */
+    }
+    until = base_clock_now() + YIELD_NS;
+    while (base_own_lock_is_taken(&pool->lock) && !is_polled(pool) &&
+           (base_clock_now() < until)) {
+        sched_yield();
+    }
+}
+
+/* Nap until no other thread polls, until an event was found, or until `until`.
+ * Called without the lock. Returns true if the thread has napped. */
+static bool nap_take(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
+{
+    core_wakeup_t *wakeup = &pool->wakeup;
+
+    yield(pool);
+    if (!is_polled(pool) || core_event_is_pending(pool)) {
+        return false;
+    }
+    __atomic_store_n(&wakeup->nap_events, goal->num_events, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
+    nap_while_polled(pool, goal, until);
+    __atomic_sub_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
+    note_polls(pool);
+    return true;
+}
+
+/* --- progress and arming -------------------------------------------------- */
+
 typedef enum round {
     ROUND_POLL, /* by a thread that does not wait */
     ROUND_WAIT,
@@ -147,7 +326,7 @@ static unsigned progress(ucxpool_t *pool, round_t round)
 
     core_lock(pool);
     if (round == ROUND_POLL) {
-        pool_nap_note(pool);
+        nap_note(pool);
     }
     if (pool->wakeup.is_armed) {
         /* Most sleeps end with a message in a ring. Other descriptors that have
@@ -164,7 +343,7 @@ static unsigned progress(ucxpool_t *pool, round_t round)
                                      : pool_progress(pool);
         count += pool_call_back(pool);
     }
-    pool_nap_wake(pool);
+    nap_wake(pool);
     core_unlock(pool);
     return count;
 }
@@ -279,14 +458,11 @@ static void set_timer(ucxpool_t *pool)
 
 static ucxpool_status_t arm_with_timer(ucxpool_t *pool, unsigned *num_moved_p)
 {
-    ucxpool_status_t status;
+    ucxpool_status_t status = arm(pool, num_moved_p);
 
-    core_lock(pool);
-    status = arm(pool, num_moved_p);
     if (status == UCXPOOL_OK) {
         set_timer(pool);
     }
-    core_unlock(pool);
     return status;
 }
 
@@ -309,35 +485,6 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
     return status;
 }
 
-static struct timespec to_timespec(uint64_t ns)
-{
-    return (struct timespec){
-        .tv_sec  = (time_t)(ns / 1000000000u),
-        .tv_nsec = (long)(ns % 1000000000u),
-    };
-}
-
-void pool_wake_others(ucxpool_t *pool)
-{
-    pthread_mutex_lock(&pool->wakeup.leader_lock);
-    pool->wakeup.num_wakes++;
-    pthread_cond_broadcast(&pool->wakeup.leader_woke);
-    pthread_mutex_unlock(&pool->wakeup.leader_lock);
-}
-
-bool pool_follow(ucxpool_t *pool, uint64_t until)
-{
-    core_wakeup_t  *wakeup = &pool->wakeup;
-    struct timespec moment = to_timespec(until);
-
-    if (until == BASE_CLOCK_FOREVER) {
-        return pthread_cond_wait(&wakeup->leader_woke, &wakeup->leader_lock) ==
-               0;
-    }
-    return pthread_cond_timedwait(&wakeup->leader_woke, &wakeup->leader_lock,
-                                  &moment) == 0;
-}
-
 /* Sleep once as the leader, until an event arrives or until `until`. */
 static void lead(ucxpool_t *pool, uint64_t until)
 {
@@ -350,7 +497,7 @@ static void lead(ucxpool_t *pool, uint64_t until)
     ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
     core_lock(pool);
     pool->wakeup.has_leader = false;
-    pool_wake_others(pool);
+    wake_others(pool);
 }
 
 /* Sleep once without being the leader, until the leader wakes or until `until`.
@@ -366,7 +513,7 @@ static void follow(ucxpool_t *pool, uint64_t until)
     num_wakes = wakeup->num_wakes;
     core_unlock(pool);
     while ((wakeup->num_wakes == num_wakes) && !is_time) {
-        is_time = !pool_follow(pool, until);
+        is_time = !wait_for_leader(pool, until);
     }
     pthread_mutex_unlock(&wakeup->leader_lock);
     core_lock(pool);
@@ -457,11 +604,11 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
 
     goal.num_events = core_event_counted(pool);
     if (is_any) {
-        pool_nap_enter(pool);
+        nap_enter(pool);
     }
     for (;;) {
         if (is_any) {
-            has_napped = pool_nap_take(pool, &goal, until);
+            has_napped = nap_take(pool, &goal, until);
         }
         count += progress(pool, has_napped ? ROUND_ALL : ROUND_WAIT);
         if (is_goal_reached(pool, &goal) || (is_any && (count != 0))) {
@@ -480,129 +627,4 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
         }
         count = be_idle(pool, &goal, idle_since, until);
     }
-}
-
-/* --- naps ----------------------------------------------------------------- */
-
-/* A thread naps if other threads have polled POLLS_MIN times, and the last of
- * these polls is at most TRUST_NS ago. A nap takes at most NAP_NS. */
-#define POLLS_MIN 4u
-#define TRUST_NS  UINT64_C(100000)
-#define NAP_NS    UINT64_C(1000000)
-
-/* The time to spin, instead of sleeping, while another thread has the lock. To
- * wake a sleeping thread, the other thread would need a system call. */
-#define YIELD_NS UINT64_C(20000)
-
-static uint64_t num_polls(const ucxpool_t *pool)
-{
-    return __atomic_load_n(&pool->wakeup.num_polls, __ATOMIC_RELAXED);
-}
-
-static void note_polls(ucxpool_t *pool)
-{
-    __atomic_store_n(&pool->wakeup.num_known, num_polls(pool),
-                     __ATOMIC_RELAXED);
-}
-
-/* Returns true if other threads poll now. */
-static bool is_polled(const ucxpool_t *pool)
-{
-    uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
-    uint64_t last  = __atomic_load_n(&pool->wakeup.polled_at, __ATOMIC_RELAXED);
-
-    return (num_polls(pool) - known >= POLLS_MIN) &&
-           (base_clock_now() < last + TRUST_NS);
-}
-
-static const char *waiter(const ucxpool_t *pool)
-{
-    return __atomic_load_n(&pool->wakeup.waiter, __ATOMIC_RELAXED);
-}
-
-void pool_nap_enter(ucxpool_t *pool)
-{
-    if (waiter(pool) != &base_lock_me) {
-        note_polls(pool);
-        __atomic_store_n(&pool->wakeup.waiter, &base_lock_me, __ATOMIC_RELAXED);
-    }
-}
-
-void pool_nap_note(ucxpool_t *pool)
-{
-    const char *other = waiter(pool);
-
-    if ((other != NULL) && (other != &base_lock_me)) {
-        __atomic_store_n(&pool->wakeup.polled_at, base_clock_now(),
-                         __ATOMIC_RELAXED);
-        __atomic_store_n(&pool->wakeup.num_polls, num_polls(pool) + 1,
-                         __ATOMIC_RELAXED);
-    }
-}
-
-void pool_nap_wake(ucxpool_t *pool)
-{
-    const core_wakeup_t *wakeup = &pool->wakeup;
-
-    if ((__atomic_load_n(&wakeup->num_naps, __ATOMIC_SEQ_CST) != 0) &&
-        ((__atomic_load_n(&wakeup->nap_events, __ATOMIC_RELAXED) !=
-          core_event_counted(pool)) ||
-         core_event_is_pending(pool))) {
-        pool_wake_others(pool);
-    }
-}
-
-/* Nap until the other threads stop polling or have found an event. One round of
- * these threads may take longer than TRUST_NS. */
-static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
-                             uint64_t until)
-{
-    core_wakeup_t *wakeup = &pool->wakeup;
-    uint64_t       now    = base_clock_now();
-    uint64_t       polls  = num_polls(pool) - 1;
-    uint64_t       num_wakes;
-
-    until = base_min(until, now + NAP_NS);
-    pthread_mutex_lock(&wakeup->leader_lock);
-    num_wakes = wakeup->num_wakes;
-    while (
-        (wakeup->num_wakes == num_wakes) && (now < until) &&
-        (core_event_counted(pool) == goal->num_events) &&
-        ((num_polls(pool) != polls) || base_own_lock_is_taken(&pool->lock))) {
-        polls = num_polls(pool);
-        pool_follow(pool, base_min(now + TRUST_NS, until));
-        now = base_clock_now();
-    }
-    pthread_mutex_unlock(&wakeup->leader_lock);
-}
-
-/* Spin while another thread has the lock and is not known to be polling. */
-static void yield(const ucxpool_t *pool)
-{
-    uint64_t until;
-
-    if (!base_own_lock_is_taken(&pool->lock)) {
-        return; /* the usual case; avoids reading the clock */
-    }
-    until = base_clock_now() + YIELD_NS;
-    while (base_own_lock_is_taken(&pool->lock) && !is_polled(pool) &&
-           (base_clock_now() < until)) {
-        sched_yield();
-    }
-}
-
-bool pool_nap_take(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
-{
-    core_wakeup_t *wakeup = &pool->wakeup;
-
-    yield(pool);
-    if (!is_polled(pool) || core_event_is_pending(pool)) {
-        return false;
-    }
-    __atomic_store_n(&wakeup->nap_events, goal->num_events, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-    nap_while_polled(pool, goal, until);
-    __atomic_sub_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-    note_polls(pool);
-    return true;
 }
