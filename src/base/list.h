@@ -65,6 +65,18 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
 #define base_list_head(_head, _type, _member) \
     base_container_of((_head)->next, _type, _member)
 
+static inline void *base_list_take(base_list_t *head, size_t offset)
+{
+    base_list_t *first = head->next;
+
+    base_list_del(first);
+    return (first == head) ? NULL : (char *)first - offset;
+}
+
+/* Remove and return the first element; NULL: the list is empty. */
+#define base_list_pop(_head, _type, _member) \
+    ((_type *)base_list_take(_head, offsetof(_type, _member)))
+
 /* When base_list_for_each() ends without a break, _element does not point to an
  * element: its link is the head of the list, and the pointer may even be
  * misaligned. Only the address of the link may be used. */

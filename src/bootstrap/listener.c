@@ -370,7 +370,6 @@ static void slot_progress(bootstrap_listener_t *listener, pending_slot_t *slot)
     }
 }
 
-/* Abort the handshake of a slot. */
 static void slot_abort(bootstrap_listener_t *listener, pending_slot_t *slot,
                        const char *reason)
 {
@@ -401,8 +400,6 @@ static void drop_oldest(bootstrap_listener_t *listener, const char *reason)
  * if there are thousands of slots, most are never used. */
 static pending_slot_t *slot_take(bootstrap_listener_t *listener)
 {
-    pending_slot_t *slot;
-
     if (base_list_is_empty(&listener->free)) {
         if (listener->num_used < listener->num_slots) {
             return &listener->slots[listener->num_used++];
@@ -411,9 +408,7 @@ static pending_slot_t *slot_take(bootstrap_listener_t *listener)
                     "all UCXPOOL_MAX_HALF_OPEN connections are in use, and "
                     "this was the oldest");
     }
-    slot = base_list_head(&listener->free, pending_slot_t, link);
-    base_list_del(&slot->link);
-    return slot;
+    return base_list_pop(&listener->free, pending_slot_t, link);
 }
 
 /* Drop the oldest connections until the descriptors that UCX needs for
@@ -468,7 +463,6 @@ static void add_connection(bootstrap_listener_t *listener, int fd,
     }
 }
 
-/* Returns the time of the next timeout. */
 static uint64_t next_timeout(const bootstrap_listener_t *listener)
 {
     if (base_list_is_empty(&listener->half_open)) {

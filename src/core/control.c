@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "core/local.h"
 #include "core/wire.h"
-#include "ucx/status.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -87,12 +86,9 @@ static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
         if (data_size > rooms[i]) {
             continue;
         }
-        if (base_list_is_empty(home)) {
-            return control_alloc(pool, home, rooms[i]);
-        }
-        control = base_list_head(home, core_control_t, link);
-        base_list_del(&control->link);
-        return control;
+        control = base_list_pop(home, core_control_t, link);
+        return (control != NULL) ? control
+                                 : control_alloc(pool, home, rooms[i]);
     }
     return control_alloc(pool, NULL, data_size);
 }
@@ -298,9 +294,8 @@ void core_control_release(ucxpool_t *pool)
         return;
     }
     core_ring_fence();
-    while (!base_list_is_empty(held)) {
-        channel = base_list_head(held, ucxpool_channel_t, control.held_link);
-        base_list_del(&channel->control.held_link);
+    while ((channel = base_list_pop(held, ucxpool_channel_t,
+                                    control.held_link)) != NULL) {
         core_control_doorbell(channel);
     }
 }
@@ -506,11 +501,8 @@ void core_control_destroy_all(ucxpool_t *pool)
     core_control_t *control;
 
     for (unsigned i = 0; i < CORE_CONTROL_SIZES; i++) {
-        base_list_t *home = &pool->free.controls[i];
-
-        while (!base_list_is_empty(home)) {
-            control = base_list_head(home, core_control_t, link);
-            base_list_del(&control->link);
+        while ((control = base_list_pop(&pool->free.controls[i], core_control_t,
+                                        link)) != NULL) {
             free(control);
         }
     }

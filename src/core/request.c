@@ -24,12 +24,11 @@ static void init_links(ucxpool_request_t *request)
 static ucxpool_request_t *request_get(ucxpool_t           *pool,
                                       core_request_list_t *list)
 {
-    ucxpool_request_t *request;
-    size_t             size = sizeof(*request) + list->state_size;
+    size_t             size = sizeof(ucxpool_request_t) + list->state_size;
+    ucxpool_request_t *request =
+        base_list_pop(&list->free, ucxpool_request_t, link);
 
-    if (!base_list_is_empty(&list->free)) {
-        request = base_list_head(&list->free, ucxpool_request_t, link);
-        base_list_del(&request->link);
+    if (request != NULL) {
         return request;
     }
     request = core_alloc(pool, size);
@@ -56,13 +55,9 @@ typedef struct plan {
 
 ucxpool_status_t core_request_make_plan(ucxpool_request_t *request)
 {
-    base_list_t *free_plans = &request->pool->free.plans;
-    plan_t      *plan;
+    plan_t *plan = base_list_pop(&request->pool->free.plans, plan_t, link);
 
-    if (!base_list_is_empty(free_plans)) {
-        plan = base_list_head(free_plans, plan_t, link);
-        base_list_del(&plan->link);
-    } else {
+    if (plan == NULL) {
         plan = core_alloc(request->pool, sizeof(*plan));
         if (plan == NULL) {
             return base_error(UCXPOOL_ERR_NO_MEMORY,
@@ -523,13 +518,12 @@ void core_request_release(ucxpool_request_t *request)
 size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
                            size_t max)
 {
-    base_list_t       *to_report = &pool->requests.to_report;
     ucxpool_request_t *request;
     size_t             num = 0;
 
-    while ((num < max) && !base_list_is_empty(to_report)) {
-        request = base_list_head(to_report, ucxpool_request_t, end_link);
-        base_list_del(&request->end_link);
+    while ((num < max) &&
+           ((request = base_list_pop(&pool->requests.to_report,
+                                     ucxpool_request_t, end_link)) != NULL)) {
         completions[num++] = (ucxpool_completion_t){
             .request        = request->user_ref ? request : NULL,
             .completion_ptr = request->notify.completion_ptr,
@@ -545,21 +539,17 @@ size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
 void core_request_destroy_all(ucxpool_t *pool)
 {
     ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    plan_t            *plan;
 
-    base_list_for_each_safe(request, next, &pool->requests.all,
-                            ucxpool_request_t, all_link) {
-        base_list_del(&request->all_link);
+    while ((request = base_list_pop(&pool->requests.all, ucxpool_request_t,
+                                    all_link)) != NULL) {
         free(request->data.runs);
         free(request->metadata.bytes);
         free(request->detail);
         put_plan(request);
         free(request);
     }
-    while (!base_list_is_empty(&pool->free.plans)) {
-        plan_t *plan = base_list_head(&pool->free.plans, plan_t, link);
-
-        base_list_del(&plan->link);
+    while ((plan = base_list_pop(&pool->free.plans, plan_t, link)) != NULL) {
         free(plan);
     }
 }
@@ -569,7 +559,6 @@ void core_request_destroy_all(ucxpool_t *pool)
 
 /* --- the caller's memory -------------------------------------------------- */
 
-/* Returns the kind of segments that the caller declared. */
 static ucxpool_segments_kind_t
 declared_kind(const ucxpool_request_params_t *params)
 {
@@ -580,7 +569,6 @@ declared_kind(const ucxpool_request_params_t *params)
     return params->segments_kind;
 }
 
-/* Returns true if the caller declared that the GPU can access all segments. */
 static bool declares_gpu_access(const ucxpool_request_params_t *params)
 {
     ucxpool_segments_kind_t kind = declared_kind(params);

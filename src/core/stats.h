@@ -147,6 +147,13 @@ typedef struct core_traffic {
     uint64_t fragments; /* wire operations */
 } core_traffic_t;
 
+/* Count one wire operation. */
+static inline void core_traffic_add(core_traffic_t *traffic, uint64_t bytes)
+{
+    traffic->bytes += bytes;
+    traffic->fragments++;
+}
+
 /* The number of values of ucxpool_way_t. */
 #define CORE_NUM_WAYS ((unsigned)UCXPOOL_WAY_RMA + 1)
 

@@ -67,11 +67,9 @@ ucxpool_status_t heap_ranges_prepare(heap_ranges_t *ranges, size_t num)
 
 heap_range_t *heap_ranges_get(heap_ranges_t *ranges)
 {
-    heap_range_t *range;
+    heap_range_t *range = base_list_pop(&ranges->spare, heap_range_t, link);
 
-    assert(ranges->num_spare > 0);
-    range = base_list_head(&ranges->spare, heap_range_t, link);
-    base_list_del(&range->link);
+    assert(range != NULL);
     ranges->num_spare--;
     range->before   = NULL;
     range->after    = NULL;
@@ -486,7 +484,6 @@ void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size)
     }
 }
 
-/* Find the entry with a key. */
 static heap_page_map_start_t *entry(const heap_page_map_t *map, uint64_t offset,
                                     uint64_t key)
 {

@@ -281,9 +281,8 @@ static unsigned progress_deadlines(ucxpool_t *pool)
     }
     /* Ending one request may end others, which are then removed from this
      * list. */
-    while (!base_list_is_empty(&late)) {
-        request = base_list_head(&late, ucxpool_request_t, deadline_link);
-        base_list_del(&request->deadline_link);
+    while ((request = base_list_pop(&late, ucxpool_request_t, deadline_link)) !=
+           NULL) {
         expire(request);
         count++;
     }
@@ -299,9 +298,8 @@ static unsigned progress_runnable(ucxpool_t *pool)
     base_list_init(&round);
     base_list_splice_tail(&round, &pool->requests.runnable);
     base_list_splice_tail(&round, &pool->requests.stalled);
-    while (!base_list_is_empty(&round)) {
-        request = base_list_head(&round, ucxpool_request_t, run_link);
-        base_list_del(&request->run_link);
+    while ((request = base_list_pop(&round, ucxpool_request_t, run_link)) !=
+           NULL) {
         count += xfer_queue_progress(request);
     }
     return count;

@@ -7,13 +7,11 @@
 #include "window/window.h"
 
 #include "base/error.h"
-#include "core/control.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* --- the request of an operation ------------------------------------------ */
 
@@ -50,27 +48,21 @@ static void operation_put(window_operation_t *operation)
 
 void window_operations_destroy_all(ucxpool_t *pool)
 {
-    base_list_t        *free_operations = &pool->windows->free_operations;
     window_operation_t *operation;
 
-    while (!base_list_is_empty(free_operations)) {
-        operation = base_list_head(free_operations, window_operation_t, link);
-        base_list_del(&operation->link);
+    while ((operation = base_list_pop(&pool->windows->free_operations,
+                                      window_operation_t, link)) != NULL) {
         free(operation);
     }
 }
 
 static window_operation_t *operation_get(ucxpool_t *pool)
 {
-    base_list_t        *free_operations = &pool->windows->free_operations;
-    window_operation_t *operation;
+    window_operation_t *operation = base_list_pop(
+        &pool->windows->free_operations, window_operation_t, link);
 
-    if (base_list_is_empty(free_operations)) {
-        return core_alloc(pool, sizeof(*operation));
-    }
-    operation = base_list_head(free_operations, window_operation_t, link);
-    base_list_del(&operation->link);
-    return operation;
+    return (operation != NULL) ? operation
+                               : core_alloc(pool, sizeof(*operation));
 }
 
 static void notify(ucxpool_request_t *notification, ucxpool_status_t status)
@@ -86,12 +78,10 @@ static void notify(ucxpool_request_t *notification, ucxpool_status_t status)
 static void count(const window_operation_t *operation)
 {
     core_counters_t *counts = &operation->remote->channel->counts;
-    core_traffic_t  *moved  = operation->is_write
-                                  ? &counts->written[operation->way]
-                                  : &counts->read[operation->way];
 
-    moved->bytes += operation->size;
-    moved->fragments++;
+    core_traffic_add(operation->is_write ? &counts->written[operation->way]
+                                         : &counts->read[operation->way],
+                     operation->size);
     operation->request->path = (uint8_t)operation->way;
 }
 
@@ -398,9 +388,8 @@ void window_operations_begin(ucxpool_remote_window_t *remote)
     window_operation_t *operation;
 
     remote->refs++; /* keeps the remote until the loop has ended */
-    while (!base_list_is_empty(&remote->waiting)) {
-        operation = base_list_head(&remote->waiting, window_operation_t, link);
-        base_list_del(&operation->link);
+    while ((operation = base_list_pop(&remote->waiting, window_operation_t,
+                                      link)) != NULL) {
         begin(operation);
     }
     window_remote_put(remote);

@@ -359,9 +359,8 @@ unsigned window_served_progress(ucxpool_t *pool)
     }
     base_list_init(&round);
     base_list_splice_tail(&round, &pool->windows->runnable);
-    while (!base_list_is_empty(&round)) {
-        served = base_list_head(&round, window_served_t, run_link);
-        base_list_del(&served->run_link);
+    while ((served = base_list_pop(&round, window_served_t, run_link)) !=
+           NULL) {
         advance(served);
         count++;
     }

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "copy/engine.h"
 #include "core/channel.h"
-#include "copy/list.h"
 #include "core/wire.h"
 #include "xfer/state.h"
 
@@ -385,7 +384,6 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         request->channel->wire->takes_any_memory(pool, send->longest);
 }
 
-/* Add the request to the end of the list of waiters. */
 static void wait_for_block(ucxpool_request_t *request)
 {
     if (request->send->blocked_since == 0) {
@@ -408,7 +406,6 @@ static void stop_waiting(ucxpool_request_t *request)
     }
 }
 
-/* Called when the gather of a fragment has ended. */
 static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
     core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
@@ -511,7 +508,6 @@ static void lay_in_place(core_fragment_t *fragment, const range_t *range)
     }
 }
 
-/* Fill the fragment's DATA message. */
 static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
                       const range_t *range)
 {
@@ -551,11 +547,9 @@ static void count_sent(const core_fragment_t *fragment)
 {
     core_counters_t *counts = &fragment->request->channel->counts;
     core_mode_t      mode   = mode_of(fragment);
-    core_traffic_t  *sent   = &counts->sent[mode];
 
     fragment->request->path = (uint8_t)mode;
-    sent->bytes += fragment->data.length;
-    sent->fragments++;
+    core_traffic_add(&counts->sent[mode], fragment->data.length);
     if (fragment->in_place) {
         counts->copies_avoided_bytes += fragment->data.length;
     }
@@ -571,13 +565,10 @@ static bool is_window_full(const struct xfer_send *send)
 static core_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
-    core_fragment_t *fragment;
+    core_fragment_t *fragment =
+        base_list_pop(&pool->xfer->free_fragments, core_fragment_t, link);
 
-    if (!base_list_is_empty(&pool->xfer->free_fragments)) {
-        fragment =
-            base_list_head(&pool->xfer->free_fragments, core_fragment_t, link);
-        base_list_del(&fragment->link);
-    } else {
+    if (fragment == NULL) {
         fragment = core_alloc(pool, sizeof(*fragment));
         if (fragment == NULL) {
             base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fragment");
@@ -700,10 +691,8 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
     core_fragment_t *fragment;
 
-    while (!base_list_is_empty(&pool->xfer->fragments)) {
-        fragment =
-            base_list_head(&pool->xfer->fragments, core_fragment_t, all_link);
-        base_list_del(&fragment->all_link);
+    while ((fragment = base_list_pop(&pool->xfer->fragments, core_fragment_t,
+                                     all_link)) != NULL) {
         base_range_end(&fragment->range);
         free(fragment);
     }

@@ -173,22 +173,15 @@ static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel,
     return message;
 }
 
-static ucxpool_message_t *take_first(base_list_t *list)
-{
-    ucxpool_message_t *message = base_list_head(list, ucxpool_message_t, link);
-
-    base_list_del(&message->link);
-    return message;
-}
-
 /* Returns a free record, or else a new one with this room. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
                                      xfer_records_t *records, size_t room)
 {
-    ucxpool_message_t *message;
+    ucxpool_message_t *message =
+        base_list_pop(&records->free, ucxpool_message_t, link);
 
-    if (!base_list_is_empty(&records->free)) {
-        return take_first(&records->free);
+    if (message != NULL) {
+        return message;
     }
     message = message_alloc(channel, &records->free, room);
     if (message != NULL) {
@@ -402,7 +395,6 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
 
 #define EARLY_SIZE_MIN 64u
 
-/* Returns the early message with this sequence number; NULL: none. */
 static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
                                      uint64_t                 sequence)
 {
@@ -806,11 +798,13 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
 
 void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
-    base_list_t *free_ones = &channel->xfer->messages.eager.free;
+    base_list_t       *free_ones = &channel->xfer->messages.eager.free;
+    ucxpool_message_t *message;
 
     base_list_splice_tail(free_ones, &channel->xfer->messages.small.free);
     base_list_splice_tail(free_ones, &channel->xfer->messages.large.free);
-    while (!base_list_is_empty(free_ones)) {
-        free(take_first(free_ones));
+    while ((message = base_list_pop(free_ones, ucxpool_message_t, link)) !=
+           NULL) {
+        free(message);
     }
 }

@@ -6,7 +6,6 @@
 #include "xfer/state.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CANCELED_BY_SENDER "the sender canceled the message"
@@ -40,7 +39,6 @@ static void send_accept(ucxpool_request_t *request)
     wire_mailbox_lend(request);
 }
 
-/* Copy the message's runs to the request. */
 static ucxpool_status_t take_runs(ucxpool_request_t *request,
                                   ucxpool_message_t *message)
 {
@@ -72,11 +70,8 @@ static void refuse_no_memory(ucxpool_request_t *request,
 
 static void end_eager(ucxpool_request_t *request)
 {
-    core_traffic_t *received =
-        &request->channel->counts.received[CORE_MODE_EAGER];
-
-    received->bytes += request->data.totals.payload_size;
-    received->fragments++;
+    core_traffic_add(&request->channel->counts.received[CORE_MODE_EAGER],
+                     request->data.totals.payload_size);
     wire_recv_end(request, UCXPOOL_OK, NULL);
 }
 

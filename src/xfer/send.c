@@ -257,14 +257,6 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     }
 }
 
-static void count_eager(ucxpool_channel_t *channel, uint64_t size)
-{
-    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
-
-    sent->bytes += size;
-    sent->fragments++;
-}
-
 /* Send the descriptor, with the stream if it is eager. read: see
  * fill_desc(). */
 static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
@@ -290,7 +282,8 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     fill_desc(request, &fixed->desc, flags, data, read);
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
-        count_eager(channel, request->data.totals.payload_size);
+        core_traffic_add(&channel->counts.sent[CORE_MODE_EAGER],
+                         request->data.totals.payload_size);
         xfer_queue_leave(request);
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
@@ -450,7 +443,6 @@ static void wake_reader(ucxpool_t *pool)
     }
 }
 
-/* Leave the readers, and let the next send read. */
 static void leave_readers(ucxpool_request_t *request)
 {
     if (!base_list_is_empty(&request->send->read_link)) {
@@ -599,7 +591,6 @@ static bool is_quick(const ucxpool_request_t *request)
  * send a fragment for each byte. */
 #define FRAG_SIZE_MIN 4096u
 
-/* Returns the send with this message number; NULL: none. */
 static ucxpool_request_t *find(const ucxpool_channel_t *channel,
                                uint64_t                 message)
 {
