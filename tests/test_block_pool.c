@@ -464,24 +464,10 @@ TEST(a_quarantined_block_is_neither_held_nor_free)
     get(BLOCK_SHARE_SEND);
     block_pool_quarantine(pool, BLOCK_SHARE_SEND, index);
     require_counts(BLOCK_SHARE_SEND, 0, 1, 1);
-    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
     assert_error(block_pool_get(pool, BLOCK_SHARE_SEND, &index), NO_BLOCKS);
     block_pool_release(pool, BLOCK_SHARE_SEND, index);
     require_counts(BLOCK_SHARE_SEND, 1, 1, 0);
     ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
-}
-
-TEST(is_held_checks_share_and_range)
-{
-    uint32_t index;
-
-    create(1, 8, 25, 25);
-    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, 0));
-    index = get(BLOCK_SHARE_USER);
-    ck_assert(block_pool_is_held(pool, BLOCK_SHARE_USER, index));
-    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
-    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, 8));
-    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, UINT32_MAX));
 }
 
 TEST(try_put_rejects_blocks_the_share_does_not_hold)

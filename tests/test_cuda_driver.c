@@ -158,9 +158,18 @@ TEST(error_has_the_call_the_name_and_the_text)
 
 TEST(cuda_results_map_to_statuses)
 {
-    assert_ok(mem_cuda_status(CUDA_SUCCESS));
-    assert_error(mem_cuda_status(CUDA_ERROR_INVALID_DEVICE), INVALID_PARAM);
-    assert_error(mem_cuda_status(CUDA_ERROR_NOT_PERMITTED), PERMISSION);
-    assert_error(mem_cuda_status(CUDA_ERROR_NOT_SUPPORTED), UNSUPPORTED);
-    assert_error(mem_cuda_status(CUDA_ERROR_UNKNOWN), IO);
+    static const struct {
+        CUresult         result;
+        ucxpool_status_t status;
+    } cases[] = {
+        {CUDA_ERROR_INVALID_DEVICE, UCXPOOL_ERR_INVALID_PARAM},
+        {CUDA_ERROR_NOT_PERMITTED, UCXPOOL_ERR_PERMISSION},
+        {CUDA_ERROR_NOT_SUPPORTED, UCXPOOL_ERR_UNSUPPORTED},
+        {CUDA_ERROR_UNKNOWN, UCXPOOL_ERR_IO},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_int_eq(mem_cuda_error(driver, cases[i].result, "cuX"),
+                         cases[i].status);
+    }
 }

@@ -424,7 +424,6 @@ static uint32_t num_quarantined(uint64_t word)
     return (uint32_t)((word >> COUNT_BITS) & COUNT_MASK);
 }
 
-/* Returns the block at hand, or NO_BLOCK. */
 static uint32_t index_at_hand(uint64_t word)
 {
     return (uint32_t)(word >> HAND_SHIFT) - 1;
@@ -656,14 +655,6 @@ bool block_pool_try_put(block_pool_t *pool, block_share_t share, uint32_t index)
     }
     free_block(pool, share, index, ONE_FREE);
     return true;
-}
-
-bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
-                        uint32_t index)
-{
-    return (index < pool->num_blocks) &&
-           (atomic_load_explicit(&pool->states[index], memory_order_relaxed) ==
-            BLOCK_HELD + share);
 }
 
 void block_pool_quarantine(block_pool_t *pool, block_share_t share,

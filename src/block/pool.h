@@ -111,10 +111,6 @@ void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index);
 bool block_pool_try_put(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* Returns true if the block exists and the share holds it (not quarantined). */
-bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
-                        uint32_t index);
-
 /* Change a block from held to quarantined, because a peer or the hardware may
  * still access it. */
 void block_pool_quarantine(block_pool_t *pool, block_share_t share,

@@ -16,7 +16,7 @@ ucxpool_status_t copy_fault_beyond(uint64_t place)
                       (unsigned long long)place);
 }
 
-ucxpool_status_t copy_fault_other_length(size_t segment)
+static ucxpool_status_t other_length(size_t segment)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       "segment %zu differs in length from the first one, which "
@@ -29,7 +29,7 @@ ucxpool_status_t copy_fault_find(const copy_memory_t *memory, size_t first,
 {
     for (size_t i = first; i < base_min(end, memory->num); i++) {
         if (memory->segments[i].length != memory->length) {
-            return copy_fault_other_length(i);
+            return other_length(i);
         }
         if (memory->segments[i].address == NULL) {
             return copy_fault_no_address(i);
@@ -51,6 +51,6 @@ ucxpool_status_t copy_fault_of(uint32_t fault, size_t first)
     if (fault & COPY_BEYOND) {
         return copy_fault_beyond(number);
     }
-    return (fault & COPY_OTHER) ? copy_fault_other_length(number)
+    return (fault & COPY_OTHER) ? other_length(number)
                                 : copy_fault_no_address(number);
 }

@@ -12,12 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return UCXPOOL_ERR_INVALID_PARAM with a detail: a piece has no address, a
- * place is outside its window, or a segment differs in length from the first
- * one. */
+/* Return UCXPOOL_ERR_INVALID_PARAM with a detail: a piece has no address, or a
+ * place is outside its window. */
 ucxpool_status_t copy_fault_no_address(size_t piece);
 ucxpool_status_t copy_fault_beyond(uint64_t place);
-ucxpool_status_t copy_fault_other_length(size_t segment);
 
 /* Return the first fault of segments [first, end), which the caller declared to
  * have the same length. */

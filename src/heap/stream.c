@@ -54,7 +54,6 @@ static void small_index_remove(heap_small_t *small, heap_range_t *range)
     small->num_empty -= is_whole(range);
 }
 
-/* Cut a range from a free range. */
 static ucxpool_status_t small_cut(heap_small_t *small, uint64_t size,
                                   uint64_t asked, heap_range_t **range_p)
 {
@@ -487,8 +486,10 @@ ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
     return status;
 }
 
-ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
-                                  heap_stream_t  *stream)
+/* Block until the current work in a stream has completed. All tickets of the
+ * stream are then over. */
+static ucxpool_status_t stream_sync(heap_streams_t *streams,
+                                    heap_stream_t  *stream)
 {
     ucxpool_status_t status;
 
@@ -515,7 +516,7 @@ ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
     /* Frees in the stream's own pages have no ticket. This ticket covers
      * them. */
     (void)heap_stream_ticket(stream);
-    status = heap_stream_sync(streams, stream);
+    status = stream_sync(streams, stream);
     if (status == UCXPOOL_OK) {
         set_over(stream, ALL_TICKETS);
         __atomic_store_n(&stream->is_ended, true, __ATOMIC_RELEASE);
@@ -527,7 +528,7 @@ ucxpool_status_t heap_streams_sync(heap_streams_t *streams)
 {
     for (heap_stream_t *stream = streams->all; stream != NULL;
          stream                = stream->next) {
-        ucxpool_status_t status = heap_stream_sync(streams, stream);
+        ucxpool_status_t status = stream_sync(streams, stream);
 
         if (status != UCXPOOL_OK) {
             return status;

@@ -149,12 +149,8 @@ void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
                                   heap_stream_t *stream, heap_stream_t *user);
 
-/* Block until the current work in a stream has completed. All tickets of the
- * stream are then over. */
-ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
-                                  heap_stream_t  *stream);
-
-/* Like heap_stream_sync(), but also ends the stream. */
+/* Block until the current work in a stream has completed, and end the
+ * stream. */
 ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
                                     heap_stream_t  *stream);
 

@@ -34,6 +34,36 @@ typedef union room {
     char           bytes[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
 } room_t;
 
+#define PREFIX_SIZE sizeof("ucxpool-00000000-")
+
+/* Write the start of the names that sockets of this host have. */
+static void host_prefix(char *prefix)
+{
+    ipc_host_t own;
+
+    ipc_host_fill(&own);
+    snprintf(prefix, PREFIX_SIZE, "ucxpool-%02x%02x%02x%02x-", own.boot_id[0],
+             own.boot_id[1], own.boot_id[2], own.boot_id[3]);
+}
+
+/* Write the path of a pool's socket. */
+static void folder_path(const char *folder, const uint8_t *id,
+                        struct sockaddr_un *address)
+{
+    char   prefix[PREFIX_SIZE];
+    char  *path = address->sun_path;
+    size_t length;
+
+    host_prefix(prefix);
+    address->sun_family = AF_UNIX;
+    snprintf(path, sizeof(address->sun_path), "%.*s/%s", (int)IPC_FOLDER_MAX,
+             folder, prefix);
+    length = strlen(path);
+    for (unsigned i = 0; i < IPC_ID_SIZE; i++) {
+        snprintf(path + length + 2 * (size_t)i, 3, "%02x", id[i]);
+    }
+}
+
 /* Make the address of an id, and return its length. An abstract name starts
  * with a 0 byte and has no terminator. */
 static socklen_t fill_address(const char *folder, const uint8_t *id,
@@ -44,7 +74,7 @@ static socklen_t fill_address(const char *folder, const uint8_t *id,
 
     memset(address, 0, sizeof(*address));
     if (folder[0] != '\0') {
-        ipc_folder_path(folder, id, address);
+        folder_path(folder, id, address);
         return sizeof(*address);
     }
     address->sun_family = AF_UNIX;
@@ -225,21 +255,19 @@ static int refuse(const int *fds, unsigned num_fds, int error)
     return error;
 }
 
-int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
+int ipc_socket_recv(int fd, void *data, size_t size, int *fds,
                     unsigned *num_fds_p)
 {
     struct iovec  bytes   = {data, size};
     struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
     int           taken[IPC_FDS_MAX + 1];
-    unsigned      num = 0;
+    unsigned      num;
     ssize_t       length;
     room_t        room;
 
-    assert(max_fds <= IPC_FDS_MAX);
-    if (max_fds != 0) {
-        message.msg_control    = &room;
-        message.msg_controllen = CMSG_LEN(max_fds * sizeof(int));
-    }
+    message.msg_control    = &room;
+    message.msg_controllen = CMSG_LEN(IPC_FDS_MAX * sizeof(int));
+
     length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (length < 0) {
         return errno;
@@ -254,10 +282,8 @@ int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
     if (message.msg_flags & MSG_CTRUNC) {
         return refuse(taken, num, EMFILE);
     }
-    assert(num <= max_fds);
-    if (num != 0) {
-        memcpy(fds, taken, num * sizeof(int));
-    }
+    assert(num <= IPC_FDS_MAX);
+    memcpy(fds, taken, num * sizeof(int));
     *num_fds_p = num;
     return 0;
 }
@@ -276,35 +302,6 @@ void ipc_socket_close(int fd)
  * connect to it. */
 #define KEEP_S 10
 
-#define PREFIX_SIZE sizeof("ucxpool-00000000-")
-
-/* Write the start of the names that sockets of this host have. */
-static void host_prefix(char *prefix)
-{
-    ipc_host_t own;
-
-    ipc_host_fill(&own);
-    snprintf(prefix, PREFIX_SIZE, "ucxpool-%02x%02x%02x%02x-", own.boot_id[0],
-             own.boot_id[1], own.boot_id[2], own.boot_id[3]);
-}
-
-void ipc_folder_path(const char *folder, const uint8_t *id,
-                     struct sockaddr_un *address)
-{
-    char   prefix[PREFIX_SIZE];
-    char  *path = address->sun_path;
-    size_t length;
-
-    host_prefix(prefix);
-    address->sun_family = AF_UNIX;
-    snprintf(path, sizeof(address->sun_path), "%.*s/%s", (int)IPC_FOLDER_MAX,
-             folder, prefix);
-    length = strlen(path);
-    for (unsigned i = 0; i < IPC_ID_SIZE; i++) {
-        snprintf(path + length + 2 * (size_t)i, 3, "%02x", id[i]);
-    }
-}
-
 bool ipc_folder_has(const char *folder, const uint8_t *id)
 {
     struct sockaddr_un address;
@@ -312,7 +309,7 @@ bool ipc_folder_has(const char *folder, const uint8_t *id)
     if (folder[0] == '\0') {
         return false;
     }
-    ipc_folder_path(folder, id, &address);
+    folder_path(folder, id, &address);
     return faccessat(AT_FDCWD, address.sun_path, F_OK, AT_EACCESS) == 0;
 }
 
@@ -320,7 +317,7 @@ void ipc_folder_remove(const char *folder, const uint8_t *id)
 {
     struct sockaddr_un address;
 
-    ipc_folder_path(folder, id, &address);
+    folder_path(folder, id, &address);
     unlink(address.sun_path);
 }
 

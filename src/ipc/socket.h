@@ -77,15 +77,15 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 
 /*
  * Receive a message of exactly this size. The descriptors are close-on-exec,
- * and the caller closes them. The kernel drops descriptors beyond max_fds.
- * After an error no descriptors are returned.
+ * and the caller closes them. At most IPC_FDS_MAX are received. After an
+ * error no descriptors are returned.
  *
  * EAGAIN      there is no message
  * ECONNRESET  the other end has closed the connection
  * EPROTO      the message has another size
  * EMFILE      the process has no room for all descriptors
  */
-int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
+int ipc_socket_recv(int fd, void *data, size_t size, int *fds,
                     unsigned *num_fds_p);
 
 /* Shut down and close, so that a copy of the descriptor in a forked child does
@@ -126,10 +126,6 @@ void ipc_socket_close(int fd);
  * UCXPOOL_ERR_IO, ...        it cannot be created
  */
 ucxpool_status_t ipc_folder_prepare(const char *folder);
-
-/* Write the path of a pool's socket. */
-void ipc_folder_path(const char *folder, const uint8_t *id,
-                     struct sockaddr_un *address);
 
 /* Returns true if the folder has a file for this pool. "" has none. */
 bool ipc_folder_has(const char *folder, const uint8_t *id);

@@ -291,11 +291,6 @@ static const translation_t *find(CUresult result)
     return &other;
 }
 
-ucxpool_status_t mem_cuda_status(CUresult result)
-{
-    return result == CUDA_SUCCESS ? UCXPOOL_OK : find(result)->status;
-}
-
 static const char *result_name(const mem_cuda_driver_t *driver, CUresult result)
 {
     const char *name = NULL;

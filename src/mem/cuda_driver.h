@@ -190,10 +190,8 @@ ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
 
 /* --- conversion of results ------------------------------------------------ */
 
-/* Converts a result to a status. Unknown results become UCXPOOL_ERR_IO. */
-ucxpool_status_t mem_cuda_status(CUresult result);
-
 /* Like base_error(): the format describes the failed call and its object.
+ * Returns the status of the result; unknown results become UCXPOOL_ERR_IO.
  * Appends the name of the result, the driver's description, and advice if the
  * result alone is sufficient to give advice. */
 ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,

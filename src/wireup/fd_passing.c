@@ -82,11 +82,6 @@ static bool watch(wireup_fd_export_t *fd_export, bool is_watched)
     return true;
 }
 
-bool wireup_fd_export_is_open(const ucxpool_t *pool)
-{
-    return pool->wireup.fd_export != NULL;
-}
-
 /* Remove the caller, but keep its connection open. Returns the connection's
  * descriptor. */
 static int export_detach(ucxpool_t *pool, caller_t *caller)
@@ -162,7 +157,6 @@ static void warn_of_wait(ucxpool_t *pool, int error)
     }
 }
 
-/* Accept the callers that have connected. */
 static unsigned accept_callers(core_source_t *source)
 {
     ucxpool_t          *pool      = source->pool;
@@ -246,7 +240,6 @@ static const char *check_caller(const caller_t          *caller,
     return NULL;
 }
 
-/* Send the next descriptors. */
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
@@ -406,7 +399,7 @@ unsigned wireup_fd_export_progress(ucxpool_t *pool)
     caller_t           *caller;
     caller_t           *next;
 
-    if (!wireup_fd_export_is_open(pool) ||
+    if ((fd_export == NULL) ||
         (fd_export->is_watched && (fd_export->num_callers == 0))) {
         return 0;
     }
@@ -432,7 +425,7 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
     uint64_t  deadline = BASE_CLOCK_FOREVER;
     caller_t *caller;
 
-    if (!wireup_fd_export_is_open(pool)) {
+    if (pool->wireup.fd_export == NULL) {
         return deadline;
     }
     if (!pool->wireup.fd_export->is_watched &&
@@ -789,7 +782,6 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
                     strerror(error));
 }
 
-/* Returns true if the import may connect to the owner. */
 static bool may_connect(const wireup_fd_import_t *fd_import)
 {
     return fd_import->channel->wireup.num_importing < IMPORTS_MAX;
@@ -857,7 +849,7 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
     int           error;
 
     error = ipc_socket_recv(fd_import->source.fd, &given, sizeof(given), fds,
-                            IPC_FDS_MAX, &num_fds);
+                            &num_fds);
     if (error == EAGAIN) {
         return UCXPOOL_INPROGRESS;
     }

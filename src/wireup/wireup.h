@@ -283,7 +283,6 @@ typedef struct wireup_fd_export wireup_fd_export_t;
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool);
-bool             wireup_fd_export_is_open(const ucxpool_t *pool);
 void             wireup_fd_export_destroy(ucxpool_t *pool);
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool);

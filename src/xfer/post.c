@@ -180,7 +180,10 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
     return UCXPOOL_OK;
 }
 
-bool xfer_send_from_short(ucxpool_request_t *request)
+/* Change the kind of a short send to xfer_send_kind. The send is the first in
+ * its queue and has received no credit in time. Returns false if it has ended
+ * with UCXPOOL_ERR_NO_MEMORY. */
+static bool change_short(ucxpool_request_t *request)
 {
     core_request_set_kind(request, &xfer_send_kind);
     if ((plan_send(request) != UCXPOOL_OK) ||
@@ -200,32 +203,6 @@ void xfer_send_queue(ucxpool_request_t *request)
     }
 }
 
-ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
-                                const copy_memory_t *memory, uint64_t tag,
-                                const ucxpool_request_params_t *params,
-                                ucxpool_request_t             **request_p)
-{
-    ucxpool_request_t *request;
-    ucxpool_status_t   status;
-
-    if (xfer_short_fits(channel, memory, params)) {
-        return xfer_short_post(channel, memory, tag, params, request_p);
-    }
-    status = xfer_send_create(channel, memory, params, &request);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    request->tag       = tag;
-    request->operation = CORE_OPERATION_SEND;
-    request->started =
-        core_latency_begin(&channel->pool->latency, CORE_OPERATION_SEND,
-                           request->data.totals.payload_size);
-    core_request_arm(request);
-    xfer_send_queue(request);
-    core_request_hand_out(request, request_p);
-    return UCXPOOL_OK;
-}
-
 /* --- receives ------------------------------------------------------------- */
 
 static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
@@ -241,7 +218,6 @@ static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* Compute the sum of the segments' lengths. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -349,8 +325,6 @@ static void match(ucxpool_request_t *request, ucxpool_message_t *message)
 static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size)
 {
-    core_traffic_t *received = &channel->counts.received[CORE_MODE_EAGER];
-
     if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
         (request->data.capacity < size)) {
         return false;
@@ -361,8 +335,7 @@ static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
     memcpy(request->data.segment.address, bytes, size);
     request->tag         = tag;
     request->data.totals = copy_totals_of_piece(size);
-    received->bytes += size;
-    received->fragments++;
+    core_traffic_add(&channel->counts.received[CORE_MODE_EAGER], size);
     core_request_end(request, UCXPOOL_OK, NULL);
     core_request_reuse(request);
     return true;
@@ -466,6 +439,14 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
 
 /* --- short messages ------------------------------------------------------- */
 
+/*
+ * A short message is one segment of host memory, sent through a ring as one
+ * entry, which needs only a credit. If the message can be sent at once and the
+ * caller requests neither a handle nor a notification, no request is created.
+ * Otherwise a request is queued, without a plan, a number or fragments, and its
+ * struct xfer_send is not accessed.
+ */
+
 static bool is_taken(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
@@ -480,9 +461,11 @@ static bool segment_fits(const ucxpool_channel_t *channel,
            (segment->length <= channel->wire->max_inline) && is_taken(channel);
 }
 
-bool xfer_short_fits(const ucxpool_channel_t        *channel,
-                     const copy_memory_t            *memory,
-                     const ucxpool_request_params_t *params)
+/* Returns true if this message can be sent as a short message on this channel,
+ * now or later. */
+static bool short_fits(const ucxpool_channel_t        *channel,
+                       const copy_memory_t            *memory,
+                       const ucxpool_request_params_t *params)
 {
     return (memory->segments != NULL) && (memory->num == 1) &&
            ((params == NULL) ||
@@ -495,16 +478,13 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
 static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
                 uint64_t tag)
 {
-    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
-
     if ((channel->flow.credits == 0) ||
         !core_control_short(channel, tag, segment->address, segment->length)) {
         return false;
     }
     channel->flow.credits--;
     channel->flow.next_sequence++;
-    sent->bytes += segment->length;
-    sent->fragments++;
+    core_traffic_add(&channel->counts.sent[CORE_MODE_EAGER], segment->length);
     return true;
 }
 
@@ -568,7 +548,7 @@ static bool advance(ucxpool_request_t *request)
             return false;
         }
         return xfer_queue_may_announce(channel) &&
-               (!xfer_send_from_short(request) || xfer_send_advance(request));
+               (!change_short(request) || xfer_send_advance(request));
     }
     xfer_queue_leave(request);
     core_request_end(request, UCXPOOL_OK, NULL);
@@ -583,10 +563,10 @@ static const core_request_kind_t short_kind = {
     .ended    = xfer_queue_count,
 };
 
-ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
-                                 const copy_memory_t *memory, uint64_t tag,
-                                 const ucxpool_request_params_t *params,
-                                 ucxpool_request_t             **request_p)
+static ucxpool_status_t post_short(ucxpool_channel_t   *channel,
+                                   const copy_memory_t *memory, uint64_t tag,
+                                   const ucxpool_request_params_t *params,
+                                   ucxpool_request_t             **request_p)
 {
     ucxpool_t         *pool = channel->pool;
     uint64_t           started;
@@ -615,6 +595,32 @@ ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
     if (!core_request_has_ended(request)) {
         core_request_arm(request);
     }
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (short_fits(channel, memory, params)) {
+        return post_short(channel, memory, tag, params, request_p);
+    }
+    status = xfer_send_create(channel, memory, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->tag       = tag;
+    request->operation = CORE_OPERATION_SEND;
+    request->started =
+        core_latency_begin(&channel->pool->latency, CORE_OPERATION_SEND,
+                           request->data.totals.payload_size);
+    core_request_arm(request);
+    xfer_send_queue(request);
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }

@@ -92,11 +92,6 @@ extern const core_request_kind_t xfer_send_kind;
  */
 ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 
-/* Change the kind of a short send to xfer_send_kind. The send is the first in
- * its queue and has received no credit in time. Returns false if it has ended
- * with UCXPOOL_ERR_NO_MEMORY. */
-bool xfer_send_from_short(ucxpool_request_t *request);
-
 /* Queue a posted send for the GPU's link, if its channel is open and pushes. */
 void xfer_send_want_link(ucxpool_request_t *request);
 

@@ -37,13 +37,6 @@ typedef struct xfer_index {
     uint64_t     factor;    /* of the hash; random, odd, secret */
 } xfer_index_t;
 
-/* Initialize an index. UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers
- * are available */
-ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
-
-/* Free the lists. Also valid for a zeroed index. */
-void xfer_index_cleanup(xfer_index_t *index);
-
 /*
  * Returns the list of a key. Set channel to NULL if the key has no channel. The
  * hash depends on a random factor, so that a peer cannot choose keys with the
