@@ -39,7 +39,6 @@ static ucxpool_segment_t segment_of(const ucxpool_data_t *data)
     return (ucxpool_segment_t){(void *)data->at.buffer, data->length};
 }
 
-/* Try to send without a request. */
 static bool send_short(const ucxpool_op_t *op)
 {
     const ucxpool_segment_t segment = segment_of(&op->data);

@@ -11,7 +11,6 @@
 #include "wireup/wireup.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p)

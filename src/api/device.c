@@ -15,7 +15,6 @@
 #include <ucxpool/private.h>
 
 #include <stdio.h>
-#include <string.h>
 
 /* --- devices -------------------------------------------------------------- */
 

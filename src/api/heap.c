@@ -5,7 +5,6 @@
 #include <config.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/math.h"
 #include "base/text.h"
 #include "core/pool.h"

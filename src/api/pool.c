@@ -284,7 +284,6 @@ void ucxpool_destroy(ucxpool_t *pool)
     }
 }
 
-/* Fill in the public description of a block. */
 static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
 {
     mem_piece_t where;

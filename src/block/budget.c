@@ -82,7 +82,6 @@ static size_t auto_comm_size(const block_sizes_params_t *params,
     return (size_t)base_min(size, params->limit);
 }
 
-/* Returns true if the block size is suitable for the pool. */
 static bool is_good_block(const base_config_t *config, size_t size,
                           bool for_gpu, bool is_tight)
 {

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <openssl/rand.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -485,7 +485,6 @@ static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_INPROGRESS;
 }
 
-/* Returns the state of a copy. */
 static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
     ucxpool_status_t status = copy_cuda_job_poll(engine->copier, copy->job);

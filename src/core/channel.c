@@ -117,7 +117,6 @@ static_assert(((int)BASE_REQUIRE_MAP == (int)UCXPOOL_PATH_MAP) &&
                   ((int)BASE_REQUIRE_RMA == (int)UCXPOOL_PATH_RMA),
               "REQUIRE must consist of bits of ucxpool_path_t");
 
-/* Read the optional fields of a new channel. */
 static void read_params(ucxpool_channel_t              *channel,
                         const ucxpool_channel_params_t *params,
                         const char                     *name)

@@ -3,7 +3,6 @@
 #include "core/local.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "core/inbox.h"
 #include "core/remote.h"
@@ -12,7 +11,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The maximum number of messages that are read before other channels have their
  * turn. */

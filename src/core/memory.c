@@ -226,7 +226,6 @@ static void destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
     mem_regions_cleanup(regions);
 }
 
-/* Divide the pool's regions into blocks. */
 static ucxpool_status_t create_blocks(ucxpool_t *pool)
 {
     block_pool_params_t params = {
@@ -435,9 +434,8 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, target_t *target,
 static bool is_window_full(const base_config_t *config, const target_t *target,
                            outcome_t *outcome)
 {
-    size_t floor;
+    size_t floor = block_sizes_floor(config, config, true);
 
-    floor = block_sizes_floor(config, config, true);
     if (!target->is_registered || (config->comm_size != BASE_SIZE_AUTO) ||
         (target->sizes.limit >= floor)) {
         return false;
@@ -514,9 +512,8 @@ static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
                                       const mem_cuda_device_t *device,
                                       block_backing_t         *backing)
 {
-    ucxpool_status_t status;
+    ucxpool_status_t status = allocate_on_gpu(pool, device, backing);
 
-    status = allocate_on_gpu(pool, device, backing);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -581,7 +578,6 @@ static ucxpool_status_t open_device(const ucxpool_params_t *params,
     return mem_cuda_device_open(ordinal, device_p);
 }
 
-/* Create all memory of a pool on a GPU. */
 static ucxpool_status_t create_gpu(ucxpool_t              *pool,
                                    const ucxpool_params_t *params)
 {
@@ -668,7 +664,6 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
 
     if (status != UCXPOOL_OK) {
         copy_engine_destroy(pool->engine);
-        return status;
     }
     return status;
 }

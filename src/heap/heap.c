@@ -404,7 +404,6 @@ void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Get a page descriptor. */
 static heap_page_t *page_get(heap_t *heap)
 {
     heap_page_t *page = heap->spare_pages;
@@ -639,7 +638,6 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
     return alloc_large(heap, stream, size, asked, range_p);
 }
 
-/* Ask the application to free memory. */
 static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
 {
     ucxpool_heap_failure_handler_t handler;

@@ -68,7 +68,6 @@ void heap_collect_all(heap_t *heap)
     }
 }
 
-/* Move all free ranges of a stream to another stream that may use them. */
 static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
 {
     uint64_t      ticket = heap_stream_ticket(to);

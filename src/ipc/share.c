@@ -509,7 +509,7 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
     if (error != 0) {
         goto err_close;
     }
-    error = mem_memfd_map(fd, size, 0, true, &address);
+    error = mem_memfd_map(fd, 0, size, 0, true, &address);
     if (error != 0) {
         goto err_close;
     }
@@ -801,7 +801,6 @@ err_close_path:
     return status;
 }
 
-/* Map whole pages of the file. */
 static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
                                  uint64_t size, void **address_p)
 {
@@ -813,8 +812,8 @@ static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    error = mem_memfd_map_part(fd, start, size, attempt->file->huge_page_shift,
-                               is_written(attempt), address_p);
+    error = mem_memfd_map(fd, start, size, attempt->file->huge_page_shift,
+                          is_written(attempt), address_p);
     close(fd);
     if (error != 0) {
         return refuse(attempt,

@@ -69,7 +69,6 @@ static bool add_to_run(ipc_virtual_layout_t *layout, uint64_t size)
     return true;
 }
 
-/* Retain the allocation that contains an address. */
 static ucxpool_status_t retain_handle(const mem_cuda_device_t *device,
                                       CUdeviceptr              address,
                                       ipc_virtual_memory_t    *memory)
@@ -307,7 +306,6 @@ ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
     return UCXPOOL_OK;
 }
 
-/* Returns the size of an allocation. */
 static uint64_t size_of(const ipc_virtual_layout_t *layout, uint64_t index)
 {
     const ipc_virtual_run_t *run = layout->runs;

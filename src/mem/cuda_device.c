@@ -3,7 +3,6 @@
 #include "mem/cuda_device.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "mem/cuda_driver.h"
 
 #include <stdlib.h>

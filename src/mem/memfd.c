@@ -190,16 +190,8 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
     return 0;
 }
 
-int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
+int mem_memfd_map(int fd, size_t start, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p)
-{
-    return mem_memfd_map_part(fd, 0, size, huge_page_shift, is_writable,
-                              address_p);
-}
-
-int mem_memfd_map_part(int fd, size_t start, size_t size,
-                       unsigned huge_page_shift, bool is_writable,
-                       void **address_p)
 {
     int    protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
     size_t page_size  = (size_t)sysconf(_SC_PAGESIZE);

@@ -78,24 +78,16 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
 int mem_memfd_seal_shrink(int fd);
 
 /*
- * Map a file at new addresses; unmap it with mem_range_release(). Page tables
- * are filled as pages are touched, so a process is charged only for the pages
- * that it touches. Large files are aligned so that huge pages in them can be
- * mapped as huge pages.
+ * Map a part of a file, which starts at a page boundary, at new addresses;
+ * unmap it with mem_range_release(). Page tables are filled as pages are
+ * touched, so a process is charged only for the pages that it touches. Huge
+ * pages can be mapped as such if the part also starts at a huge page boundary
+ * and is at least one huge page long.
  *
  * huge_page_shift  log2 of the huge page size of the file; 0: base pages.
  */
-int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
+int mem_memfd_map(int fd, size_t start, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p);
-
-/*
- * Map a part of a file that starts at a page boundary. Huge pages can be mapped
- * as such if the part also starts at a huge page boundary and is at least one
- * huge page long.
- */
-int mem_memfd_map_part(int fd, size_t start, size_t size,
-                       unsigned huge_page_shift, bool is_writable,
-                       void **address_p);
 
 /* --- parts of a file ------------------------------------------------------ */
 

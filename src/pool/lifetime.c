@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>

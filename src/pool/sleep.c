@@ -204,7 +204,6 @@ static void note_polls(ucxpool_t *pool)
                      __ATOMIC_RELAXED);
 }
 
-/* Returns true if other threads poll now. */
 static bool is_polled(const ucxpool_t *pool)
 {
     uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
@@ -519,7 +518,6 @@ static void follow(ucxpool_t *pool, uint64_t until)
     core_lock(pool);
 }
 
-/* Returns true if the goal of the wait is reached. */
 static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
 {
     if (goal->is_reached != NULL) {

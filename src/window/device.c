@@ -8,7 +8,6 @@
 #include "window/window.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* An operation is split into about LAUNCHES launches, so that the CPU fills the
  * list of one launch while the GPU copies another. Each launch has LAUNCH_MIN
@@ -21,7 +20,6 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* Share memory of cuMemAlloc(), or virtual memory. */
 static ucxpool_status_t share(ucxpool_window_t *window)
 {
     const mem_cuda_device_t *device = window->pool->engine->device;
@@ -212,7 +210,6 @@ static bool has_more(const window_operation_t *operation)
     return operation->next_place != operation->places.count;
 }
 
-/* Returns true if more pieces should be launched. */
 static bool should_launch(const window_operation_t *operation)
 {
     return (operation->end == UCXPOOL_OK) && has_more(operation);

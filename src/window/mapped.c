@@ -22,7 +22,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -378,7 +377,6 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
 #define WRONG_LENGTH \
     "the parts of the owner's window are not as long as the window"
 
-/* Map the next part of the window. */
 static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 {
     ucxpool_remote_window_t *remote = attempt->remote;

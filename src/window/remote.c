@@ -173,7 +173,6 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
 
 /* --- the owner's answer --------------------------------------------------- */
 
-/* Find the remote with this number. Returns NULL if there is none. */
 static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
                                      uint64_t                 number)
 {

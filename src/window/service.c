@@ -4,7 +4,6 @@
 #include "window/window.h"
 
 #include "base/error.h"
-#include "core/control.h"
 #include "copy/engine.h"
 #include "xfer/recv.h"
 

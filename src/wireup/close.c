@@ -253,7 +253,6 @@ static void for_each_of(const core_numbers_t *numbers, end_t end,
     }
 }
 
-/* End all requests of the channel, with the same reason. */
 static void abort_requests(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = channel->status;

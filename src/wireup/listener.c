@@ -215,7 +215,6 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool)
     return deadline;
 }
 
-/* Create a channel for an authenticated client. */
 static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
                               const ucxpool_channel_params_t *params,
                               ucxpool_channel_t             **channel_p)

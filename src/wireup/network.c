@@ -1,6 +1,5 @@
 #include "wireup/wireup.h"
 
-#include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/listener.h"
 #include "core/network.h"
