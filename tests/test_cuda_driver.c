@@ -168,6 +168,7 @@ TEST(cuda_results_map_to_statuses)
         {CUDA_ERROR_UNKNOWN, UCXPOOL_ERR_IO},
     };
 
+    assert_ok(mem_cuda_driver_get(&driver));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         ck_assert_int_eq(mem_cuda_error(driver, cases[i].result, "cuX"),
                          cases[i].status);
