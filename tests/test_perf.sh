@@ -207,56 +207,6 @@ says err 'a.json'
 run 1 $short -s 64 -n 2 --sides am/none --json=/dev/full
 says err '/dev/full: No space left on device'
 
-# The plot, and the message if no program can draw it.
-if command -v gnuplot >/dev/null; then
-    run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/it's.svg"
-    grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
-    # The plot is as wide as the picture (640). The two lines of its title are
-    # above it, and the figures are inside its bars.
-    awk -F"[ ML,()']+" '
-        / d=.M[0-9.,]* L[0-9.,]* L[0-9.,]* M/ && !top {
-            split($0, path, / d=.M| L| M/)
-            split(path[2], corner, ",")
-            split(path[4], other, ",")
-            top = corner[2]
-            width = other[1] - corner[1]
-        }
-        /text-anchor="middle"/ && !/rotate/ {
-            sub(/.*translate\([0-9.]*,/, "")
-            y[n++] = $0 + 0
-        }
-        END {
-            for (i = 0; i < n; i++) {
-                above += y[i] < top
-                inside += y[i] > top + 10
-            }
-            exit !(width > 450 && above == 2 && inside == 1)
-        }' "$dir/it's.svg" || fail 'the plot is too small, or overlaps its title'
-    run 0 $short -t rate -n 50 --wire map --plot "$dir/rate.svg"
-    for words in 'million messages per second' pool-each/map tag-each/none; do
-        grep -q "$words" "$dir/rate.svg" || fail "no $words in the picture"
-    done
-    run 0 $short -t pingpong --sides am/none --plot "$dir/trip.svg"
-    grep -q 'microseconds' "$dir/trip.svg" || fail 'the picture of round trips has no time unit'
-    run 1 $short -s 64 -n 2 --sides am/none --plot "$dir/none/x.svg"
-    run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/x.png"
-    head -c 4 "$dir/x.png" | grep -q PNG || fail 'the .png file is not a PNG image'
-    run 1 $short -s 64 -n 2 --sides am/none --plot /dev/full
-    says err '/dev/full: No space left on device'
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'stderr contains the picture'
-fi
-mkdir "$dir/bin"
-for name in sh; do
-    ln -s "$(command -v $name)" "$dir/bin/$name"
-done
-(
-    code=0
-    PATH=$dir/bin "$perf" $short -s 64 -n 2 --plot "$dir/x.svg" \
-        >"$dir/out" 2>"$dir/err" || code=$?
-    [ "$code" -eq 1 ]
-) || fail 'no error without gnuplot'
-says err 'install'
-
 # Wrong usage is reported.
 run 2 -t nonsense
 says err 'no such test'

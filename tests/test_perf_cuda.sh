@@ -148,11 +148,6 @@ if [ "${TEST_CUDA-}" != real ]; then
     says out 'cannot be mapped'
     export CUDA_STAND_IN="$small"
 fi
-if command -v gnuplot >/dev/null; then
-    run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer \
-        --plot "$dir/x.svg"
-    grep -q 'copies of the GPU' "$dir/x.svg" || fail 'no copies in the picture'
-fi
 
 # Wrong usage is reported.
 for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \

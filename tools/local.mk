@@ -29,7 +29,7 @@ tools_ucxpool_perf_SOURCES = \
 	tools/perf/control.c tools/perf/control.h tools/perf/copy.c \
 	tools/perf/end.c tools/perf/end.h tools/perf/job.c tools/perf/job.h \
 	tools/perf/lane.h tools/perf/measure.c tools/perf/pair.c \
-	tools/perf/pair.h tools/perf/plot.c tools/perf/pool.c tools/perf/raw.c \
+	tools/perf/pair.h tools/perf/pool.c tools/perf/raw.c \
 	tools/perf/remote.c tools/perf/report.c tools/perf/report.h \
 	tools/perf/report_program.c tools/perf/stage.c tools/perf/stage.h \
 	tools/perf/test.c tools/perf/test.h tools/ucxpool_perf.c

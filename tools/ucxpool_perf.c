@@ -11,7 +11,7 @@
  *     stage      lanes (raw.c, pool.c) and ends of all sides, and the control
  *                messages of the two processes for a batch (stage.c, batch.c)
  *     end        the loop over messages in flight (end.c, buffers.c)
- *     report     text and tables, JSON, a picture
+ *     report     text, JSON
  */
 #include <config.h>
 
@@ -31,8 +31,6 @@
 
 #define MAX_JOBS 32
 
-enum { FILE_JSON, FILE_PLOT, FILE_LAST };
-
 typedef struct options {
     const char   *tests[MAX_JOBS];
     unsigned      num_tests;
@@ -50,7 +48,7 @@ typedef struct options {
     unsigned      num_sides; /* 0: the test's */
     side_t        sides[JOB_MAX_SIDES];
     int           cpus[2]; /* -1: not pinned */
-    result_file_t files[FILE_LAST];
+    result_file_t json;
     const char   *listen;
     const char   *connect;
     bool          list;
@@ -188,9 +186,7 @@ static const option_row_t option_rows[] = {
      OPTION_CALL(read_cpus, "give two numbers, as 0,1")},
     {"json", 0, "[=FILE]",
      "print JSON for programs, to a file or instead of the text",
-     OPTION_FILE(options_t, files[FILE_JSON])},
-    {"plot", 0, "FILE", "draw the rates: .svg or .png (needs gnuplot)",
-     OPTION_FILE(options_t, files[FILE_PLOT])},
+     OPTION_FILE(options_t, json)},
     {"list", 0, NULL, "print tests, sides and tables, and end",
      OPTION_FLAG(options_t, list)},
     {"listen", 'l', "PORT",
@@ -226,11 +222,7 @@ static const options_t defaults = {
     .pool_mode   = MODE_AUTO,
     .devices     = {WORK_HOST, WORK_HOST},
     .cpus        = {-1, -1},
-    .files =
-        {
-            [FILE_JSON] = {.option = "--json"},
-            [FILE_PLOT] = {.option = "--plot"},
-        },
+    .json        = {.option = "--json"},
 };
 
 static bool is_on_gpu(const options_t *options)
@@ -275,27 +267,12 @@ static int check_table(options_t *options)
     return -1;
 }
 
-/* Returns the number of results that replace the text on the standard output.
- */
-static unsigned num_on_stdout(const options_t *options)
-{
-    unsigned num = 0;
-
-    for (unsigned i = 0; i < FILE_LAST; i++) {
-        num += options->files[i].is_asked && (options->files[i].path == NULL);
-    }
-    return num;
-}
-
 /* Check the options of a server. Its client selects the work. */
 static int check_listen(const options_t *options)
 {
-    for (unsigned i = 0; i < FILE_LAST; i++) {
-        if (options->files[i].is_asked) {
-            return options_wrong("%s: the process that connects writes the "
-                                 "results: give it there",
-                                 options->files[i].option);
-        }
+    if (options->json.is_asked) {
+        return options_wrong("--json: the process that connects writes the "
+                             "results: give it there");
     }
     if ((options->table != NULL) || (options->num_tests != 0) ||
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
@@ -329,10 +306,6 @@ static int check_options(options_t *options)
     if (((options->pageable != 0) || options->untold) && !is_on_gpu(options)) {
         return options_wrong("%s is about pools on a GPU: give --device",
                              options->untold ? "--untold" : "--pageable");
-    }
-    if (num_on_stdout(options) > 1) {
-        return options_wrong("one of --json and --plot can go to the standard "
-                             "output: name a file for the other");
     }
     return options->table != NULL ? check_table(options) : -1;
 }
@@ -504,41 +477,12 @@ static int run_pair(run_t *run)
 
 /* --- output --------------------------------------------------------------- */
 
-/* Check the result files before the work. Returns -1 to continue, or the exit
- * code. */
-static int try_files(run_t *run)
+static int write_json(run_t *run)
 {
-    result_file_t *files = run->options.files;
+    report_t report = {run->results, run->num_jobs};
 
-    if (files[FILE_PLOT].is_asked && (report_plot_check() != 0)) {
-        return 1;
-    }
-    if (result_file_is(&files[FILE_JSON], files[FILE_PLOT].path)) {
-        return options_wrong("--json and --plot name the same file");
-    }
-    for (unsigned i = 0; i < FILE_LAST; i++) {
-        if (result_file_try(&files[i]) != 0) {
-            return 1;
-        }
-    }
-    return -1;
-}
-
-static int write_files(run_t *run)
-{
-    int (*const printers[])(const void *, FILE *) = {
-        [FILE_JSON] = report_json,
-        [FILE_PLOT] = report_plot,
-    };
-    result_file_t *files = run->options.files;
-    const char    *plot  = files[FILE_PLOT].path;
-    report_t report = {run->results, run->num_jobs, plot != NULL ? plot : "-"};
-    int      code   = 0;
-
-    for (unsigned i = 0; (i < FILE_LAST) && (code == 0); i++) {
-        code = result_file_write(&files[i], printers[i], &report, run->output);
-    }
-    return code;
+    return result_file_write(&run->options.json, report_json, &report,
+                             run->output);
 }
 
 /* Run all jobs and write the results. Returns the exit code. */
@@ -550,15 +494,16 @@ static int run_with_output(run_t *run)
     if (output_take(&run->output) != 0) {
         return 1;
     }
-    run->is_text = num_on_stdout(options) == 0;
+    run->is_text = !options->json.is_asked || (options->json.path != NULL);
     if (options->listen != NULL) {
         code = (pair_pin(options->cpus[1]) != 0) ||
                (remote_serve(options->listen, run->output) != 0);
     } else {
         code = add_jobs(run);
-        code = code < 0 ? try_files(run) : code;
-        code =
-            code < 0 ? (run_pair(run) != 0) || (write_files(run) != 0) : code;
+        if (code < 0) {
+            code = (result_file_try(&run->options.json) != 0) ||
+                   (run_pair(run) != 0) || (write_json(run) != 0);
+        }
     }
     return output_end(run->output, code);
 }

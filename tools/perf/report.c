@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define TEXT_SIZE 64
+
 /* --- common to all reports ------------------------------------------------ */
 
-static const char *size_text(uint64_t size, char text[REPORT_TEXT_SIZE])
+static const char *size_text(uint64_t size, char text[TEXT_SIZE])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     unsigned                 unit    = 0;
@@ -16,22 +18,22 @@ static const char *size_text(uint64_t size, char text[REPORT_TEXT_SIZE])
         size /= 1024;
         unit++;
     }
-    snprintf(text, REPORT_TEXT_SIZE, "%llu %s", (unsigned long long)size,
-             units[unit]);
+    snprintf(text, TEXT_SIZE, "%llu %s", (unsigned long long)size, units[unit]);
     return text;
 }
 
-const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
+/* Print the size of a message, for example "65,536 x 256 B". */
+static const char *work_text(const work_t *work, char text[TEXT_SIZE])
 {
-    char count[REPORT_TEXT_SIZE];
-    char size[REPORT_TEXT_SIZE];
+    char count[TEXT_SIZE];
+    char size[TEXT_SIZE];
 
     size_text(work->size, size);
     if ((work->count == 1) && !work->mixed) {
-        snprintf(text, REPORT_TEXT_SIZE, "%.40s", size);
+        snprintf(text, TEXT_SIZE, "%.40s", size);
     } else {
         number_print_commas(work->count, count);
-        snprintf(text, REPORT_TEXT_SIZE, "%.20s x %s%.20s", count,
+        snprintf(text, TEXT_SIZE, "%.20s x %s%.20s", count,
                  work->mixed ? "up to " : "", size);
     }
     return text;
@@ -103,7 +105,9 @@ report_ratio_t report_ratio(const job_result_t *result,
     return at;
 }
 
-double report_figure(const job_result_t *result, double seconds)
+/* Returns a time in the job's unit: microseconds per round trip, millions of
+ * messages, or GB/s. */
+static double figure(const job_result_t *result, double seconds)
 {
     switch (test_find(result->job.test)->unit) {
     case UNIT_TRIP:
@@ -154,9 +158,9 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
     }
     fprintf(stream,
             unit == UNIT_TRIP ? "%9.2f %9.2f %9.2f" : "%9.3f %9.3f %9.3f",
-            report_figure(result, side->median),
-            report_figure(result, is_rate(result) ? side->p95 : side->p05),
-            report_figure(result, is_rate(result) ? side->p05 : side->p95));
+            figure(result, side->median),
+            figure(result, is_rate(result) ? side->p95 : side->p05),
+            figure(result, is_rate(result) ? side->p05 : side->p95));
     if ((unit == UNIT_RATE) || (unit == UNIT_TRIP)) {
         fprintf(stream, "  %10.1f %10.1f", side->trip_p50 * 1e6,
                 side->trip_p99 * 1e6);
@@ -210,7 +214,7 @@ static void print_gpus(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
     char         device[DEVICES_TEXT_SIZE];
-    char         number[REPORT_TEXT_SIZE];
+    char         number[TEXT_SIZE];
     char         name[SIDE_NAME_SIZE];
 
     if (!work_is_on_gpu(&job->work)) {
@@ -245,16 +249,16 @@ static void print_gpus(const job_result_t *result, FILE *stream)
 void report_text(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
-    char         work[REPORT_TEXT_SIZE];
+    char         work[TEXT_SIZE];
 
     fprintf(stream, "%s: %s\n", job->test, test_find(job->test)->title);
     if (result->missing[0] != '\0') {
-        fprintf(stream, "  %s: missing: %s\n\n", report_work(&job->work, work),
+        fprintf(stream, "  %s: missing: %s\n\n", work_text(&job->work, work),
                 result->missing);
         return;
     }
     fprintf(stream, "  %s, %u in flight, %u rounds, every byte verified\n",
-            report_work(&job->work, work), job->work.outstanding,
+            work_text(&job->work, work), job->work.outstanding,
             result->num_rounds);
     print_gpus(result, stream);
     fprintf(stream, "\n");
