@@ -72,16 +72,17 @@ play() {
     # A run that exceeds the inner limit is skipped, and does not fail.
     try "heap: $kind, $workload, $names" $((time + 30)) sh -c '
         time=$1
-        shift
+        csv=$2
+        shift 2
         code=0
-        timeout "$time" "$@" || code=$?
+        timeout "$time" "$@" >"$csv" || code=$?
         if [ $code -eq 124 ]; then
             echo "not done in $time s"
             exit 77
         fi
-        exit $code' sh "$time" "$build/tools/ucxpool_replay" -d cuda \
-        -w "$workload" "${plugins[@]}" -a "$names" \
-        --csv="$(csv "$kind-${names//[^a-z]/}" "$workload")" "$@"
+        exit $code' sh "$time" "$(csv "$kind-${names//[^a-z]/}" "$workload")" \
+        "$build/tools/ucxpool_replay" -d cuda -w "$workload" "${plugins[@]}" \
+        -a "$names" --csv "$@"
 }
 
 # RMM's random workload. RMM takes half of the GPU in advance, so the heap is

@@ -74,8 +74,9 @@ table() {
     if [ $quick = yes ]; then
         options=(-r 1 -T 0.1 -s 64k -n 50)
     fi
-    try "$name" 900 "$build/tools/ucxpool_perf" -q --table "$1" --device "$2" \
-        "${options[@]}" --json="$(json "$1" "$2")"
+    try "$name" 900 sh -c 'exec "$@" >"$0"' "$(json "$1" "$2")" \
+        "$build/tools/ucxpool_perf" -q --table "$1" --device "$2" \
+        "${options[@]}" --json
 }
 
 # Print the sizes of the blocks with which two processes on one GPU are

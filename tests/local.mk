@@ -111,7 +111,7 @@ check_PROGRAMS += \
 	tests/test_quiet tests/test_ranges \
 	tests/test_reg_ucx tests/test_region tests/test_remote \
 	tests/test_replay_log tests/test_replay_play \
-	tests/test_replay_workload tests/test_result_file tests/test_secret \
+	tests/test_replay_workload tests/test_secret \
 	tests/test_share tests/test_share_cuda \
 	tests/test_short tests/test_shuffle_batch \
 	tests/test_shuffle_input \
@@ -294,7 +294,6 @@ tests_test_remote_LDFLAGS = -Wl,--wrap=clock_gettime
 tests_test_replay_log_LDADD = $(REPLAY_LDADD)
 tests_test_replay_play_LDADD = $(REPLAY_LDADD)
 tests_test_replay_workload_LDADD = $(REPLAY_LDADD)
-tests_test_result_file_LDADD = $(TEST_SUPPORT) libtools.la $(CHECK_LIBS)
 tests_test_secret_SOURCES = tests/net_calls.c tests/test_secret.c
 tests_test_secret_LDFLAGS = $(WRAP_NET_CALLS)
 tests_test_share_SOURCES = tests/calls.c tests/test_share.c

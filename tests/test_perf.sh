@@ -198,15 +198,6 @@ if command -v python3 >/dev/null; then
     python3 -m json.tool "$dir/out" >/dev/null || fail 'the output is not JSON'
 fi
 
-run 0 $short -s 64 -n 2 --sides am/none --json="$dir/a.json"
-says out 'am/none'
-grep -q '"side"' "$dir/a.json" || fail 'no JSON'
-run 1 $short -s 64 -n 2 --sides am/none --json="$dir/none/a.json"
-says err 'a.json'
-[ ! -s "$dir/out" ] || fail 'it works before it checks that it can write'
-run 1 $short -s 64 -n 2 --sides am/none --json=/dev/full
-says err '/dev/full: No space left on device'
-
 # Wrong usage is reported.
 run 2 -t nonsense
 says err 'no such test'

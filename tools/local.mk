@@ -11,7 +11,6 @@ libtools_la_SOURCES = \
 	tools/common/number.c tools/common/number.h tools/common/options.c \
 	tools/common/options.h tools/common/output.c tools/common/output.h \
 	tools/common/pool_stats.c tools/common/pool_stats.h \
-	tools/common/result_file.c tools/common/result_file.h \
 	tools/common/samples.c tools/common/samples.h tools/common/settings.c \
 	tools/common/settings.h tools/common/system.c tools/common/system.h
 # Loads the CUDA driver with dlopen().

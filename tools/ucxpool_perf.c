@@ -18,7 +18,6 @@
 #include "common/error.h"
 #include "common/options.h"
 #include "common/output.h"
-#include "common/result_file.h"
 #include "perf/pair.h"
 #include "perf/report.h"
 #include "perf/test.h"
@@ -32,27 +31,27 @@
 #define MAX_JOBS 32
 
 typedef struct options {
-    const char   *tests[MAX_JOBS];
-    unsigned      num_tests;
-    const char   *table;      /* one of test_row_t, "all", or NULL */
-    int32_t       devices[2]; /* as in work_t */
-    uint32_t      pageable;   /* as in work_t */
-    bool          untold;
-    uint64_t      size;  /* 0: the test's */
-    uint64_t      count; /* 0: the test's */
-    unsigned      outstanding;
-    unsigned      batch;
-    unsigned      rounds;
-    double        seconds; /* time of a job */
-    uint32_t      pool_mode;
-    unsigned      num_sides; /* 0: the test's */
-    side_t        sides[JOB_MAX_SIDES];
-    int           cpus[2]; /* -1: not pinned */
-    result_file_t json;
-    const char   *listen;
-    const char   *connect;
-    bool          list;
-    bool          quiet;
+    const char *tests[MAX_JOBS];
+    unsigned    num_tests;
+    const char *table;      /* one of test_row_t, "all", or NULL */
+    int32_t     devices[2]; /* as in work_t */
+    uint32_t    pageable;   /* as in work_t */
+    bool        untold;
+    uint64_t    size;  /* 0: the test's */
+    uint64_t    count; /* 0: the test's */
+    unsigned    outstanding;
+    unsigned    batch;
+    unsigned    rounds;
+    double      seconds; /* time of a job */
+    uint32_t    pool_mode;
+    unsigned    num_sides; /* 0: the test's */
+    side_t      sides[JOB_MAX_SIDES];
+    int         cpus[2]; /* -1: not pinned */
+    bool        json;
+    const char *listen;
+    const char *connect;
+    bool        list;
+    bool        quiet;
 } options_t;
 
 /* --- options -------------------------------------------------------------- */
@@ -184,9 +183,8 @@ static const option_row_t option_rows[] = {
      OPTION_CALL(read_sides, "give names from --list, with commas between")},
     {"cpus", 0, "A,B", "pin the sender to processor A, the receiver to B",
      OPTION_CALL(read_cpus, "give two numbers, as 0,1")},
-    {"json", 0, "[=FILE]",
-     "print JSON for programs, to a file or instead of the text",
-     OPTION_FILE(options_t, json)},
+    {"json", 0, NULL, "print one JSON object, for programs",
+     OPTION_FLAG(options_t, json)},
     {"list", 0, NULL, "print tests, sides and tables, and end",
      OPTION_FLAG(options_t, list)},
     {"listen", 'l', "PORT",
@@ -222,7 +220,6 @@ static const options_t defaults = {
     .pool_mode   = MODE_AUTO,
     .devices     = {WORK_HOST, WORK_HOST},
     .cpus        = {-1, -1},
-    .json        = {.option = "--json"},
 };
 
 static bool is_on_gpu(const options_t *options)
@@ -270,7 +267,7 @@ static int check_table(options_t *options)
 /* Check the options of a server. Its client selects the work. */
 static int check_listen(const options_t *options)
 {
-    if (options->json.is_asked) {
+    if (options->json) {
         return options_wrong("--json: the process that connects writes the "
                              "results: give it there");
     }
@@ -475,15 +472,7 @@ static int run_pair(run_t *run)
     return control->end(control, status);
 }
 
-/* --- output --------------------------------------------------------------- */
-
-static int write_json(run_t *run)
-{
-    report_t report = {run->results, run->num_jobs};
-
-    return result_file_write(&run->options.json, report_json, &report,
-                             run->output);
-}
+/* --- the program ---------------------------------------------------------- */
 
 /* Run all jobs and write the results. Returns the exit code. */
 static int run_with_output(run_t *run)
@@ -494,15 +483,17 @@ static int run_with_output(run_t *run)
     if (output_take(&run->output) != 0) {
         return 1;
     }
-    run->is_text = !options->json.is_asked || (options->json.path != NULL);
+    run->is_text = !options->json;
     if (options->listen != NULL) {
         code = (pair_pin(options->cpus[1]) != 0) ||
                (remote_serve(options->listen, run->output) != 0);
     } else {
         code = add_jobs(run);
         if (code < 0) {
-            code = (result_file_try(&run->options.json) != 0) ||
-                   (run_pair(run) != 0) || (write_json(run) != 0);
+            code = run_pair(run) != 0;
+        }
+        if ((code == 0) && options->json) {
+            report_json(run->results, run->num_jobs, run->output);
         }
     }
     return output_end(run->output, code);

@@ -8,7 +8,6 @@
 #include "common/number.h"
 #include "common/options.h"
 #include "common/output.h"
-#include "common/result_file.h"
 #include "replay/measure.h"
 #include "replay/workload.h"
 
@@ -36,7 +35,7 @@ typedef struct run {
     int                     ordinal; /* DEVICE_HOST or a GPU */
     unsigned                divisor; /* of sizes */
     measure_params_t        params;
-    result_file_t           csv;
+    bool                    csv;
     bool                    list;
 
     FILE     *output; /* the standard output */
@@ -162,8 +161,7 @@ static const option_row_t option_rows[] = {
      OPTION_CALL(read_scale, "give 1/N, N from 1 to 64k")},
     {"rounds", 'r', "NUM", "play NUM times, each timed as a whole (default: 3)",
      OPTION_NUMBER(run_t, params.num_rounds, MEASURE_MAX_ROUNDS)},
-    {"csv", 0, "[=FILE]", "print CSV, to a file or instead of the text",
-     OPTION_FILE(run_t, csv)},
+    {"csv", 0, NULL, "print CSV instead of the text", OPTION_FLAG(run_t, csv)},
     {"list", 0, NULL, "print workloads and allocators, and end",
      OPTION_FLAG(run_t, list)},
     {.name = NULL},
@@ -254,7 +252,6 @@ static int read_options(run_t *run, int argc, char **argv)
     char **arguments;
     int    code;
 
-    run->csv               = (result_file_t){.option = "--csv"};
     run->ordinal           = DEVICE_HOST;
     run->divisor           = 1;
     run->params.num_rounds = 3;
@@ -277,23 +274,6 @@ static int read_options(run_t *run, int argc, char **argv)
  *
  * Functions return -1 to continue, or the exit code.
  */
-
-static int try_file(run_t *run)
-{
-    const char *log = (run->log != NULL) && (strcmp(run->log, "-") == 0)
-                          ? "/dev/stdin"
-                          : run->log;
-
-    if (result_file_is(&run->csv, log)) {
-        return options_wrong("--csv: this is the log that is read: name "
-                             "another file");
-    }
-    if (result_file_is(&run->csv, getenv("UCXPOOL_HEAP_LOG"))) {
-        return options_wrong("--csv: this is the file of UCXPOOL_HEAP_LOG: "
-                             "name another file");
-    }
-    return result_file_try(&run->csv) == 0 ? -1 : 1;
-}
 
 static int load(run_t *run)
 {
@@ -343,20 +323,6 @@ static int check_memory(run_t *run)
     return 0;
 }
 
-/* Returns true if the standard output is text. */
-static bool has_text(const run_t *run)
-{
-    return !run->csv.is_asked || (run->csv.path != NULL);
-}
-
-static int write_results(run_t *run, const report_t *report)
-{
-    if (has_text(run)) {
-        report_table(report, run->output);
-    }
-    return result_file_write(&run->csv, report_csv, report, run->output);
-}
-
 static int measure_all(run_t *run)
 {
     report_t report;
@@ -370,7 +336,7 @@ static int measure_all(run_t *run)
                         .clock_ns     = measure_clock(),
                         .measures     = run->measures,
                         .num_measures = run->num_kinds};
-    if (has_text(run)) {
+    if (!run->csv) {
         report_trace(&report, run->output);
         fflush(run->output);
     }
@@ -380,7 +346,8 @@ static int measure_all(run_t *run)
             return -1;
         }
     }
-    return write_results(run, &report);
+    (run->csv ? report_csv : report_table)(&report, run->output);
+    return 0;
 }
 
 static int work(run_t *run)
@@ -405,10 +372,7 @@ static int run_with_output(run_t *run)
     if (output_take(&run->output) != 0) {
         return 1;
     }
-    code = try_file(run);
-    if (code < 0) {
-        code = load(run);
-    }
+    code = load(run);
     if (code < 0) {
         code = work(run) != 0;
     }

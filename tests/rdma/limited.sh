@@ -71,7 +71,7 @@ grep -q 'WARN: .*continues with .* instead of' info ||
 # to each process. Of the group's objects, the first process takes all.)
 if [ "$1" = memlock ]; then
     limited "$perf" -q -t any -s 512k -r 1 -T 0.1 --sides pool/auto \
-        --json=json >perf 2>&1 || { cat perf; fail 'ucxpool_perf failed'; }
+        --json >json 2>perf || { cat perf; fail 'ucxpool_perf failed'; }
     grep -q '"verified": true' json || fail 'not every byte is verified'
 fi
 echo '--- over it: refused'

@@ -15,7 +15,7 @@ transfers() {
     shift 2
     packets=$(counter sent_pkts)
     sends=$(counter rdma_sends)
-    run "$tools/ucxpool_perf" -q -r 1 -T 0.1 --sides "$side" --json=json "$@" ||
+    run "$tools/ucxpool_perf" -q -r 1 -T 0.1 --sides "$side" --json "$@" >json ||
         fail "$*: exit status $?"
     packets=$(($(counter sent_pkts) - packets))
     sends=$(($(counter rdma_sends) - sends))

@@ -3,7 +3,6 @@
 #include "common/options.h"
 #include "common/error.h"
 #include "common/number.h"
-#include "common/result_file.h"
 
 #include <ucxpool/version.h>
 
@@ -47,13 +46,12 @@ static void print_wrapped(const char *text, int column)
 
 static void print_row(const option_row_t *row)
 {
-    const char *value        = row->value != NULL ? row->value : "";
-    char        short_name[] = {'-', row->letter, ',', '\0'};
-    int         width;
+    char short_name[] = {'-', row->letter, ',', '\0'};
+    int  width;
 
-    width = printf(
-        "  %3s --%s%s%s", row->letter != '\0' ? short_name : "", row->name,
-        (*value == '\0') || (strncmp(value, "[=", 2) == 0) ? "" : " ", value);
+    width = printf("  %3s --%s%s%s", row->letter != '\0' ? short_name : "",
+                   row->name, row->value != NULL ? " " : "",
+                   row->value != NULL ? row->value : "");
     if (width > HELP_COLUMN - 2) {
         putchar('\n');
         width = 0;
@@ -157,9 +155,6 @@ static int read_value(const option_row_t *row, void *options, char *value)
         return number_parse_size(value, row->max, target);
     case OPTION_TYPE_SECONDS:
         return number_parse_seconds(value, target);
-    case OPTION_TYPE_FILE:
-        result_file_ask(target, value);
-        return 0;
     case OPTION_TYPE_CALL:
         break;
     }
@@ -182,16 +177,13 @@ static void make_getopt(const option_row_t *rows, unsigned num_rows,
                         struct option *long_options, char *letters)
 {
     for (unsigned i = 0; i < num_rows; i++) {
-        const char *value = rows[i].value;
-        int         has   = value == NULL                  ? no_argument
-                            : strncmp(value, "[=", 2) == 0 ? optional_argument
-                                                           : required_argument;
+        int has = rows[i].value == NULL ? no_argument : required_argument;
 
         long_options[i] =
             (struct option){rows[i].name, has, NULL, FIRST_LONG + (int)i};
         if (rows[i].letter != '\0') {
             *letters++ = rows[i].letter;
-            for (int k = 0; k < has; k++) {
+            if (rows[i].value != NULL) {
                 *letters++ = ':';
             }
         }
@@ -219,7 +211,7 @@ int options_read(const program_t *program, void *options, int argc, char **argv,
 {
     option_row_t  rows[MAX_ROWS];
     struct option long_options[MAX_ROWS + 1];
-    char          letters[3 * MAX_ROWS + 1];
+    char          letters[2 * MAX_ROWS + 1];
     unsigned      num_rows = collect_rows(program, rows);
     int           option;
 

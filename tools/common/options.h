@@ -15,14 +15,13 @@ typedef enum option_type {
     OPTION_TYPE_NUMBER,
     OPTION_TYPE_SIZE,
     OPTION_TYPE_SECONDS,
-    OPTION_TYPE_FILE,
     OPTION_TYPE_CALL
 } option_type_t;
 
 typedef struct option_row {
     const char   *name;   /* --name */
     char          letter; /* 'n' for -n; 0: none */
-    const char   *value;  /* "SIZE"; "[=FILE]" if optional; NULL: none */
+    const char   *value;  /* "SIZE"; NULL: none */
     const char   *help;   /* will be wrapped */
     option_type_t type;
     size_t        offset; /* of the value in the tool's options */
@@ -47,8 +46,6 @@ typedef struct option_row {
     .max = (most)
 #define OPTION_SECONDS(struct_t, member) /* double */ \
     .type = OPTION_TYPE_SECONDS, .offset = offsetof(struct_t, member)
-#define OPTION_FILE(struct_t, member) /* arguments that are not options */ \
-    .type = OPTION_TYPE_FILE, .offset = offsetof(struct_t, member)
 #define OPTION_CALL(function, what_to_give) \
     .type = OPTION_TYPE_CALL, .read = (function), .right = (what_to_give)
 

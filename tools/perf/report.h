@@ -9,13 +9,9 @@
 /* Print one job in full. */
 void report_text(const job_result_t *result, FILE *stream);
 
-typedef struct report {
-    const job_result_t *results;
-    unsigned            num_results;
-} report_t;
-
-/* Write all jobs as one JSON object. The argument is a report_t. Returns 0. */
-int report_json(const void *report, FILE *stream);
+/* Write all jobs as one JSON object. */
+void report_json(const job_result_t *results, unsigned num_results,
+                 FILE *stream);
 
 /* The command that reproduces this result. */
 #define REPORT_COMMAND_SIZE 512

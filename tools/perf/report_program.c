@@ -133,11 +133,11 @@ static void json_job(json_t *json, const job_result_t *result)
     json_close(json);
 }
 
-int report_json(const void *arg, FILE *stream)
+void report_json(const job_result_t *results, unsigned num_results,
+                 FILE *stream)
 {
-    const report_t *report = arg;
-    struct utsname  system;
-    json_t          json;
+    struct utsname system;
+    json_t         json;
 
     uname(&system);
     json_init(&json, stream);
@@ -148,10 +148,9 @@ int report_json(const void *arg, FILE *stream)
     json_text(&json, "machine", system.machine);
     json_number(&json, "processors", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_open(&json, "jobs", '[');
-    for (unsigned i = 0; i < report->num_results; i++) {
-        json_job(&json, &report->results[i]);
+    for (unsigned i = 0; i < num_results; i++) {
+        json_job(&json, &results[i]);
     }
     json_close(&json);
     json_close(&json);
-    return 0;
 }

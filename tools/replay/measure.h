@@ -128,7 +128,7 @@ void report_trace(const report_t *report, FILE *stream);
 
 void report_table(const report_t *report, FILE *stream);
 
-/* Write the results as CSV. The argument is a report_t. Returns 0. */
-int report_csv(const void *report, FILE *stream);
+/* Write the results as CSV. */
+void report_csv(const report_t *report, FILE *stream);
 
 #endif

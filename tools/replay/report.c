@@ -234,11 +234,10 @@ static void print_times_csv(const call_times_t *times, FILE *stream)
             times->p99, times->max);
 }
 
-int report_csv(const void *arg, FILE *stream)
+void report_csv(const report_t *report, FILE *stream)
 {
-    const report_t *report = arg;
-    const trace_t  *trace  = report->trace;
-    char            device[16];
+    const trace_t *trace = report->trace;
+    char           device[16];
 
     device_name(report, device, sizeof(device));
     fprintf(stream,
@@ -264,5 +263,4 @@ int report_csv(const void *arg, FILE *stream)
         }
         fprintf(stream, "\n");
     }
-    return 0;
 }
