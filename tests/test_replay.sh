@@ -210,18 +210,6 @@ run 2 -w rmm:100,1 -p "$plugin" -p "$plugin"
 run 2 -w rmm:100,1 -p a=
 run 2 -w rmm:100,1 -p mine="$plugin" -a yours
 
-# Progress is shown on a terminal only.
-run 0 -r 2 -w rmm:100,1 -a heap -m
-[ ! -s "$dir/err" ] || fail 'progress, but no terminal'
-if command -v script >/dev/null; then
-    echo "exec '$replay' -r 2 -w rmm:100,1 -a heap -m >'$dir/out'" >"$dir/cmd"
-    script -qec "sh '$dir/cmd'" /dev/null </dev/null >"$dir/err" 2>&1 ||
-        fail 'on a terminal'
-    says err 'heap: round 2 of 2'
-    says err 'heap: capacity 1.'
-    ! grep -q 'round 2' "$dir/out" || fail 'the report contains progress'
-fi
-
 # Test the reports.
 run 0 -r 1 -w rmm:100,1 -m --step 5 --csv
 [ "$(unquoted | awk -F, '{ print NF }' | sort -u | wc -l)" -eq 1 ] ||

@@ -307,32 +307,6 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
         failed "the error does not say that the files are complete: $(cat stderr)"
 }
 
-# on_terminal ARG... - run with a terminal as standard error, which is recorded
-# in the file screen.
-on_terminal() {
-    rm -rf out
-    printf '%s -o out %s >stdout' "$shuffle" "$*" >command
-    script -qec 'sh command' /dev/null </dev/null >screen 2>&1 ||
-        failed "on a terminal: exit status $?: $(cat screen)"
-}
-
-part_bar() {
-    records 20000 >in.tbl
-    passes -w 2 -p 2 in.tbl
-    grep -q '%' stderr && failed "a progress bar, but no terminal"
-    if ! command -v script >/dev/null 2>&1; then
-        echo "$part: there is no script(1) to make a terminal"
-        return
-    fi
-    on_terminal -w 2 -p 2 in.tbl
-    grep -q '\[[#.]*\] *[0-9]* %' screen ||
-        failed "no progress bar on a terminal: $(cat screen)"
-    grep -q 'Checked: 20000 records' stdout || failed "no summary"
-    grep -q '%' stdout && failed "the summary contains the progress bar"
-    on_terminal -w 2 -p 2 --json in.tbl
-    [ "$(wc -l <stdout)" -eq 1 ] || failed "--json: $(cat stdout)"
-}
-
 # --- errors --------------------------------------------------------------
 
 part_usage() {
@@ -617,7 +591,7 @@ part_interrupted_late() {
 
 if [ $# -eq 0 ]; then
     set -- partitions many_files fields header quotes odd long small_blocks \
-        wires large json bar usage inputs outputs two_runs foreign_file \
+        wires large json usage inputs outputs two_runs foreign_file \
         first_cause full_disk killed_worker interrupted interrupted_late killed_main
 fi
 for part in "$@"; do

@@ -277,12 +277,8 @@ static int read_options(run_t *run, int argc, char **argv)
 
 static int load(run_t *run)
 {
-    if (run->log != NULL) {
-        tool_progress("reading %s", run->log);
-    }
     run->trace = run->workload != NULL ? workload_make(run->workload)
                                        : log_read(run->log);
-    tool_progress_clear();
     if (run->trace == NULL) {
         return run->workload != NULL ? 2 : 1;
     }

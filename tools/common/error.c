@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 const char *tool_name = "ucxpool";
 
@@ -18,7 +17,6 @@ int tool_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    tool_progress_clear();
     /* One write: several processes may share the stream. */
     fflush(NULL);
     fprintf(stderr, "%s: %s\n", tool_name, text);
@@ -61,26 +59,4 @@ int keep_error(const char *format, ...)
 const char *kept_error(void)
 {
     return kept_text;
-}
-
-void tool_progress(const char *format, ...)
-{
-    va_list args;
-
-    if (!isatty(STDERR_FILENO)) {
-        return;
-    }
-    tool_progress_clear();
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fflush(stderr);
-}
-
-void tool_progress_clear(void)
-{
-    if (isatty(STDERR_FILENO)) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
-    }
 }

@@ -1,6 +1,5 @@
-/* The output of a tool to standard error: one line for an error, printed by the
- * first function that knows the cause, and one line of progress.
- */
+/* The errors of a tool: one line on standard error, printed by the first
+ * function that knows the cause. */
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H
 
@@ -25,13 +24,5 @@ void *tool_realloc(void *memory, size_t num, size_t size);
 #define KEPT_ERROR_SIZE 1024
 int keep_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *kept_error(void);
-
-/* Replace the line of progress. Prints nothing unless the standard error is a
- * terminal. */
-void tool_progress(const char *format, ...)
-    __attribute__((format(printf, 1, 2)));
-
-/* Remove the line of progress, before something else is printed. */
-void tool_progress_clear(void);
 
 #endif

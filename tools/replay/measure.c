@@ -46,10 +46,6 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
         return -1;
     }
     attempt->search->num_trials++;
-    tool_progress(
-        "%s: capacity %.3f of the peak, trial %u", attempt->kind->name,
-        (double)capacity_of(attempt, step) / (double)attempt->trace->peak_live,
-        (unsigned)attempt->search->num_trials);
     code      = play_round(&play, PLAY_STRICT, &result);
     *passes_p = result.num_failures == 0;
     allocator_destroy(play.allocator);
@@ -161,7 +157,6 @@ static int measure_memory(const play_t *play, const measure_params_t *params,
     play_result_t result;
 
     (void)params;
-    tool_progress("%s: a round to see what it holds", measure->kind->name);
     if (run_round(play, PLAY_SAMPLED, measure, &result) != 0) {
         return -1;
     }
@@ -178,8 +173,6 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
     int           code = 0;
 
     for (unsigned i = 0; (i < num_rounds) && (code == 0); i++) {
-        tool_progress("%s: round %u of %u", measure->kind->name, i + 1,
-                      num_rounds);
         code = run_round(play, PLAY_PLAIN, measure, &result);
         if (i == 0) {
             measure->first_ns = result.ns;
@@ -211,7 +204,6 @@ static int time_all(const play_t *play, const measure_params_t *params,
     if (time_rounds(play, params->num_rounds, measure) != 0) {
         return -1;
     }
-    tool_progress("%s: a round in which calls are timed", measure->kind->name);
     code           = run_round(play, PLAY_TIMED, measure, &result);
     measure->alloc = summarize(&result.allocs);
     measure->free  = summarize(&result.frees);
@@ -285,7 +277,6 @@ int measure_run(const trace_t *trace, device_t *device,
         code = search_run(trace, device, kind, params->percent,
                           &measure_p->search);
     }
-    tool_progress_clear();
     return code;
 }
 

@@ -54,17 +54,10 @@ typedef struct result {
     exchange_report_t exchange;
 } result_t;
 
-/* The progress of a worker, which another process may read. */
-typedef struct progress {
-    uint64_t bytes_read;
-    uint64_t bytes_written;
-} progress_t;
-
 typedef struct worker_params {
     const job_t *job;
     unsigned     index;
     exchange_t  *exchange; /* NULL for a lone worker */
-    progress_t  *progress;
     /* Called often. If it returns -1 with an error, the worker ends. */
     int (*interrupt)(void *arg);
     void *interrupt_arg;

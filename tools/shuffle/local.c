@@ -32,10 +32,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOCAL_BAR_MS    100
-#define LOCAL_BAR_WIDTH 40u
 /* Time limit for a worker to end after WORD_ABORT; it needs much less. */
 #define LOCAL_GRACE_NS     10000000000u
+#define LOCAL_FAILED_MS    100
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
 
@@ -51,12 +50,11 @@ typedef enum word {
 
 /* A slot of the shared memory. Each worker writes only to its own slot. */
 typedef struct place {
-    progress_t progress;
-    size_t     address_length;
-    char       address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
-    result_t   result;
-    char       error[KEPT_ERROR_SIZE];
-    bool       is_consequence; /* caused by another worker's end */
+    size_t   address_length;
+    char     address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
+    result_t result;
+    char     error[KEPT_ERROR_SIZE];
+    bool     is_consequence; /* caused by another worker's end */
 } place_t;
 
 /* A worker, as the main process sees it. */
@@ -83,7 +81,6 @@ typedef struct local {
     unsigned       num_done;
     unsigned       num_ended; /* ended or failed */
     bool           has_failed;
-    uint64_t       since;
     uint64_t       failed_at;
     int            signal_number;          /* the signal that ended the run */
     char           error[KEPT_ERROR_SIZE]; /* of the main process, "" */
@@ -252,7 +249,6 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
     child.folder               = local->job->folder;
     child.worker.job           = local->job;
     child.worker.index         = index;
-    child.worker.progress      = &child.place->progress;
     child.worker.interrupt     = child_interrupt;
     child.worker.interrupt_arg = &child;
     child_init_signals(parent);
@@ -520,35 +516,8 @@ static void local_take_signal(local_t *local)
     }
 }
 
-static void local_draw_bar(const local_t *local)
-{
-    char     line[LOCAL_BAR_WIDTH + 1];
-    uint64_t size    = local->job->inputs.size;
-    uint64_t read    = 0;
-    uint64_t written = 0;
-    double   seconds = (double)(clock_now() - local->since) / 1e9;
-    double   part;
-
-    for (unsigned i = 0; i < local->job->num_workers; i++) {
-        const progress_t *progress = &local->places[i].progress;
-
-        read += __atomic_load_n(&progress->bytes_read, __ATOMIC_RELAXED);
-        written += __atomic_load_n(&progress->bytes_written, __ATOMIC_RELAXED);
-    }
-    part = size > 0 ? (double)(read + written) / (2 * (double)size) : 1;
-    /* Newlines that were added are written although they are not part of the
-     * input. */
-    part = part > 1 ? 1 : part;
-    memset(line, '.', LOCAL_BAR_WIDTH);
-    memset(line, '#', (size_t)(part * LOCAL_BAR_WIDTH));
-    line[LOCAL_BAR_WIDTH] = '\0';
-    tool_progress("[%s] %3u %%  %.1f s  %.0f MB/s ", line,
-                  (unsigned)(part * 100), seconds,
-                  seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
-}
-
 /* Wait for an event and handle it. */
-static void local_turn(local_t *local, bool has_bar)
+static void local_turn(local_t *local)
 {
     unsigned num_workers = local->job->num_workers;
 
@@ -560,7 +529,7 @@ static void local_turn(local_t *local, bool has_bar)
     local->polls[num_workers].fd     = local->signal_fd;
     local->polls[num_workers].events = POLLIN;
     if (poll(local->polls, num_workers + 1,
-             has_bar || local->has_failed ? LOCAL_BAR_MS : -1) < 0) {
+             local->has_failed ? LOCAL_FAILED_MS : -1) < 0) {
         return;
     }
     local_take_signal(local);
@@ -568,9 +537,6 @@ static void local_turn(local_t *local, bool has_bar)
         if (local->polls[i].revents != 0) {
             local_take_word(local, i);
         }
-    }
-    if (has_bar) {
-        local_draw_bar(local);
     }
 }
 
@@ -588,8 +554,7 @@ static bool local_is_parked(const local_t *local)
 
 static void local_work(local_t *local)
 {
-    bool has_bar = isatty(STDERR_FILENO) != 0;
-    int  result  = 0;
+    int result = 0;
 
     /* Otherwise every process would write the buffered output. */
     fflush(NULL);
@@ -600,14 +565,13 @@ static void local_work(local_t *local)
         local_fail_here(local);
     }
     while (local->num_alive > 0) {
-        local_turn(local, has_bar);
+        local_turn(local);
         if (local->has_failed &&
             (local_is_parked(local) ||
              (clock_now() - local->failed_at > LOCAL_GRACE_NS))) {
             local_kill(local);
         }
     }
-    tool_progress_clear();
 }
 
 static int local_end(local_t *local)
@@ -651,7 +615,6 @@ static int local_init(local_t *local)
 {
     unsigned num_workers = local->job->num_workers;
 
-    local->since   = clock_now();
     local->members = tool_calloc(num_workers, sizeof(*local->members));
     local->polls   = tool_calloc(num_workers + 1, sizeof(*local->polls));
     local->places =

@@ -329,13 +329,11 @@ static int ranks_commit(exchange_t *exchange, job_t *job)
 
 int ranks_run(job_t *job, result_t *results)
 {
-    output_set_t    all      = {0, 1, job->num_partitions};
-    progress_t      progress = {0};
-    worker_params_t worker   = {0};
+    output_set_t    all    = {0, 1, job->num_partitions};
+    worker_params_t worker = {0};
 
     worker.job       = job;
     worker.index     = ranks_self.rank;
-    worker.progress  = &progress;
     worker.interrupt = ranks_interrupt;
     ranks_init_signals();
     if ((worker_prepare(&worker) != 0) ||

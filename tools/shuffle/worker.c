@@ -120,8 +120,6 @@ static int worker_write(worker_t *worker, const batch_t *batch)
             return -1;
         }
     }
-    __atomic_fetch_add(&worker->params.progress->bytes_written,
-                       batch->num_bytes, __ATOMIC_RELAXED);
     return result;
 }
 
@@ -232,16 +230,12 @@ static int worker_read(worker_t *worker)
         }
         size += record.length;
         if ((record.length == 0) || (size >= WORKER_BUFFER_SIZE)) {
-            __atomic_fetch_add(&worker->params.progress->bytes_read, size,
-                               __ATOMIC_RELAXED);
             size = 0;
             if (worker_turn(worker) != 0) {
                 return -1;
             }
         }
     }
-    __atomic_fetch_add(&worker->params.progress->bytes_read, size,
-                       __ATOMIC_RELAXED);
     for (unsigned i = 0; (i < worker->job->num_workers) && (result == 0); i++) {
         result = worker_flush(worker, i);
     }
