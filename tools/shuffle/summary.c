@@ -206,49 +206,6 @@ static void json_transfer(json_t *json, const result_t *result)
     json_close(json);
 }
 
-/* direction: "sent" or "received". */
-static void json_traffic(json_t *json, const pool_stats_t *stats,
-                         const char *direction)
-{
-    json_open_inline(json, direction, '{');
-    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
-        const char *mode = summary_modes[i];
-
-        json_open_inline(json, mode, '{');
-        json_number(json, "bytes",
-                    pool_stats_value(stats, "%s_%s_bytes", direction, mode));
-        json_number(
-            json, "fragments",
-            pool_stats_value(stats, "%s_%s_fragments", direction, mode));
-        json_close(json);
-    }
-    json_close(json);
-}
-
-static void json_pool(json_t *json, const exchange_report_t *exchange)
-{
-    static const char *const names[] = {
-        "registered_bytes",     "registrations", "registrations_after_start",
-        "copies_avoided_bytes", "allocations",   "bytes_asked",
-        "blocks_asked",
-    };
-    const pool_stats_t *stats = &exchange->stats;
-
-    json_text(json, "wire", summary_wire(exchange));
-    json_traffic(json, stats, "sent");
-    json_traffic(json, stats, "received");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        json_number(json, names[i], pool_stats_value(stats, "%s", names[i]));
-    }
-    json_seconds(json, "blocked_seconds",
-                 pool_stats_value(stats, "blocked_ns"));
-    json_number(json, "blocks",
-                pool_stats_value(stats, "blocks_send_total") +
-                    pool_stats_value(stats, "blocks_recv_total") +
-                    pool_stats_value(stats, "blocks_user_total"));
-    json_text(json, "degraded_to", summary_degraded[exchange->degraded_to]);
-}
-
 static void json_worker(json_t *json, unsigned index, const result_t *result)
 {
     json_open_inline(json, NULL, '{');
@@ -259,7 +216,9 @@ static void json_worker(json_t *json, unsigned index, const result_t *result)
     json_seconds(json, "cpu_seconds", result->whole.cpu_ns);
     json_number(json, "max_resident_bytes", result->max_resident);
     json_transfer(json, result);
-    json_pool(json, &result->exchange);
+    json_text(json, "wire", summary_wire(&result->exchange));
+    json_text(json, "degraded_to",
+              summary_degraded[result->exchange.degraded_to]);
     json_close(json);
 }
 
