@@ -350,22 +350,17 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     num                 = buffers->num_slots * buffers->num_segments;
     buffers->segments =
         memory_list_alloc(buffers->memory, num, sizeof(*buffers->segments));
-    if (buffers->segments == NULL) {
-        return -1;
+    if (buffers->segments != NULL) {
+        buffers->addresses = memory_list_alloc(buffers->memory, num,
+                                               sizeof(*buffers->addresses));
     }
-    buffers->addresses =
-        memory_list_alloc(buffers->memory, num, sizeof(*buffers->addresses));
-    if (buffers->addresses == NULL) {
+    if ((buffers->addresses != NULL) && (params->arena == NULL)) {
+        buffers->own_arena = memory_alloc(buffers->memory, buffers->arena_size,
+                                          &buffers->arena) == 0;
+    }
+    if ((buffers->addresses == NULL) || (buffers->arena == NULL)) {
         buffers_cleanup(buffers);
         return -1;
-    }
-    if (buffers->arena == NULL) {
-        if (memory_alloc(buffers->memory, buffers->arena_size,
-                         &buffers->arena) != 0) {
-            buffers_cleanup(buffers);
-            return -1;
-        }
-        buffers->own_arena = true;
     }
     lay_out(buffers, work);
     return 0;
