@@ -185,7 +185,7 @@ static const option_row_t option_rows[] = {
      OPTION_CALL(read_cpus, "give two numbers, as 0,1")},
     {"json", 0, NULL, "print one JSON object, for programs",
      OPTION_FLAG(options_t, json)},
-    {"list", 0, NULL, "print tests, sides and tables, and end",
+    {"list", 0, NULL, "print tests and sides, and end",
      OPTION_FLAG(options_t, list)},
     {"listen", 'l', "PORT",
      "serve one run from another process, at PORT or HOST:PORT; from another "

@@ -158,15 +158,6 @@ static void print_ways(const test_t *test, const uint32_t *ways)
     printf("\n");
 }
 
-static void print_row(const test_row_t *row)
-{
-    printf("  %-8s ucxpool_perf -t %s -s %llu -n %llu%s --wire %s\n",
-           row->table, row->test, (unsigned long long)row->size,
-           (unsigned long long)row->count,
-           test_table_is_on_gpu(row->table) ? " --device cuda" : "",
-           side_mode_name(row->pool_mode));
-}
-
 void test_list(void)
 {
     printf("tests (-t), with their defaults:\n\n");
@@ -192,9 +183,5 @@ void test_list(void)
            "  pool-comm, pool-comm-send, pool-comm-recv,\n"
            "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
            "                                             the pool: /auto, "
-           "/map, /ucx name the wire\n"
-           "\ntables (--table), and the command of each row:\n\n");
-    for (unsigned i = 0; i < NUM(rows); i++) {
-        print_row(&rows[i]);
-    }
+           "/map, /ucx name the wire\n");
 }

@@ -48,7 +48,7 @@ const test_row_t *test_row_at(unsigned index);
 /* Returns true if the table is for buffers in GPU memory. */
 bool test_table_is_on_gpu(const char *table);
 
-/* Print tests, sides, and the command of each row. */
+/* Print tests and sides. */
 void test_list(void);
 
 #endif
