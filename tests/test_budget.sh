@@ -112,7 +112,7 @@ perfs() {
     [ $status -eq 0 ] || failed "$title: status $status: $(cat stderr)"
     got=$(degraded)
     [ "$got" = "$*" ] || failed "$title, $comm_size: $got, not $*"
-    grep -q 'registrations after the start 0,' stdout ||
+    grep -q 'registrations after the start 0$' stdout ||
         failed "$title: registered after the start: $(cat stdout)"
     # The peak of registered memory of each process, and the memory never
     # released.

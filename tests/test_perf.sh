@@ -175,13 +175,6 @@ for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; d
     wait $server || fail "the server failed: $(cat "$dir/server")"
 done
 
-# Allocations by a read are not attributed to messages on the same wire.
-UCXPOOL_WINDOW_WAY=messages run 0 $short -s 4k -n 64 --json \
-    --sides pool/map,pool-read/map
-[ "$(grep -c allocations_per_message "$dir/out")" -eq 1 ] ||
-    fail 'allocations of other sides than pool/map'
-says out '"allocations_per_message": 0}'
-
 run 0 $short -t each -s 100 -n 33 --wire map --json
 says out '"pool": "pool-pieces/map"'
 run 0 $short -s 64 -n 2 -O 3 --sides am/none --json

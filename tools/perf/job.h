@@ -256,7 +256,6 @@ typedef struct job_side {
     char     wire[8];   /* of a pool's side: the wire that was used */
     char     wire_reason[JOB_REASON_SIZE];
     uint64_t registrations; /* after the start */
-    double   allocations;   /* heap allocations per message */
     char     way[12];       /* of a read or write: the way that was used */
     char     way_reason[JOB_REASON_SIZE];
 } job_side_t;

@@ -59,17 +59,8 @@ int  pool_lane_create(const pool_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
-/* Counters of the pool. They include all sides that share the lane. */
-typedef struct pool_count {
-    uint64_t num_allocations; /* of the heap */
-    uint64_t num_messages;    /* sent */
-} pool_count_t;
-
-pool_count_t pool_lane_count(const pool_lane_t *lane);
-
-/* Report the wire, and the counts of the side's own batches in the result. */
-void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
-                        job_side_t *side);
+/* Report the wire in the result. */
+void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
 
 /* missing [out]  "", or the reason why the side is unavailable, in
  *                JOB_REASON_SIZE bytes. In that case no end is created. */

@@ -116,14 +116,12 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
         if (!stage_has(stage, side)) {
             continue;
         }
-        stage_count_begin(stage, side);
         if (batch_lead(stage, side, measure->num_messages, false,
                        &measure->trips, &seconds) != 0) {
             return -1;
         }
         samples_add(&measure->batches, whole_of_part(job, side) * seconds /
                                            (double)measure->num_messages);
-        stage_count_end(stage, side);
     }
     return 0;
 }

@@ -890,17 +890,7 @@ void pool_lane_destroy(pool_lane_t *lane)
     }
 }
 
-pool_count_t pool_lane_count(const pool_lane_t *lane)
-{
-    pool_count_t count = {0};
-
-    (void)ucxpool_stats_get(lane->pool, "allocations", &count.num_allocations);
-    (void)ucxpool_stats_get(lane->pool, "messages_sent", &count.num_messages);
-    return count;
-}
-
-void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
-                        job_side_t *side)
+void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
 {
     ucxpool_channel_attr_t attr;
 
@@ -911,8 +901,4 @@ void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
              (int)sizeof(side->wire_reason) - 1, attr.wire_reason);
     (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
                             &side->registrations);
-    side->allocations =
-        count->num_messages == 0
-            ? 0
-            : (double)count->num_allocations / (double)count->num_messages;
 }

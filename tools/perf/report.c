@@ -199,13 +199,8 @@ static void print_pool(const job_side_t *side, FILE *stream)
     if (side->way[0] != '\0') {
         fprintf(stream, ", way %s (%s)", side->way, side->way_reason);
     }
-    fprintf(stream, "; registrations after the start %llu",
+    fprintf(stream, "; registrations after the start %llu\n",
             (unsigned long long)side->registrations);
-    if (!side_is(side->side, IS_ONE_SIDED)) {
-        fprintf(stream, ", heap allocations per message %.2f",
-                side->allocations);
-    }
-    fprintf(stream, "\n");
 }
 
 /* Print the memory of the buffers, and the sides that transferred only some of

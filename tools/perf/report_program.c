@@ -26,10 +26,6 @@ static void json_pool(json_t *json, const job_side_t *side)
         json_text(json, "wire", side->wire);
         json_text(json, "wire_reason", side->wire_reason);
         json_number(json, "registrations_after_start", side->registrations);
-        if (!side_is(side->side, IS_ONE_SIDED)) {
-            json_bare(json, "allocations_per_message", "%.6g",
-                      side->allocations);
-        }
     }
     if (side->way[0] != '\0') {
         json_text(json, "way", side->way);

@@ -234,42 +234,11 @@ end_t *stage_enter(stage_t *stage, unsigned side)
     return stage->ends[side][0];
 }
 
-/* Returns the lane of a side; NULL if the side does not use the pool. */
-static pool_lane_t *pool_lane_of(const stage_t *stage, unsigned side)
-{
-    return stage->pool_lanes[stage->ends[side][0]->side.mode];
-}
-
-void stage_count_begin(stage_t *stage, unsigned side)
-{
-    const pool_lane_t *lane = pool_lane_of(stage, side);
-
-    if (lane != NULL) {
-        stage->before = pool_lane_count(lane);
-    }
-}
-
-void stage_count_end(stage_t *stage, unsigned side)
-{
-    const pool_lane_t *lane  = pool_lane_of(stage, side);
-    pool_count_t      *count = &stage->counts[side];
-    pool_count_t       now;
-
-    if (lane == NULL) {
-        return;
-    }
-    now = pool_lane_count(lane);
-    count->num_allocations +=
-        now.num_allocations - stage->before.num_allocations;
-    count->num_messages += now.num_messages - stage->before.num_messages;
-}
-
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
 {
     memcpy(side->missing, stage->missing[index], sizeof(side->missing));
     if (stage->pool_lanes[side->side.mode] != NULL) {
-        pool_lane_describe(stage->pool_lanes[side->side.mode],
-                           &stage->counts[index], side);
+        pool_lane_describe(stage->pool_lanes[side->side.mode], side);
     }
     if (stage_has(stage, index) &&
         (stage->ends[index][0]->ops->describe != NULL)) {

@@ -19,13 +19,9 @@ typedef struct stage {
      * the other one. NULL: the side is missing or uses one direction. */
     end_t   *ends[JOB_MAX_SIDES][2];
     unsigned current; /* side chosen by stage_enter() */
-    /* Counts of each side's own batches, and the counts before the current
-     * batch. */
-    pool_count_t counts[JOB_MAX_SIDES];
-    pool_count_t before;
-    char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
-    memory_t     memory;                                  /* of the buffers */
-    char         gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
+    char     missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
+    memory_t memory;                                  /* of the buffers */
+    char     gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 
 /*
@@ -51,10 +47,6 @@ static inline bool stage_has(const stage_t *stage, unsigned side)
 
 /* Choose the end that makes progress while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
-
-/* Count the activity of the side's pool between these two calls. */
-void stage_count_begin(stage_t *stage, unsigned side);
-void stage_count_end(stage_t *stage, unsigned side);
 
 /* Copy the properties of the side's lane to its result. */
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
