@@ -21,7 +21,8 @@ static bool is_host(const device_t *device)
     return device->ordinal == DEVICE_HOST;
 }
 
-int device_fail(device_t *device, CUresult result, const char *what)
+/* Print that a call to the driver failed. Returns -1. */
+static int device_fail(device_t *device, CUresult result, const char *what)
 {
     char words[160];
 

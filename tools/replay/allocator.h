@@ -37,9 +37,6 @@ int device_settle(device_t *device);
 /* Get the number of bytes that can be allocated now. */
 int device_free_bytes(device_t *device, uint64_t *bytes_p);
 
-/* Print that a call to the driver failed. Returns -1. */
-int device_fail(device_t *device, CUresult result, const char *what);
-
 /* --- allocators ---------------------------------------------------------- */
 
 typedef struct allocator allocator_t;
