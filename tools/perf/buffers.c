@@ -158,21 +158,16 @@ static int store(memory_t *memory, void *address, size_t size)
     return memory_put(memory, address, memory->mirror, size);
 }
 
-/* --- pseudo-random bytes
- * --------------------------------------------------- */
+/* --- pseudo-random bytes -------------------------------------------------- */
 
-/* A stream of pseudo-random bytes. The same seed gives the same stream. */
+/* A stream of pseudo-random words. The same seed gives the same stream. */
 typedef struct pattern {
     uint64_t state;
-    uint64_t word;     /* unused bytes of the last word, low byte first */
-    unsigned num_left; /* number of these bytes */
 } pattern_t;
 
-static void pattern_init(pattern_t *pattern, uint64_t seed)
+static pattern_t pattern_of(uint64_t seed)
 {
-    pattern->state    = seed | 1;
-    pattern->word     = 0;
-    pattern->num_left = 0;
+    return (pattern_t){seed | 1};
 }
 
 /* Next word of the generator xorshift64* (Marsaglia 2003, Vigna 2014). */
@@ -184,35 +179,21 @@ static uint64_t next_word(pattern_t *pattern)
     return pattern->state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-static uint8_t next_byte(pattern_t *pattern)
-{
-    uint8_t byte;
-
-    if (pattern->num_left == 0) {
-        pattern->word     = next_word(pattern);
-        pattern->num_left = sizeof(pattern->word);
-    }
-    byte = (uint8_t)pattern->word;
-    pattern->word >>= 8;
-    pattern->num_left--;
-    return byte;
-}
-
+/* Fill memory with the next words. Of the last word, only some bytes may be
+ * used. */
 static void pattern_fill(pattern_t *pattern, void *memory, size_t length)
 {
-    uint8_t *bytes = memory;
-    size_t   i     = 0;
+    char    *bytes = memory;
+    uint64_t word;
 
-    while ((i < length) && (pattern->num_left != 0)) {
-        bytes[i++] = next_byte(pattern);
+    for (; length >= sizeof(word); length -= sizeof(word)) {
+        word = next_word(pattern);
+        memcpy(bytes, &word, sizeof(word));
+        bytes += sizeof(word);
     }
-    for (; length - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
-        uint64_t word = next_word(pattern);
-
-        memcpy(bytes + i, &word, sizeof(word));
-    }
-    while (i < length) {
-        bytes[i++] = next_byte(pattern);
+    if (length != 0) {
+        word = next_word(pattern);
+        memcpy(bytes, &word, length);
     }
 }
 
@@ -293,14 +274,12 @@ size_t buffers_arena_size(const work_t *work, bool is_scattered)
  * run. */
 static void shuffle(ucxpool_segment_t *segments, size_t num_segments)
 {
-    pattern_t pattern;
+    pattern_t pattern = pattern_of(num_segments);
 
-    pattern_init(&pattern, num_segments);
     for (size_t i = num_segments; i > 1; i--) {
-        ucxpool_segment_t kept = segments[i - 1];
-        uint64_t          other;
+        ucxpool_segment_t kept  = segments[i - 1];
+        uint64_t          other = next_word(&pattern);
 
-        pattern_fill(&pattern, &other, sizeof(other));
         segments[i - 1]     = segments[other % i];
         segments[other % i] = kept;
     }
@@ -413,12 +392,11 @@ static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
     ucxpool_segment_t *segments = buffers_segments(buffers, slot);
     char     *start = (char *)buffers->arena + slot * buffers->slot_size;
     void     *host;
-    pattern_t pattern;
+    pattern_t pattern = pattern_of(seed + slot * 2);
 
     if (look(buffers->memory, start, buffers->slot_size, false, &host) != 0) {
         return -1;
     }
-    pattern_init(&pattern, seed + slot * 2);
     for (size_t i = 0; i < buffers->num_segments; i++) {
         pattern_fill(&pattern, seen(buffers, slot, host, segments[i].address),
                      segments[i].length);
@@ -452,10 +430,9 @@ static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
                        uint64_t seed, char *text, size_t text_size)
 {
     ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-    pattern_t          pattern;
+    pattern_t          pattern  = pattern_of(seed + slot * 2);
     size_t             length;
 
-    pattern_init(&pattern, seed + slot * 2);
     for (size_t i = 0; i < buffers->num_segments; i++) {
         const char *at = seen(buffers, slot, host, segments[i].address);
 
@@ -499,7 +476,7 @@ int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
                            size_t text_size)
 {
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
-        pattern_t pattern;
+        pattern_t pattern = pattern_of(seed + slot * 2);
         size_t    length;
         void     *host;
 
@@ -508,7 +485,6 @@ int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
             snprintf(text, text_size, "reply %u cannot be read", slot);
             return -1;
         }
-        pattern_init(&pattern, seed + slot * 2);
         length = pattern_compare(&pattern, host, buffers->size);
         if (length != buffers->size) {
             snprintf(text, text_size, "reply %u differs from byte %zu on", slot,
