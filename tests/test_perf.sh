@@ -214,7 +214,7 @@ run 2 --table nonsense
 # No row of a table is missing.
 run 2 --table cuda -s 4
 says err 'raise -s'
-run 2 -t all --device cuda -O 64
+run 2 --table all --device cuda -O 64
 says err 'too much memory'
 run 2 -l 0 localhost:1
 for option in '-s 4k' '-t any' '--table map' '--device cuda' --json '-O 8' \

@@ -60,10 +60,6 @@ static int read_test(void *options_, const char *name)
 {
     options_t *options = options_;
 
-    if (strcmp(name, "all") == 0) {
-        options->table = "all";
-        return 0;
-    }
     if (options->num_tests == MAX_JOBS) {
         return options_wrong("-t %s: %d tests at most", name, MAX_JOBS);
     }
@@ -142,7 +138,7 @@ static int read_cpus(void *options, const char *text)
 static const option_row_t option_rows[] = {
     {"test", 't', "TEST",
      "what to do, see --list (default: each); given several times, these in "
-     "turn; all: every table",
+     "turn",
      OPTION_CALL(read_test, "no such test; --list names them")},
     {"table", 0, "TABLE",
      "run the tests of a table: map, ucx; cuda, cuda-ucx with a GPU's memory; "
