@@ -263,10 +263,6 @@ static int check_table(options_t *options)
 /* Check the options of a server. Its client selects the work. */
 static int check_listen(const options_t *options)
 {
-    if (options->json) {
-        return options_wrong("--json: the process that connects writes the "
-                             "results: give it there");
-    }
     if ((options->table != NULL) || (options->num_tests != 0) ||
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
         (options->size != 0) || (options->count != 0) ||
@@ -274,11 +270,11 @@ static int check_listen(const options_t *options)
         (options->batch != defaults.batch) ||
         (options->rounds != defaults.rounds) ||
         (options->seconds != defaults.seconds) || (options->pageable != 0) ||
-        options->untold || is_on_gpu(options)) {
+        options->untold || options->json || is_on_gpu(options)) {
         return options_wrong("-l does what the process that connects asks for: "
                              "give -t, --table, -s, -n, -O, --batch, -r, -T, "
-                             "--sides, --wire, --device, --pageable and "
-                             "--untold there");
+                             "--sides, --wire, --device, --pageable, "
+                             "--untold and --json there");
     }
     return -1;
 }
@@ -307,8 +303,7 @@ static int check_options(options_t *options)
 
 typedef struct run {
     options_t    options;
-    FILE        *output;  /* the standard output */
-    bool         is_text; /* content of the output */
+    FILE        *output; /* the standard output */
     unsigned     num_jobs;
     job_t        jobs[MAX_JOBS];
     job_result_t results[MAX_JOBS];
@@ -434,7 +429,7 @@ static int run_jobs(run_t *run, control_t *control)
         if (measure_lead(&run->jobs[i], control, &run->results[i]) != 0) {
             return -1;
         }
-        if (run->is_text) {
+        if (!run->options.json) {
             report_text(&run->results[i], run->output);
             fflush(run->output);
         }
@@ -479,7 +474,6 @@ static int run_with_output(run_t *run)
     if (output_take(&run->output) != 0) {
         return 1;
     }
-    run->is_text = !options->json;
     if (options->listen != NULL) {
         code = (pair_pin(options->cpus[1]) != 0) ||
                (remote_serve(options->listen, run->output) != 0);
