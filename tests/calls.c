@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "calls.h"
+#include "replace.h"
 #include "base/math.h"
 
 #include <dirent.h>
@@ -172,64 +173,33 @@ size_t calls_mapped_size(void)
     return size;
 }
 
-/* The linker defines these names. */
-void *__real_calloc(size_t num, size_t size);
-int   __real_memfd_create(const char *name, unsigned flags);
-int   __real_ftruncate(int fd, off_t length);
-int   __real_fallocate(int fd, int mode, off_t offset, off_t length);
-void *__real_mmap(void *address, size_t size, int protection, int flags, int fd,
-                  off_t offset);
-int   __real_madvise(void *address, size_t size, int advice);
-int   __real_fcntl(int fd, int command, long argument);
-int   __real_open(const char *path, int flags, mode_t mode);
-ssize_t __real_readlink(const char *path, char *text, size_t size);
-int     __real_fstat(int fd, struct stat *is);
-int     __real_fstatfs(int fd, struct statfs *is);
-long    __real_syscall(long number, long a, long b, long c, long d, long e,
-                       long f);
-
-void *__wrap_calloc(size_t num, size_t size);
-int   __wrap_memfd_create(const char *name, unsigned flags);
-int   __wrap_ftruncate(int fd, off_t length);
-int   __wrap_fallocate(int fd, int mode, off_t offset, off_t length);
-void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
-                  off_t offset);
-int   __wrap_madvise(void *address, size_t size, int advice);
-int   __wrap_fcntl(int fd, int command, long argument);
 FILE *__wrap_fopen(const char *path, const char *mode);
-int   __wrap_open(const char *path, int flags, mode_t mode);
-int   __wrap___open_2(const char *path, int flags);
-ssize_t __wrap_readlink(const char *path, char *text, size_t size);
-int     __wrap_fstat(int fd, struct stat *is);
-int     __wrap_fstatfs(int fd, struct statfs *is);
-long    __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                       long f);
 
-void *__wrap_calloc(size_t num, size_t size)
+REPLACE(void *, calloc, size_t num, size_t size)
 {
     return calls_is_due(CALLS_CALLOC) ? NULL : __real_calloc(num, size);
 }
 
-int __wrap_memfd_create(const char *name, unsigned flags)
+REPLACE(int, memfd_create, const char *name, unsigned flags)
 {
     return calls_is_due(CALLS_MEMFD_CREATE) ? -1
                                             : __real_memfd_create(name, flags);
 }
 
-int __wrap_ftruncate(int fd, off_t length)
+REPLACE(int, ftruncate, int fd, off_t length)
 {
     return calls_is_due(CALLS_FTRUNCATE) ? -1 : __real_ftruncate(fd, length);
 }
 
-int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
+REPLACE(int, fallocate, int fd, int mode, off_t offset, off_t length)
 {
     return calls_is_due(CALLS_FALLOCATE)
                ? -1
                : __real_fallocate(fd, mode, offset, length);
 }
 
-void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
-                  off_t offset)
+REPLACE(void *, mmap, void *address, size_t size, int protection, int flags,
+        int fd, off_t offset)
 {
     void *mapped;
 
@@ -243,25 +213,25 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
     return mapped;
 }
 
-int __wrap_madvise(void *address, size_t size, int advice)
+REPLACE(int, madvise, void *address, size_t size, int advice)
 {
     return calls_is_due(CALLS_MADVISE) ? -1
                                        : __real_madvise(address, size, advice);
 }
 
-int __wrap_fcntl(int fd, int command, long argument)
+REPLACE(int, fcntl, int fd, int command, long argument)
 {
     return calls_is_due(CALLS_FCNTL) ? -1 : __real_fcntl(fd, command, argument);
 }
 
-int __wrap_open(const char *path, int flags, mode_t mode)
+REPLACE(int, open, const char *path, int flags, mode_t mode)
 {
     return calls_is_due(CALLS_OPEN) ? -1 : __real_open(path, flags, mode);
 }
 
 /* With _FORTIFY_SOURCE, an open() without a mode and with flags that are not
  * constant calls this function. */
-int __wrap___open_2(const char *path, int flags)
+REPLACE(int, __open_2, const char *path, int flags)
 {
     return __wrap_open(path, flags, 0);
 }
@@ -271,7 +241,7 @@ FILE *__wrap_fopen(const char *path, const char *mode)
     return calls_is_due(CALLS_FOPEN) ? NULL : __real_fopen(path, mode);
 }
 
-ssize_t __wrap_readlink(const char *path, char *text, size_t size)
+REPLACE(ssize_t, readlink, const char *path, char *text, size_t size)
 {
     void (*hook)(void) = readlink_hook;
     ssize_t length;
@@ -287,17 +257,18 @@ ssize_t __wrap_readlink(const char *path, char *text, size_t size)
     return length;
 }
 
-int __wrap_fstat(int fd, struct stat *is)
+REPLACE(int, fstat, int fd, struct stat *is)
 {
     return calls_is_due(CALLS_FSTAT) ? -1 : __real_fstat(fd, is);
 }
 
-int __wrap_fstatfs(int fd, struct statfs *is)
+REPLACE(int, fstatfs, int fd, struct statfs *is)
 {
     return calls_is_due(CALLS_FSTATFS) ? -1 : __real_fstatfs(fd, is);
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+REPLACE(long, syscall, long number, long a, long b, long c, long d, long e,
+        long f)
 {
     return calls_is_due(number == SYS_mremap ? CALLS_MREMAP : CALLS_SYSCALL)
                ? -1

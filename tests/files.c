@@ -3,6 +3,7 @@
 #include "files.h"
 
 #include "pair.h"
+#include "replace.h"
 
 #include <check.h>
 #include <errno.h>
@@ -147,14 +148,6 @@ void reads_before(unsigned n, void (*hook)(void))
     reads.hook   = hook;
 }
 
-/* The linker defines the names __real_*. */
-ssize_t __real_pread(int fd, void *bytes, size_t length, off_t offset);
-ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset);
-ssize_t __real_preadv(int fd, const struct iovec *places, int num,
-                      off_t offset);
-ssize_t __wrap_preadv(int fd, const struct iovec *places, int num,
-                      off_t offset);
-
 /* Should the read be done? Otherwise errno is set. */
 static bool begin(int fd)
 {
@@ -180,7 +173,7 @@ static ssize_t end(ssize_t length)
     return length;
 }
 
-ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset)
+REPLACE(ssize_t, pread, int fd, void *bytes, size_t length, off_t offset)
 {
     if (!begin(fd)) {
         return -1;
@@ -192,7 +185,8 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset)
 }
 
 /* A shortened read ends in the first range, or in the second. */
-ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
+REPLACE(ssize_t, preadv, int fd, const struct iovec *places, int num,
+        off_t offset)
 {
     struct iovec cut[2];
 

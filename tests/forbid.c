@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "forbid.h"
+#include "replace.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -18,20 +19,14 @@
 static int  error_of_getfd;
 static bool is_forbidden;
 
-long    __real_syscall(long number, long a, long b, long c, long d, long e,
-                       long f);
-long    __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                       long f);
-ssize_t __real_readlink(const char *path, char *text, size_t size);
-ssize_t __wrap_readlink(const char *path, char *text, size_t size);
-
 void forbid_taking(int getfd_error, bool is_proc_forbidden)
 {
     error_of_getfd = getfd_error;
     is_forbidden   = is_proc_forbidden;
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+REPLACE(long, syscall, long number, long a, long b, long c, long d, long e,
+        long f)
 {
     if ((number == SYS_pidfd_getfd) && (error_of_getfd != 0)) {
         errno = error_of_getfd;
@@ -41,7 +36,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 }
 
 /* A process may always read its own descriptors, by /proc/self. */
-ssize_t __wrap_readlink(const char *path, char *text, size_t size)
+REPLACE(ssize_t, readlink, const char *path, char *text, size_t size)
 {
     if (is_forbidden && (strncmp(path, PROC, strlen(PROC)) == 0) &&
         isdigit((unsigned char)path[strlen(PROC)])) {

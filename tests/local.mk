@@ -154,10 +154,10 @@ tests_libtestsupport_la_SOURCES = \
 	tests/heap_fixture.c tests/heap_fixture.h tests/hostile.c \
 	tests/hostile.h tests/loopback.c tests/loopback.h tests/main.c \
 	tests/net_calls.h tests/pair.c tests/pair.h tests/rdma_end.h \
-	tests/resident.h tests/rounds.h tests/runner.c tests/sealed.c \
-	tests/sealed.h tests/segments.h tests/slow.h tests/stream_model.c \
-	tests/stream_model.h tests/test.h tests/two.c tests/two.h \
-	tests/two_gpu.c tests/two_gpu.h tests/virtual_streams.c \
+	tests/replace.h tests/resident.h tests/rounds.h tests/runner.c \
+	tests/sealed.c tests/sealed.h tests/segments.h tests/slow.h \
+	tests/stream_model.c tests/stream_model.h tests/test.h tests/two.c \
+	tests/two.h tests/two_gpu.c tests/two_gpu.h tests/virtual_streams.c \
 	tests/virtual_streams.h tests/vmm_double.c tests/vmm_double.h
 
 # Calls replaced by tests/calls.c,

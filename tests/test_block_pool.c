@@ -4,6 +4,7 @@
 #include "block/pool.h"
 #include "rounds.h"
 #include "test.h"
+#include "replace.h"
 
 #include "core/stats.h"
 
@@ -25,22 +26,17 @@
 /* Make the n-th allocation of the library from now on fail; 0: none. */
 static int fail_at;
 
-void *__real_calloc(size_t num, size_t size);
-void *__wrap_calloc(size_t num, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
 static bool must_fail(void)
 {
     return (fail_at > 0) && (--fail_at == 0);
 }
 
-void *__wrap_calloc(size_t num, size_t size)
+REPLACE(void *, calloc, size_t num, size_t size)
 {
     return must_fail() ? NULL : __real_calloc(num, size);
 }
 
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
+REPLACE(void *, aligned_alloc, size_t alignment, size_t size)
 {
     return must_fail() ? NULL : __real_aligned_alloc(alignment, size);
 }

@@ -11,6 +11,7 @@
 #include "pair.h"
 #include "rounds.h"
 #include "test.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,10 +70,7 @@ WRAP(CALLS_UCP_ARM, ucs_status_t, ucp_worker_arm, UCS_ERR_IO_ERROR,
  * unfinished. The pool logs that, and the worker leaks. */
 static unsigned num_destroyed;
 
-void __real_ucp_worker_destroy(ucp_worker_h worker);
-void __wrap_ucp_worker_destroy(ucp_worker_h worker);
-
-void __wrap_ucp_worker_destroy(ucp_worker_h worker)
+REPLACE(void, ucp_worker_destroy, ucp_worker_h worker)
 {
     num_destroyed++;
     __real_ucp_worker_destroy(worker);

@@ -6,6 +6,7 @@
 #include "caught.h"
 #include "config_fixture.h"
 #include "test.h"
+#include "replace.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -19,10 +20,7 @@
 /* The linker redirects the library's calloc() here: the n-th call fails. */
 static int calls_until_failure;
 
-void *__real_calloc(size_t num, size_t size);
-void *__wrap_calloc(size_t num, size_t size);
-
-void *__wrap_calloc(size_t num, size_t size)
+REPLACE(void *, calloc, size_t num, size_t size)
 {
     if ((calls_until_failure > 0) && (--calls_until_failure == 0)) {
         return NULL;

@@ -6,6 +6,7 @@
 #include "block/backing.h"
 #include "cuda_fixture.h"
 #include "test.h"
+#include "replace.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>
@@ -28,16 +29,7 @@ static mem_cuda_device_t   *device;
 static block_backing_t      backing;
 static block_surroundings_t around;
 
-FILE        *__real_fopen(const char *path, const char *mode);
-FILE        *__wrap_fopen(const char *path, const char *mode);
-long         __real_syscall(long number, long a, long b, long c, long d, long e,
-                            long f);
-long         __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                            long f);
-ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
-                                      ucp_context_attr_t *attr);
-
-FILE *__wrap_fopen(const char *path, const char *mode)
+REPLACE(FILE *, fopen, const char *path, const char *mode)
 {
     if (strstr(path, "ptrace_scope") == NULL) {
         return __real_fopen(path, mode);
@@ -49,7 +41,8 @@ FILE *__wrap_fopen(const char *path, const char *mode)
     return fmemopen((void *)(uintptr_t)scope_file, strlen(scope_file), "r");
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+REPLACE(long, syscall, long number, long a, long b, long c, long d, long e,
+        long f)
 {
     /* The program that runs the test (valgrind, for one) may support
      * neither. */
@@ -64,8 +57,8 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     return __real_syscall(number, a, b, c, d, e, f);
 }
 
-ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
-                                      ucp_context_attr_t *attr)
+REPLACE(ucs_status_t, ucp_context_query, ucp_context_h context,
+        ucp_context_attr_t *attr)
 {
     ck_assert_uint_eq(attr->field_mask, UCP_ATTR_FIELD_MEMORY_TYPES);
     attr->memory_types = UINT64_C(1) << UCS_MEMORY_TYPE_HOST;

@@ -5,6 +5,7 @@
 #include "base/config.h"
 #include "cuda_fixture.h"
 #include "test.h"
+#include "replace.h"
 #include "ucx/reg.h"
 
 #include <ucp/api/ucp.h>
@@ -32,20 +33,8 @@ static unsigned          num_maps;
 static int               num_live;
 static mem_regions_t     regions;
 
-ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
-                                      ucp_context_attr_t *attr);
-void         __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream);
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh);
-ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
-ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
-ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
-                                  void **buffer, size_t *size);
-void         __wrap_ucp_rkey_buffer_release(void *buffer);
-
-ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
-                                      ucp_context_attr_t *attr)
+REPLACE(ucs_status_t, ucp_context_query, ucp_context_h context,
+        ucp_context_attr_t *attr)
 {
     attr->memory_types = UINT64_C(1) << UCS_MEMORY_TYPE_HOST;
     if (ucx_has_cuda) {
@@ -55,13 +44,12 @@ ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
 }
 
 /* Region verification is simulated in tests/test_domains.c instead. */
-void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
+REPLACE(void, ucp_context_print_info, ucp_context_h context, FILE *stream)
 {
 }
 
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh)
+REPLACE(ucs_status_t, ucp_mem_map, ucp_context_h context,
+        const ucp_mem_map_params_t *params, ucp_mem_h *memh)
 {
     handle_t *handle;
 
@@ -78,14 +66,14 @@ ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
     return UCS_OK;
 }
 
-ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+REPLACE(ucs_status_t, ucp_mem_unmap, ucp_context_h context, ucp_mem_h memh)
 {
     num_live--;
     free(memh);
     return UCS_OK;
 }
 
-ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
+REPLACE(ucs_status_t, ucp_mem_query, const ucp_mem_h memh, ucp_mem_attr_t *attr)
 {
     const handle_t *handle = (const handle_t *)memh;
 
@@ -94,15 +82,15 @@ ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
     return UCS_OK;
 }
 
-ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
-                                  void **buffer, size_t *size)
+REPLACE(ucs_status_t, ucp_rkey_pack, ucp_context_h context, ucp_mem_h memh,
+        void **buffer, size_t *size)
 {
     *buffer = malloc(1);
     *size   = 1;
     return UCS_OK;
 }
 
-void __wrap_ucp_rkey_buffer_release(void *buffer)
+REPLACE(void, ucp_rkey_buffer_release, void *buffer)
 {
     free(buffer);
 }

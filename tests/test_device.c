@@ -5,6 +5,7 @@
 #include "copy/memtypes.h"
 #include "cuda_fixture.h"
 #include "test.h"
+#include "replace.h"
 #include "mem/nvml.h"
 
 #include <ucp/api/ucp.h>
@@ -29,19 +30,9 @@
 static ucxpool_device_attr_t attr;
 static unsigned              num_inits; /* calls of ucp_init() */
 
-ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p);
-ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p);
-
-ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p)
+REPLACE(ucs_status_t, ucp_init_version, unsigned major, unsigned minor,
+        const ucp_params_t *params, const ucp_config_t *config,
+        ucp_context_h *context_p)
 {
     num_inits++;
     return __real_ucp_init_version(major, minor, params, config, context_p);

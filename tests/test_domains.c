@@ -6,6 +6,7 @@
 #include "domains_stand_in.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include "base/config.h"
 #include "ucx/reg.h"
@@ -42,10 +43,7 @@ static mem_regions_t    regions;
 /* The next malloc() of this size fails. */
 static size_t failing_size;
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-
-void *__wrap_malloc(size_t size)
+REPLACE(void *, malloc, size_t size)
 {
     if ((failing_size != 0) && (size == failing_size)) {
         failing_size = 0;

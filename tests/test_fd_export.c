@@ -14,6 +14,7 @@
 #include "sealed.h"
 #include "test.h"
 #include "two.h"
+#include "replace.h"
 #include "wireup/wireup.h"
 
 #include <errno.h>
@@ -78,13 +79,6 @@ static bool     fakes_owner, fakes_caller;
 static uint32_t add_pid, add_uid;
 static unsigned num_too_many; /* answers that fail with ETOOMANYREFS */
 
-int __real_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
-int __wrap_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
-int __real_ipc_socket_send(int fd, const void *data, size_t size,
-                           const int *fds, unsigned num_fds);
-int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
-                           const int *fds, unsigned num_fds);
-
 /* The owner's end of a connection has an address, the caller's has none. */
 static bool is_owners(int fd)
 {
@@ -95,7 +89,7 @@ static bool is_owners(int fd)
     return length > sizeof(address.sun_family);
 }
 
-int __wrap_ipc_socket_caller(int fd, ipc_caller_t *caller_p)
+REPLACE(int, ipc_socket_caller, int fd, ipc_caller_t *caller_p)
 {
     int error = __real_ipc_socket_caller(fd, caller_p);
 
@@ -119,8 +113,8 @@ static int open_trick_file(void)
     return fd;
 }
 
-int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
-                           const int *fds, unsigned num_fds)
+REPLACE(int, ipc_socket_send, int fd, const void *data, size_t size,
+        const int *fds, unsigned num_fds)
 {
     proto_given_t given;
     int           all[IPC_FDS_MAX];

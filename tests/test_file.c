@@ -3,6 +3,7 @@
 #include "pair.h"
 #include "segments.h"
 #include "test.h"
+#include "replace.h"
 
 #include "core/channel.h"
 #include "core/proto.h"
@@ -321,14 +322,8 @@ TEST_EACH(sends_from_files_take_turns, NUM_WIRES)
 /* A ring that accepts nothing, though the peer reads it; NULL: none. */
 static core_ring_t *full_ring;
 
-/* The linker defines the __real_ name. */
-bool __real_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
-                              size_t data_size, void **fixed_p, void **data_p);
-bool __wrap_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
-                              size_t data_size, void **fixed_p, void **data_p);
-
-bool __wrap_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
-                              size_t data_size, void **fixed_p, void **data_p)
+REPLACE(bool, core_ring_reserve, core_ring_t *ring, size_t fixed_size,
+        size_t data_size, void **fixed_p, void **data_p)
 {
     return (ring != full_ring) &&
            __real_core_ring_reserve(ring, fixed_size, data_size, fixed_p,

@@ -3,6 +3,7 @@
 
 #include "mem/memfd.h"
 #include "test.h"
+#include "replace.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -12,10 +13,7 @@
 static mem_file_space_t space;
 static bool             is_full; /* realloc() fails */
 
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-void *__wrap_realloc(void *memory, size_t size)
+REPLACE(void *, realloc, void *memory, size_t size)
 {
     return is_full ? NULL : __real_realloc(memory, size);
 }

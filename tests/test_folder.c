@@ -4,6 +4,7 @@
 #include "ipc/socket.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,10 +25,7 @@ static char   above[32];  /* the folder's folder */
 static char   folder[64]; /* of sockets; the first test creates it */
 static time_t ahead;      /* added to the time */
 
-time_t __real_time(time_t *now_p);
-time_t __wrap_time(time_t *now_p);
-
-time_t __wrap_time(time_t *now_p)
+REPLACE(time_t, time, time_t *now_p)
 {
     return __real_time(now_p) + ahead;
 }

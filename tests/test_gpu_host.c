@@ -11,6 +11,7 @@
 #include "pair.h"
 #include "test.h"
 #include "two_gpu.h"
+#include "replace.h"
 #include "ucx/reg.h"
 #include "wireup/wireup.h"
 
@@ -145,13 +146,8 @@ static pair_t pair;
 /* If true, UCX supports GPU memory, so a pool has no pinned blocks at first. */
 static bool has_cuda;
 
-ucxpool_status_t __real_ucx_facts_get(struct ucp_context *context,
-                                      ucx_facts_t        *facts_p);
-ucxpool_status_t __wrap_ucx_facts_get(struct ucp_context *context,
-                                      ucx_facts_t        *facts_p);
-
-ucxpool_status_t __wrap_ucx_facts_get(struct ucp_context *context,
-                                      ucx_facts_t        *facts_p)
+REPLACE(ucxpool_status_t, ucx_facts_get, struct ucp_context *context,
+        ucx_facts_t *facts_p)
 {
     ucxpool_status_t status = __real_ucx_facts_get(context, facts_p);
 
@@ -159,14 +155,9 @@ ucxpool_status_t __wrap_ucx_facts_get(struct ucp_context *context,
     return status;
 }
 
-ucxpool_status_t __real_ucx_reg_regions(mem_regions_t      *regions,
-                                        struct ucp_context *context);
-ucxpool_status_t __wrap_ucx_reg_regions(mem_regions_t      *regions,
-                                        struct ucp_context *context);
-
 /* UCX in this machine may have no CUDA. */
-ucxpool_status_t __wrap_ucx_reg_regions(mem_regions_t      *regions,
-                                        struct ucp_context *context)
+REPLACE(ucxpool_status_t, ucx_reg_regions, mem_regions_t *regions,
+        struct ucp_context *context)
 {
     return (has_cuda && mem_regions_are_on_gpu(regions))
                ? UCXPOOL_OK
@@ -176,19 +167,9 @@ ucxpool_status_t __wrap_ucx_reg_regions(mem_regions_t      *regions,
 /* A pool that cannot map the memory of its peers; NULL: none. */
 static ucxpool_t *blind;
 
-wireup_mapping_result_t __real_wireup_mapping_open(ucxpool_channel_t   *channel,
-                                                   const proto_hello_t *hello,
-                                                   const ipc_file_t    *files,
-                                                   const int           *fds);
-wireup_mapping_result_t __wrap_wireup_mapping_open(ucxpool_channel_t   *channel,
-                                                   const proto_hello_t *hello,
-                                                   const ipc_file_t    *files,
-                                                   const int           *fds);
-
-wireup_mapping_result_t __wrap_wireup_mapping_open(ucxpool_channel_t   *channel,
-                                                   const proto_hello_t *hello,
-                                                   const ipc_file_t    *files,
-                                                   const int           *fds)
+REPLACE(wireup_mapping_result_t, wireup_mapping_open,
+        ucxpool_channel_t *channel, const proto_hello_t *hello,
+        const ipc_file_t *files, const int *fds)
 {
     if (channel->pool == blind) {
         return WIREUP_MAPPING_IMPOSSIBLE;

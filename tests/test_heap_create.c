@@ -6,6 +6,7 @@
 
 #include "calls.h"
 #include "test.h"
+#include "replace.h"
 #include "heap/heap.h"
 
 #include "core/stats.h"
@@ -17,13 +18,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-int __real_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes);
-int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes);
-
-int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes)
+REPLACE(int, pthread_mutex_init, pthread_mutex_t *mutex,
+        const pthread_mutexattr_t *attributes)
 {
     return calls_is_due(CALLS_MUTEX_INIT)
                ? ENOMEM

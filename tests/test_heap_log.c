@@ -3,6 +3,7 @@
 
 #include "heap/log.h"
 #include "test.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,9 +26,7 @@ static unsigned full_at;
 /* The next write writes only this many bytes; 0: all. */
 static size_t short_size;
 
-ssize_t __real_write(int fd, const void *bytes, size_t size);
-ssize_t __wrap_write(int fd, const void *bytes, size_t size);
-ssize_t __wrap_write(int fd, const void *bytes, size_t size)
+REPLACE(ssize_t, write, int fd, const void *bytes, size_t size)
 {
     if ((full_at != 0) && (--full_at == 0)) {
         errno = ENOSPC;

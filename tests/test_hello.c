@@ -7,6 +7,7 @@
 #include "core/remote.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 #include "wireup/wireup.h"
 
 #include <stdlib.h>
@@ -24,10 +25,7 @@
 
 static uint64_t ahead;
 
-int __real_clock_gettime(clockid_t clock, struct timespec *time);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+REPLACE(int, clock_gettime, clockid_t clock, struct timespec *time)
 {
     int result = __real_clock_gettime(clock, time);
 

@@ -9,6 +9,7 @@
 #include "sealed.h"
 #include "test.h"
 #include "two.h"
+#include "replace.h"
 
 #include "base/clock.h"
 #include "core/channel.h"
@@ -55,12 +56,8 @@ static int  left;          /* one of them */
 static char folder[32];    /* of sockets */
 static bool is_old_kernel; /* before 6.5 */
 
-int __real_getsockopt(int fd, int level, int name, void *value,
-                      socklen_t *size);
-int __wrap_getsockopt(int fd, int level, int name, void *value,
-                      socklen_t *size);
-
-int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
+REPLACE(int, getsockopt, int fd, int level, int name, void *value,
+        socklen_t *size)
 {
     if (is_old_kernel && (level == SOL_SOCKET) && (name == SO_PEERPIDFD)) {
         errno = ENOPROTOOPT;
@@ -72,10 +69,7 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 static bool is_over_ucx;  /* no connection within the host */
 static bool has_impostor; /* in the network namespace of each side */
 
-ucxpool_status_t __real_core_local_connect(ucxpool_channel_t *channel);
-ucxpool_status_t __wrap_core_local_connect(ucxpool_channel_t *channel);
-
-ucxpool_status_t __wrap_core_local_connect(ucxpool_channel_t *channel)
+REPLACE(ucxpool_status_t, core_local_connect, ucxpool_channel_t *channel)
 {
     int fd;
 

@@ -1,6 +1,7 @@
 /* The settings that a pool gives to UCX to detect a lost peer. */
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include "ucx/context.h"
 
@@ -16,19 +17,9 @@ TEST_SETTINGS(.setup = setup, .timeout = 60);
 /* Settings with which the pool's context was created. */
 static char *keepalive;
 
-ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p);
-ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p);
-
-ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
-                                     const ucp_params_t *params,
-                                     const ucp_config_t *config,
-                                     ucp_context_h      *context_p)
+REPLACE(ucs_status_t, ucp_init_version, unsigned major, unsigned minor,
+        const ucp_params_t *params, const ucp_config_t *config,
+        ucp_context_h *context_p)
 {
     if (config != NULL) {
         free(keepalive);

@@ -5,6 +5,7 @@
 #include "ucx/reg.h"
 #include "ucx/status.h"
 #include "test.h"
+#include "replace.h"
 
 #include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
@@ -40,26 +41,8 @@ static bool is_spoilt(spoil_t what)
     return (spoil == what) && (++num_calls == spoil_nth);
 }
 
-ucs_status_t __real_ucp_mem_map(ucp_context_h               ctx,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh);
-ucs_status_t __real_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
-ucs_status_t __real_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
-ucs_status_t __real_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
-                                  void **buffer, size_t *size);
-void         __real_ucp_rkey_buffer_release(void *buffer);
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h               ctx,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh);
-ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
-ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
-ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
-                                  void **buffer, size_t *size);
-void         __wrap_ucp_rkey_buffer_release(void *buffer);
-
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h               ctx,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh)
+REPLACE(ucs_status_t, ucp_mem_map, ucp_context_h ctx,
+        const ucp_mem_map_params_t *params, ucp_mem_h *memh)
 {
     ucs_status_t status;
 
@@ -72,13 +55,13 @@ ucs_status_t __wrap_ucp_mem_map(ucp_context_h               ctx,
     return status;
 }
 
-ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh)
+REPLACE(ucs_status_t, ucp_mem_unmap, ucp_context_h ctx, ucp_mem_h memh)
 {
     num_mapped--;
     return __real_ucp_mem_unmap(ctx, memh);
 }
 
-ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
+REPLACE(ucs_status_t, ucp_mem_query, const ucp_mem_h memh, ucp_mem_attr_t *attr)
 {
     ucs_status_t status = __real_ucp_mem_query(memh, attr);
 
@@ -97,8 +80,8 @@ ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
     return status;
 }
 
-ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
-                                  void **buffer, size_t *size)
+REPLACE(ucs_status_t, ucp_rkey_pack, ucp_context_h ctx, ucp_mem_h memh,
+        void **buffer, size_t *size)
 {
     ucs_status_t status;
 
@@ -113,7 +96,7 @@ ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
     return status;
 }
 
-void __wrap_ucp_rkey_buffer_release(void *buffer)
+REPLACE(void, ucp_rkey_buffer_release, void *buffer)
 {
     num_keys--;
     __real_ucp_rkey_buffer_release(buffer);

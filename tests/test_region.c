@@ -8,6 +8,7 @@
 #include "mem/system.h"
 #include "resident.h"
 #include "test.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +27,7 @@
 static bool         is_machine_faked;
 static mem_system_t fake_machine;
 
-void __real_mem_system_query(mem_system_t *system);
-void __wrap_mem_system_query(mem_system_t *system);
-
-void __wrap_mem_system_query(mem_system_t *system)
+REPLACE(void, mem_system_query, mem_system_t *system)
 {
     if (is_machine_faked) {
         *system = fake_machine;

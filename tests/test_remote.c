@@ -9,18 +9,16 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-int __real_clock_gettime(clockid_t clock, struct timespec *now_p);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p);
-
 /* If set, the clock is stopped at this time. */
 static struct timespec stopped_at;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p)
+REPLACE(int, clock_gettime, clockid_t clock, struct timespec *now_p)
 {
     if (stopped_at.tv_sec == 0) {
         return __real_clock_gettime(clock, now_p);

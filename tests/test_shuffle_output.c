@@ -3,6 +3,7 @@
 
 #include "common/error.h"
 #include "test.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,18 +39,7 @@ static bool strikes(fault_t *fault)
     return true;
 }
 
-ssize_t __real_pwrite(int fd, const void *data, size_t length, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset);
-int     __real_close(int fd);
-int     __wrap_close(int fd);
-int     __real_openat(int fd, const char *path, int flags, ...);
-int     __wrap_openat(int fd, const char *path, int flags, mode_t mode);
-int     __real_linkat(int from, const char *old, int to, const char *path,
-                      int flags);
-int     __wrap_linkat(int from, const char *old, int to, const char *path,
-                      int flags);
-
-ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset)
+REPLACE(ssize_t, pwrite, int fd, const void *data, size_t length, off_t offset)
 {
     num_pwrites++;
     if (strikes(&pwrite_fault)) {
@@ -59,12 +49,15 @@ ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset)
                          offset);
 }
 
-int __wrap_close(int fd)
+REPLACE(int, close, int fd)
 {
     int result = __real_close(fd);
 
     return strikes(&close_fault) ? -1 : result;
 }
+
+int __real_openat(int fd, const char *path, int flags, ...);
+int __wrap_openat(int fd, const char *path, int flags, mode_t mode);
 
 int __wrap_openat(int fd, const char *path, int flags, mode_t mode)
 {
@@ -72,8 +65,8 @@ int __wrap_openat(int fd, const char *path, int flags, mode_t mode)
     return strikes(&openat_fault) ? -1 : __real_openat(fd, path, flags, mode);
 }
 
-int __wrap_linkat(int from, const char *old, int to, const char *path,
-                  int flags)
+REPLACE(int, linkat, int from, const char *old, int to, const char *path,
+        int flags)
 {
     if (links_are_unknown) {
         errno = EPERM;
@@ -95,13 +88,8 @@ int __wrap_linkat(int from, const char *old, int to, const char *path,
 #define UNWATCHED
 #endif
 
-int __real_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p);
-int __wrap_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p);
-int __real_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
-int __wrap_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
-
-UNWATCHED int __wrap_getrlimit(__rlimit_resource_t which,
-                               struct rlimit      *limit_p)
+REPLACE(UNWATCHED int, getrlimit, __rlimit_resource_t which,
+        struct rlimit *limit_p)
 {
     if (files_are_few) {
         *limit_p = (struct rlimit){20, 20};
@@ -110,8 +98,8 @@ UNWATCHED int __wrap_getrlimit(__rlimit_resource_t which,
     return __real_getrlimit(which, limit_p);
 }
 
-UNWATCHED int __wrap_setrlimit(__rlimit_resource_t  which,
-                               const struct rlimit *limit)
+REPLACE(UNWATCHED int, setrlimit, __rlimit_resource_t which,
+        const struct rlimit *limit)
 {
     if (files_are_few && (limit->rlim_cur > 20)) {
         errno = EPERM;

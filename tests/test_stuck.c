@@ -6,6 +6,7 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include "core/stats.h"
 
@@ -40,36 +41,6 @@ static bool     may_complete; /* a forced close completes the held operations */
 static unsigned num_closes;
 static uint64_t offset_ns; /* added to the clock */
 
-ucs_status_ptr_t __real_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
-                                        const void *header,
-                                        size_t      header_length,
-                                        const void *buffer, size_t count,
-                                        const ucp_request_param_t *param);
-ucs_status_ptr_t __real_ucp_am_recv_data_nbx(ucp_worker_h worker,
-                                             void *descriptor, void *buffer,
-                                             size_t                     count,
-                                             const ucp_request_param_t *param);
-void             __real_ucp_request_free(void *request);
-ucs_status_ptr_t __real_ucp_ep_close_nbx(ucp_ep_h                   ep,
-                                         const ucp_request_param_t *param);
-unsigned         __real_ucp_worker_progress(ucp_worker_h worker);
-int              __real_clock_gettime(clockid_t clock, struct timespec *now);
-
-ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
-                                        const void *header,
-                                        size_t      header_length,
-                                        const void *buffer, size_t count,
-                                        const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker,
-                                             void *descriptor, void *buffer,
-                                             size_t                     count,
-                                             const ucp_request_param_t *param);
-void             __wrap_ucp_request_free(void *request);
-ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
-                                         const ucp_request_param_t *param);
-unsigned         __wrap_ucp_worker_progress(ucp_worker_h worker);
-int              __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-
 static held_t *hold(void *user_data)
 {
     held_t *one = &held[num_held++];
@@ -80,11 +51,9 @@ static held_t *hold(void *user_data)
     return one;
 }
 
-ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
-                                        const void *header,
-                                        size_t      header_length,
-                                        const void *buffer, size_t count,
-                                        const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_am_send_nbx, ucp_ep_h ep, unsigned id,
+        const void *header, size_t header_length, const void *buffer,
+        size_t count, const ucp_request_param_t *param)
 {
     /* Hold only rendezvous sends, which carry the fragments. */
     if (holds_sends && (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
@@ -98,10 +67,9 @@ ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                   param);
 }
 
-ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker,
-                                             void *descriptor, void *buffer,
-                                             size_t                     count,
-                                             const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_am_recv_data_nbx, ucp_worker_h worker,
+        void *descriptor, void *buffer, size_t count,
+        const ucp_request_param_t *param)
 {
     if (holds_receives) {
         held_t *one = hold(param->user_data);
@@ -121,22 +89,22 @@ static bool is_held(const void *request)
            (request < (const void *)(held + MAX_HELD));
 }
 
-void __wrap_ucp_request_free(void *request)
+REPLACE(void, ucp_request_free, void *request)
 {
     if (!is_held(request)) {
         __real_ucp_request_free(request);
     }
 }
 
-ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
-                                         const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_ep_close_nbx, ucp_ep_h ep,
+        const ucp_request_param_t *param)
 {
     num_closes++;
     return __real_ucp_ep_close_nbx(ep, param);
 }
 
 /* The forced close completes the held operations, in a later progress call. */
-unsigned __wrap_ucp_worker_progress(ucp_worker_h worker)
+REPLACE(unsigned, ucp_worker_progress, ucp_worker_h worker)
 {
     for (unsigned i = 0; may_complete && (num_closes > 0) && (i < num_held);
          i++) {
@@ -154,7 +122,7 @@ unsigned __wrap_ucp_worker_progress(ucp_worker_h worker)
     return __real_ucp_worker_progress(worker);
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+REPLACE(int, clock_gettime, clockid_t clock, struct timespec *now)
 {
     int      result = __real_clock_gettime(clock, now);
     uint64_t ns     = (uint64_t)now->tv_nsec + offset_ns % 1000000000u;

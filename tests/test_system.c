@@ -3,6 +3,7 @@
 
 #include "mem/system.h"
 #include "test.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -20,9 +21,7 @@ typedef struct made_up {
 /* The simulated machine: files that are not listed do not exist. */
 static const made_up_t *files;
 
-FILE *__wrap_fopen(const char *path, const char *mode);
-
-FILE *__wrap_fopen(const char *path, const char *mode)
+REPLACE(FILE *, fopen, const char *path, const char *mode)
 {
     for (const made_up_t *file = files; file->path != NULL; file++) {
         if (strcmp(file->path, path) == 0) {

@@ -6,6 +6,7 @@
 #include "mem/reg_verbs.h"
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 #include "verbs_stand_in/stand_in.h"
 
 #include "core/stats.h"
@@ -39,10 +40,7 @@ static ucxpool_verbs_t        *verbs;
 /* The calloc() call that fails, counted from now on; 0: none. */
 static unsigned calloc_fail_at;
 
-void *__real_calloc(size_t num, size_t size);
-void *__wrap_calloc(size_t num, size_t size);
-
-void *__wrap_calloc(size_t num, size_t size)
+REPLACE(void *, calloc, size_t num, size_t size)
 {
     if ((calloc_fail_at != 0) && (--calloc_fail_at == 0)) {
         return NULL;

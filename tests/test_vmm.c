@@ -4,6 +4,7 @@
 #include "calls.h"
 #include "cuda_fixture.h"
 #include "test.h"
+#include "replace.h"
 #include "mem/cuda_device.h"
 #include "mem/system.h"
 #include "mem/vmm.h"
@@ -35,10 +36,7 @@ static size_t             mapped_size;
 /* Simulated memory size of the machine; 0: the real one. */
 static size_t available;
 
-void __real_mem_system_query(mem_system_t *system);
-void __wrap_mem_system_query(mem_system_t *system);
-
-void __wrap_mem_system_query(mem_system_t *system)
+REPLACE(void, mem_system_query, mem_system_t *system)
 {
     __real_mem_system_query(system);
     if (available != 0) {
@@ -46,23 +44,15 @@ void __wrap_mem_system_query(mem_system_t *system)
     }
 }
 
-int __real_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes);
-int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes);
-
-int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
-                              const pthread_mutexattr_t *attributes)
+REPLACE(int, pthread_mutex_init, pthread_mutex_t *mutex,
+        const pthread_mutexattr_t *attributes)
 {
     return calls_is_due(CALLS_MUTEX_INIT)
                ? errno
                : __real_pthread_mutex_init(mutex, attributes);
 }
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-
-void *__wrap_malloc(size_t size)
+REPLACE(void *, malloc, size_t size)
 {
     return calls_is_due(CALLS_MALLOC) ? NULL : __real_malloc(size);
 }

@@ -1,18 +1,16 @@
 /* Events that end a wait. */
 #include "pool/pool.h"
 #include "test.h"
+#include "replace.h"
 
 #include <ucxpool/ucxpool.h>
 
 #include <stdlib.h>
 
-unsigned __real_pool_progress_all(ucxpool_t *pool);
-unsigned __wrap_pool_progress_all(ucxpool_t *pool);
-
 /* Number of events that the next progress call reports, once. */
 static unsigned num_moved;
 
-unsigned __wrap_pool_progress_all(ucxpool_t *pool)
+REPLACE(unsigned, pool_progress_all, ucxpool_t *pool)
 {
     unsigned moved = num_moved;
 

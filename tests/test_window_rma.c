@@ -5,6 +5,7 @@
  */
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include "base/clock.h"
 #include "core/control.h"
@@ -56,29 +57,8 @@ static void spoil_the(spoil_t what, unsigned nth)
     num_spoilt = 0;
 }
 
-#define DECLARE(_result, _name, ...) \
-    _result __real_##_name(__VA_ARGS__); \
-    _result __wrap_##_name(__VA_ARGS__);
-
-DECLARE(ucs_status_t, ucp_mem_map, ucp_context_h, const ucp_mem_map_params_t *,
-        ucp_mem_h *)
-DECLARE(ucs_status_t, ucp_mem_unmap, ucp_context_h, ucp_mem_h)
-DECLARE(ucs_status_t, ucp_rkey_pack, ucp_context_h, ucp_mem_h, void **,
-        size_t *)
-DECLARE(ucs_status_t, ucp_ep_rkey_unpack, ucp_ep_h, const void *, ucp_rkey_h *)
-DECLARE(void, ucp_rkey_destroy, ucp_rkey_h)
-DECLARE(void, ucp_worker_destroy, ucp_worker_h)
-DECLARE(ucs_status_ptr_t, ucp_get_nbx, ucp_ep_h, void *, size_t, uint64_t,
-        ucp_rkey_h, const ucp_request_param_t *)
-DECLARE(ucs_status_ptr_t, ucp_put_nbx, ucp_ep_h, const void *, size_t, uint64_t,
-        ucp_rkey_h, const ucp_request_param_t *)
-DECLARE(ucs_status_ptr_t, ucp_ep_flush_nbx, ucp_ep_h,
-        const ucp_request_param_t *)
-DECLARE(void, ucp_ep_print_info, ucp_ep_h, FILE *)
-
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
-                                const ucp_mem_map_params_t *params,
-                                ucp_mem_h                  *memh)
+REPLACE(ucs_status_t, ucp_mem_map, ucp_context_h context,
+        const ucp_mem_map_params_t *params, ucp_mem_h *memh)
 {
     ucs_status_t status;
 
@@ -91,14 +71,14 @@ ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
     return status;
 }
 
-ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+REPLACE(ucs_status_t, ucp_mem_unmap, ucp_context_h context, ucp_mem_h memh)
 {
     num_mapped--;
     return __real_ucp_mem_unmap(context, memh);
 }
 
-ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
-                                  void **buffer, size_t *size)
+REPLACE(ucs_status_t, ucp_rkey_pack, ucp_context_h context, ucp_mem_h memh,
+        void **buffer, size_t *size)
 {
     ucs_status_t status;
     uint8_t     *bytes;
@@ -122,8 +102,8 @@ ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
     return status;
 }
 
-ucs_status_t __wrap_ucp_ep_rkey_unpack(ucp_ep_h ep, const void *buffer,
-                                       ucp_rkey_h *key)
+REPLACE(ucs_status_t, ucp_ep_rkey_unpack, ucp_ep_h ep, const void *buffer,
+        ucp_rkey_h *key)
 {
     ucs_status_t status;
 
@@ -135,13 +115,13 @@ ucs_status_t __wrap_ucp_ep_rkey_unpack(ucp_ep_h ep, const void *buffer,
     return status;
 }
 
-void __wrap_ucp_rkey_destroy(ucp_rkey_h key)
+REPLACE(void, ucp_rkey_destroy, ucp_rkey_h key)
 {
     num_keys--;
     __real_ucp_rkey_destroy(key);
 }
 
-void __wrap_ucp_worker_destroy(ucp_worker_h worker)
+REPLACE(void, ucp_worker_destroy, ucp_worker_h worker)
 {
     if (worker == watched_worker) {
         num_late_keys = num_keys;
@@ -149,9 +129,8 @@ void __wrap_ucp_worker_destroy(ucp_worker_h worker)
     __real_ucp_worker_destroy(worker);
 }
 
-ucs_status_ptr_t __wrap_ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t size,
-                                    uint64_t address, ucp_rkey_h key,
-                                    const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_get_nbx, ucp_ep_h ep, void *buffer, size_t size,
+        uint64_t address, ucp_rkey_h key, const ucp_request_param_t *param)
 {
     num_gets++;
     if (is_spoilt(SPOIL_GET)) {
@@ -160,10 +139,9 @@ ucs_status_ptr_t __wrap_ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t size,
     return __real_ucp_get_nbx(ep, buffer, size, address, key, param);
 }
 
-ucs_status_ptr_t __wrap_ucp_put_nbx(ucp_ep_h ep, const void *buffer,
-                                    size_t size, uint64_t address,
-                                    ucp_rkey_h                 key,
-                                    const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_put_nbx, ucp_ep_h ep, const void *buffer,
+        size_t size, uint64_t address, ucp_rkey_h key,
+        const ucp_request_param_t *param)
 {
     num_puts++;
     if (is_spoilt(SPOIL_PUT)) {
@@ -172,8 +150,8 @@ ucs_status_ptr_t __wrap_ucp_put_nbx(ucp_ep_h ep, const void *buffer,
     return __real_ucp_put_nbx(ep, buffer, size, address, key, param);
 }
 
-ucs_status_ptr_t __wrap_ucp_ep_flush_nbx(ucp_ep_h                   ep,
-                                         const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_ep_flush_nbx, ucp_ep_h ep,
+        const ucp_request_param_t *param)
 {
     num_flushes++;
     if (is_spoilt(SPOIL_FLUSH)) {
@@ -182,7 +160,7 @@ ucs_status_ptr_t __wrap_ucp_ep_flush_nbx(ucp_ep_h                   ep,
     return __real_ucp_ep_flush_nbx(ep, param);
 }
 
-void __wrap_ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
+REPLACE(void, ucp_ep_print_info, ucp_ep_h ep, FILE *stream)
 {
     if (is_native) {
         fprintf(stream, "#  lane[0]:  1:rc_verbs/card:1.0 md[1] -> md[1]/ib "

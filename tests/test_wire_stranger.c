@@ -6,6 +6,7 @@
 
 #include "pair.h"
 #include "test.h"
+#include "replace.h"
 
 #include <fcntl.h>
 #include <pwd.h>
@@ -24,17 +25,12 @@
 /* Memory files of this process are not sealed against shrinking. */
 static bool leaves_unsealed;
 
-int __real_fcntl64(int fd, int command, ...);
-int __wrap_fcntl64(int fd, int command, ...);
-int __real_fcntl(int fd, int command, ...);
-int __wrap_fcntl(int fd, int command, ...);
-
 static bool is_to_be_ignored(int command)
 {
     return leaves_unsealed && (command == F_ADD_SEALS);
 }
 
-int __wrap_fcntl(int fd, int command, ...)
+REPLACE(int, fcntl, int fd, int command, ...)
 {
     va_list arguments;
     long    argument;
@@ -45,7 +41,7 @@ int __wrap_fcntl(int fd, int command, ...)
     return is_to_be_ignored(command) ? 0 : __real_fcntl(fd, command, argument);
 }
 
-int __wrap_fcntl64(int fd, int command, ...)
+REPLACE(int, fcntl64, int fd, int command, ...)
 {
     va_list arguments;
     long    argument;
