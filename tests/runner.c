@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,23 @@ void test_register(test_t *test)
     }
     test->next = *next_p;
     *next_p    = test;
+}
+
+static pthread_t threads[64];
+static unsigned  num_threads;
+
+void test_thread(void *(*run)(void *), void *arg)
+{
+    ck_assert_uint_lt(num_threads, sizeof(threads) / sizeof(threads[0]));
+    ck_assert_int_eq(pthread_create(&threads[num_threads], NULL, run, arg), 0);
+    num_threads++;
+}
+
+void test_join(unsigned num)
+{
+    for (; num > 0; num--) {
+        ck_assert_int_eq(pthread_join(threads[--num_threads], NULL), 0);
+    }
 }
 
 static Suite *create_suite(const char *file)

@@ -52,6 +52,10 @@ void test_at_end(void (*function)(void));
 /* Returns zeroed memory that is freed after these functions. */
 void *test_alloc(size_t size);
 
+/* Start a thread. Wait for the last threads that were started. */
+void test_thread(void *(*run)(void *), void *arg);
+void test_join(unsigned num);
+
 /* Call the functions now, the last one first, and free the memory. For tests
  * that start repeatedly. */
 void test_end(void);

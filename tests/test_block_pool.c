@@ -10,7 +10,6 @@
 
 #include <ucxpool/status.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -609,7 +608,6 @@ static uint32_t next_random(uint32_t *state)
 }
 
 typedef struct worker {
-    pthread_t     thread;
     int           id;
     block_share_t share;
     uint32_t      num_held;
@@ -692,23 +690,19 @@ static void *watch(void *arg)
 
 static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
 {
-    worker_t  workers[NUM_THREADS] = {0};
-    pthread_t watcher;
+    worker_t workers[NUM_THREADS] = {0};
 
     create(num_regions, blocks_per_region, 25, 25);
     atomic_store(&stop, false);
-    ck_assert_int_eq(pthread_create(&watcher, NULL, watch, NULL), 0);
+    test_thread(watch, NULL);
     for (int i = 0; i < NUM_THREADS; i++) {
         workers[i].id    = i + 1;
         workers[i].share = (block_share_t)(i % BLOCK_SHARE_LAST);
-        ck_assert_int_eq(
-            pthread_create(&workers[i].thread, NULL, hammer, &workers[i]), 0);
+        test_thread(hammer, &workers[i]);
     }
-    for (int i = 0; i < NUM_THREADS; i++) {
-        pthread_join(workers[i].thread, NULL);
-    }
+    test_join(NUM_THREADS);
     atomic_store(&stop, true);
-    pthread_join(watcher, NULL);
+    test_join(1);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         uint64_t total = stats_of((block_share_t)i).total;
 
@@ -743,21 +737,16 @@ TEST(get_succeeds_while_the_share_has_a_free_block)
 {
     block_share_t shares[NUM_THREADS] = {BLOCK_SHARE_SEND, BLOCK_SHARE_RECV,
                                          BLOCK_SHARE_USER, BLOCK_SHARE_USER};
-    pthread_t     threads[NUM_THREADS];
 
     create(1, NUM_THREADS, 25, 25);
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, get_and_put_one, &shares[i]), 0);
+        test_thread(get_and_put_one, &shares[i]);
     }
-    for (int i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    test_join(NUM_THREADS);
 }
 
 typedef struct putter {
-    pthread_t thread;
-    uint32_t  num_done;
+    uint32_t num_done;
 } putter_t;
 
 static void *put_all(void *arg)
@@ -778,12 +767,9 @@ TEST(second_concurrent_put_of_a_block_is_rejected)
     create(1, 1002, 0, 0);
     assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 1000, indices));
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(
-            pthread_create(&putters[i].thread, NULL, put_all, &putters[i]), 0);
+        test_thread(put_all, &putters[i]);
     }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(putters[i].thread, NULL);
-    }
+    test_join(2);
     ck_assert_uint_eq(putters[0].num_done + putters[1].num_done, 1000);
     require_counts(BLOCK_SHARE_USER, 1000, 0, 0);
 }

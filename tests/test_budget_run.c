@@ -20,7 +20,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -56,7 +55,6 @@ static const setup_t setups[] = {
 /* Sample the budget while the other threads work, once for each operation that
  * they start. */
 typedef struct sampler {
-    pthread_t        thread;
     sem_t            begun;
     _Atomic bool     is_done;
     _Atomic uint64_t num_samples;
@@ -86,15 +84,14 @@ static void sampler_start(sampler_t *sampler)
 {
     memset(sampler, 0, sizeof(*sampler));
     ck_assert_int_eq(sem_init(&sampler->begun, 0, 0), 0);
-    ck_assert_int_eq(pthread_create(&sampler->thread, NULL, sample, sampler),
-                     0);
+    test_thread(sample, sampler);
 }
 
 static void sampler_stop(sampler_t *sampler)
 {
     atomic_store(&sampler->is_done, true);
     sem_post(&sampler->begun);
-    pthread_join(sampler->thread, NULL);
+    test_join(1);
     sem_destroy(&sampler->begun);
 }
 

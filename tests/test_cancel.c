@@ -7,7 +7,6 @@
 
 #include "core/stats.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -528,20 +527,19 @@ TEST(cancel_while_the_peer_reads_never_mixes_messages)
      * read. */
     return;
 #endif
-    reader_t  reader = {0};
-    pthread_t thread;
-    void     *source;
+    reader_t reader = {0};
+    void    *source;
 
     pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     reader.pool    = pair.b;
     reader.channel = pair.to_a;
-    ck_assert_int_eq(pthread_create(&thread, NULL, read_all, &reader), 0);
+    test_thread(read_all, &reader);
     for (unsigned i = 0; i < rounds(300); i++) {
         send_and_regret(source, (uint8_t)(1 + i % 200));
     }
     __atomic_store_n(&reader.stop, true, __ATOMIC_RELAXED);
-    pthread_join(thread, NULL);
+    test_join(1);
     ck_assert_uint_eq(reader.num_mixed, 0);
     ucxpool_comm_free(pair.a, source);
     pair_check_blocks(&pair);

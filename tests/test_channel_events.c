@@ -8,7 +8,6 @@
 #include "xfer/state.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/resource.h>
 
 #define TAG           UINT64_C(5)
@@ -493,17 +492,14 @@ static void *wait_for_one(void *arg)
 
 TEST_EACH(progress_by_another_thread_wakes_the_waiter, NUM_WIRES)
 {
-    pthread_t thread;
-
     init(wires[_i]);
     for (int i = 0; i < 20; i++) {
         waiter_t waiter = {.pool = pair.b};
 
-        ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_one, &waiter),
-                         0);
+        test_thread(wait_for_one, &waiter);
         send_bytes(pair.to_b, 1);
         pair_until(&pair, __atomic_load_n(&waiter.is_done, __ATOMIC_ACQUIRE));
-        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        test_join(1);
         ck_assert_uint_eq(waiter.num, 1);
         check_channel(&waiter.event, pair.to_a, UCXPOOL_EVENT_MESSAGE);
         receive(&pair, pair.to_a, 1);
@@ -530,18 +526,16 @@ TEST(each_change_is_reported_to_one_thread)
     enum { NUM = 16, THREADS = 3 };
     ucxpool_channel_t *at_a[NUM];
     ucxpool_channel_t *at_b[NUM];
-    pthread_t          threads[THREADS];
     waiter_t           waiters[THREADS];
     size_t             num = 0;
 
     open_many(NULL, NUM, at_a, at_b);
     for (int i = 0; i < THREADS; i++) {
         waiters[i] = (waiter_t){.pool = pair.b};
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, count_events, &waiters[i]), 0);
+        test_thread(count_events, &waiters[i]);
     }
+    test_join(THREADS);
     for (int i = 0; i < THREADS; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
         num += waiters[i].num;
     }
     ck_assert_uint_eq(num, NUM);

@@ -7,7 +7,6 @@
 #include "test.h"
 #include "xfer/recv.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #define LENGTH ((size_t)3000000)
@@ -219,12 +218,12 @@ TEST(destroy_waits_for_a_drain_without_timeout)
     const char *const  settings = "WIRE=map CLOSE_TIMEOUT=inf";
     uint64_t           later;
     ucxpool_request_t *recv;
-    pthread_t          thread;
+
     pair_init(&pair, settings, settings);
     (void)post_send(); /* freed with its pool */
     ucxpool_channel_close(pair.to_b);
     later = base_clock_deadline(UINT64_C(1500000000));
-    ck_assert_int_eq(pthread_create(&thread, NULL, destroy, pair.a), 0);
+    test_thread(destroy, pair.a);
     while (base_clock_now() < later) {
         (void)ucxpool_wait(pair.b, UINT64_C(10000000));
     }
@@ -232,7 +231,7 @@ TEST(destroy_waits_for_a_drain_without_timeout)
     assert_ok(ucxpool_request_wait(recv, pair_patience()));
     ck_assert_mem_eq(sent, got, LENGTH);
     ucxpool_request_release(recv);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    test_join(1);
     ucxpool_destroy(pair.b);
 }
 

@@ -9,7 +9,6 @@
 
 #include "core/stats.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -751,17 +750,13 @@ static void *use_buffers(void *arg)
 
 TEST(lookup_works_while_other_threads_alloc_and_free)
 {
-    uint32_t  ids[NUM_THREADS] = {1, 2, 3};
-    pthread_t threads[NUM_THREADS];
+    uint32_t ids[NUM_THREADS] = {1, 2, 3};
 
     scatter();
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, use_buffers, &ids[i]), 0);
+        test_thread(use_buffers, &ids[i]);
     }
-    for (int i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    test_join(NUM_THREADS);
     require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
 }
 
@@ -778,12 +773,11 @@ TEST(drop_racing_with_free_releases_once)
     for (unsigned i = 0; i < rounds(100); i++) {
         char                *address = alloc_blocks(1 + i % 4);
         block_comm_buffer_t *buffer  = find_buffer(address);
-        pthread_t            thread;
 
         block_comm_hold(buffer);
-        ck_assert_int_eq(pthread_create(&thread, NULL, drop_one, buffer), 0);
+        test_thread(drop_one, buffer);
         free_buffer(address);
-        pthread_join(thread, NULL);
+        test_join(1);
         require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
     }
 }

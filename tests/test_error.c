@@ -10,7 +10,6 @@
 #include <ucxpool/log.h>
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -109,13 +108,11 @@ static void *fail_in_thread(void *arg)
 
 TEST(each_thread_has_its_own_last_error)
 {
-    pthread_t thread;
-    bool      was_empty = false;
+    bool was_empty = false;
 
     base_error(UCXPOOL_ERR_IO, "mine");
-    ck_assert_int_eq(pthread_create(&thread, NULL, fail_in_thread, &was_empty),
-                     0);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    test_thread(fail_in_thread, &was_empty);
+    test_join(1);
     ck_assert(was_empty);
     ck_assert_str_eq(ucxpool_error_detail(), "mine");
 }
@@ -295,18 +292,14 @@ static void *say_in_thread(void *arg)
 TEST(each_message_reaches_one_handler_during_changes)
 {
     _Atomic unsigned num[2] = {0, 0};
-    pthread_t        threads[2];
 
     assert_ok(ucxpool_log_set_handler(count, &num[0]));
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, say_in_thread, NULL),
-                         0);
+        test_thread(say_in_thread, NULL);
     }
     for (int i = 0; i < 100; i++) {
         assert_ok(ucxpool_log_set_handler(count, &num[i % 2]));
     }
-    for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    }
+    test_join(2);
     ck_assert_uint_eq(num[0] + num[1], 2 * NUM_SAID);
 }

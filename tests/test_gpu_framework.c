@@ -631,16 +631,10 @@ static void *churn(void *arg)
 
 TEST(threads_allocate_concurrently)
 {
-    pthread_t threads[NUM_THREADS];
-
     for (size_t i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, churn,
-                                        (void *)(uintptr_t)(16 * (i + 1))),
-                         0);
+        test_thread(churn, (void *)(uintptr_t)(16 * (i + 1)));
     }
-    for (size_t i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    }
+    test_join(NUM_THREADS);
     require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
 }
 

@@ -8,7 +8,6 @@
 #include "slow.h"
 #include "test.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -731,15 +730,11 @@ static void *work(void *arg)
 
 TEST(threads_with_separate_streams_work_concurrently)
 {
-    pthread_t threads[NUM_THREADS];
-
     start(false, 128 * MIB);
     for (uintptr_t i = 0; i < NUM_THREADS; i++) {
-        pthread_create(&threads[i], NULL, work, (void *)((i + 1) * 16));
+        test_thread(work, (void *)((i + 1) * 16));
     }
-    for (size_t i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    test_join(NUM_THREADS);
     ck_assert_uint_eq(stats().num_live, 0);
     ck_assert_uint_eq(stats().live, 0);
 }

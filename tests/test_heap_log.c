@@ -6,7 +6,6 @@
 #include "replace.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,18 +200,14 @@ static void *write_lines(void *log)
 
 TEST(lines_of_threads_are_not_interleaved)
 {
-    heap_log_t *log = begin();
-    pthread_t   threads[NUM_THREADS];
+    heap_log_t *log       = begin();
     unsigned    num_lines = 0;
     char        tail[64];
 
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, write_lines, log),
-                         0);
+        test_thread(write_lines, log);
     }
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    test_join(NUM_THREADS);
     snprintf(tail, sizeof(tail), ",%p", (void *)log);
     heap_log_destroy(log);
     strtok(text_of("log"), "\n");

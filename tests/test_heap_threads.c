@@ -10,7 +10,6 @@
 
 #include "core/stats.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* In a heap of PLENTY bytes, a stream may have this many in its pages. */
@@ -179,11 +178,10 @@ static struct {
 } board = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct worker {
-    pthread_t thread;
-    unsigned  number;
-    bool      shares; /* shares two streams with other threads */
-    bool      strays; /* also frees in other streams */
-    uint64_t  state;
+    unsigned number;
+    bool     shares; /* shares two streams with other threads */
+    bool     strays; /* also frees in other streams */
+    uint64_t state;
 } worker_t;
 
 static unsigned draw(worker_t *worker, unsigned below)
@@ -312,12 +310,9 @@ static void run_threads(bool shares, bool strays)
                                 .shares = shares,
                                 .strays = strays,
                                 .state  = i * UINT64_C(0x9E3779B97F4A7C15)};
-        ck_assert_int_eq(
-            pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+        test_thread(work, &workers[i]);
     }
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        pthread_join(workers[i].thread, NULL);
-    }
+    test_join(NUM_THREADS);
     clear_table(&workers[0]);
 }
 
@@ -370,8 +365,7 @@ TEST(statistics_work_while_threads_allocate)
         (void)get(256, stream_number(2));
     }
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(
-            pthread_create(&workers[i].thread, NULL, reuse, &workers[i]), 0);
+        test_thread(reuse, &workers[i]);
     }
     for (unsigned i = 0; i < rounds(200); i++) {
         heap_stats_t now = stats();
@@ -383,7 +377,5 @@ TEST(statistics_work_while_threads_allocate)
         ck_assert_uint_le(now.live, now.asked + 2 * 255);
     }
     __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < 2; i++) {
-        pthread_join(workers[i].thread, NULL);
-    }
+    test_join(2);
 }

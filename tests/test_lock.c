@@ -5,7 +5,6 @@
 #include "rounds.h"
 #include "test.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,15 +31,11 @@ static void *count_up(void *arg)
 
 TEST(one_thread_holds_the_lock_at_a_time)
 {
-    pthread_t threads[NUM_THREADS];
-
     num_each = rounds(100) * 1000;
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, count_up, NULL), 0);
+        test_thread(count_up, NULL);
     }
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    }
+    test_join(NUM_THREADS);
     ck_assert_uint_eq(count, NUM_THREADS * num_each);
     ck_assert_uint_eq(lock.state, BASE_LOCK_FREE);
 }
@@ -64,24 +59,18 @@ static void *count_up_twice(void *arg)
 
 TEST(owner_may_take_the_lock_again)
 {
-    pthread_t threads[NUM_THREADS];
-
     num_each = rounds(100) * 1000;
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, count_up_twice, NULL), 0);
+        test_thread(count_up_twice, NULL);
     }
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    }
+    test_join(NUM_THREADS);
     ck_assert_uint_eq(count, 2 * NUM_THREADS * num_each);
     ck_assert_uint_eq(own_lock.lock.state, BASE_LOCK_FREE);
     ck_assert_ptr_null(own_lock.owner);
 }
 
 typedef struct waiter {
-    pthread_t thread;
-    pid_t     number; /* atomic; 0: not yet known */
+    pid_t number; /* atomic; 0: not yet known */
 } waiter_t;
 
 static bool has_it; /* atomic */
@@ -123,9 +112,7 @@ TEST(waiter_sleeps_until_the_lock_is_released)
 
     base_lock_take(&lock);
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&waiters[i].thread, NULL, take_once, &waiters[i]),
-            0);
+        test_thread(take_once, &waiters[i]);
     }
     for (unsigned i = 0; i < NUM_THREADS; i++) {
         /* A spinning thread never sleeps, and then Check's timeout fails the
@@ -136,9 +123,7 @@ TEST(waiter_sleeps_until_the_lock_is_released)
     }
     ck_assert(!__atomic_load_n(&has_it, __ATOMIC_ACQUIRE));
     base_lock_give(&lock);
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(waiters[i].thread, NULL), 0);
-    }
+    test_join(NUM_THREADS);
     ck_assert(__atomic_load_n(&has_it, __ATOMIC_ACQUIRE));
     ck_assert_uint_eq(lock.state, BASE_LOCK_FREE);
 }

@@ -114,15 +114,12 @@ static void *find_forever(void *arg)
 
 TEST(readers_see_the_table_before_or_after_a_change)
 {
-    pthread_t threads[NUM_THREADS];
-
     assert_ok(ranges_create(5, &ranges));
     insert(5);
     insert(7);
     atomic_store(&stop, false);
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, find_forever, NULL),
-                         0);
+        test_thread(find_forever, NULL);
     }
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         unsigned number = i % 4;
@@ -134,8 +131,6 @@ TEST(readers_see_the_table_before_or_after_a_change)
                          RANGE(8 + number));
     }
     atomic_store(&stop, true);
-    for (int i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    test_join(NUM_THREADS);
     ranges_destroy(ranges);
 }

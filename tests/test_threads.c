@@ -6,7 +6,6 @@
 
 #include "core/stats.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +30,6 @@ typedef struct lane {
     bool               sends;
     bool               has_comm; /* in communication buffers */
     unsigned           count;
-    pthread_t          thread;
 } lane_t;
 
 static void fill(uint8_t *bytes, size_t length, uint64_t tag, unsigned number)
@@ -100,16 +98,13 @@ static void *run_lane(void *arg)
     return NULL;
 }
 
-static void start(lane_t *lane)
+/* Run both ends of lanes to the end. */
+static void run(lane_t *ends, unsigned num)
 {
-    ck_assert_int_eq(pthread_create(&lane->thread, NULL, run_lane, lane), 0);
-}
-
-static void join(lane_t *lanes, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        ck_assert_int_eq(pthread_join(lanes[i].thread, NULL), 0);
+    for (unsigned i = 0; i < num; i++) {
+        test_thread(run_lane, &ends[i]);
     }
+    test_join(num);
 }
 
 /* Set up a lane from a to b, and the receiving end of it. */
@@ -139,10 +134,7 @@ TEST_EACH(threads_have_a_pool_each, NUM_WIRES)
         pair_init(&pairs[i], wires[_i], wires[_i]);
         set_ends(&lanes[2 * i], &pairs[i], i, false);
     }
-    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
-        start(&lanes[i]);
-    }
-    join(lanes, 2 * NUM_LANES);
+    run(lanes, 2 * NUM_LANES);
     for (unsigned i = 0; i < NUM_LANES; i++) {
         pair_check_blocks(&pairs[i]);
         pair_cleanup(&pairs[i]);
@@ -162,45 +154,30 @@ TEST_EACH(threads_have_a_channel_each, NUM_WIRES)
             lanes[2 * i + 1].channel = pair_meet(pair.b, pair.a);
         }
     }
-    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
-        start(&lanes[i]);
-    }
-    join(lanes, 2 * NUM_LANES);
+    run(lanes, 2 * NUM_LANES);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
 
-static void share_a_channel(const char *wire, bool has_comm)
+/* From the callers' memory, and from communication buffers. */
+TEST_EACH(threads_share_a_channel, 2 * NUM_WIRES)
 {
-    pair_t pair;
-    lane_t lanes[2 * NUM_LANES];
+    const char *wire = wires[_i % NUM_WIRES];
+    pair_t      pair;
+    lane_t      lanes[2 * NUM_LANES];
 
     pair_init(&pair, wire, wire);
     for (unsigned i = 0; i < NUM_LANES; i++) {
-        set_ends(&lanes[2 * i], &pair, i, has_comm);
+        set_ends(&lanes[2 * i], &pair, i, _i >= NUM_WIRES);
     }
-    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
-        start(&lanes[i]);
-    }
-    join(lanes, 2 * NUM_LANES);
+    run(lanes, 2 * NUM_LANES);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
-}
-
-TEST_EACH(threads_share_a_channel, NUM_WIRES)
-{
-    share_a_channel(wires[_i], false);
-}
-
-TEST_EACH(threads_send_from_their_own_buffers, NUM_WIRES)
-{
-    share_a_channel(wires[_i], true);
 }
 
 typedef struct taker {
     ucxpool_t *pool;
     bool       stop; /* atomic */
-    pthread_t  thread;
 } taker_t;
 
 /* Allocates, writes and releases blocks all the time. */
@@ -238,16 +215,13 @@ TEST_EACH(blocks_are_allocated_while_others_transfer, NUM_WIRES)
     set_ends(lanes, &pair, 0, false);
     for (unsigned i = 0; i < 2; i++) {
         takers[i] = (taker_t){.pool = (i == 0) ? pair.a : pair.b};
-        ck_assert_int_eq(
-            pthread_create(&takers[i].thread, NULL, take_blocks, &takers[i]),
-            0);
-        start(&lanes[i]);
+        test_thread(take_blocks, &takers[i]);
     }
-    join(lanes, 2);
+    run(lanes, 2);
     for (unsigned i = 0; i < 2; i++) {
         __atomic_store_n(&takers[i].stop, true, __ATOMIC_RELEASE);
-        ck_assert_int_eq(pthread_join(takers[i].thread, NULL), 0);
     }
+    test_join(2);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
@@ -366,7 +340,6 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
 {
     static player_t    player;
     static uint8_t     service[sizeof(player.ball)];
-    pthread_t          threads[4];
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
     pair_t             pair;
@@ -377,7 +350,7 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
     player.last    = rounds(100);
     post_receive(&player);
     for (unsigned i = 0; i < 4; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, drive, &player), 0);
+        test_thread(drive, &player);
     }
     for (unsigned i = 0; i < player.last; i++) {
         size_t length = (i % 2 == 0) ? 500 : sizeof(service);
@@ -392,9 +365,7 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
         ucxpool_request_release(recv);
     }
     __atomic_store_n(&player.is_over, true, __ATOMIC_RELEASE);
-    for (unsigned i = 0; i < 4; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    }
+    test_join(4);
     ck_assert_uint_eq(player.hits, player.last);
     ck_assert_uint_eq(player.canceled, player.last);
     pair_check_blocks(&pair);
@@ -406,7 +377,6 @@ typedef struct waiter {
     ucxpool_t         *pool;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
-    pthread_t          thread;
 } waiter_t;
 
 static void *wait_for_request(void *arg)
@@ -447,7 +417,7 @@ static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
 
     waiter->request = pair_recv(pair->a, NULL, &byte, 1, tag);
     waiter->pool    = pair->a;
-    ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait, waiter), 0);
+    test_thread(wait, waiter);
     while (!is_asleep(pair->a)) {
         sched_yield();
     }
@@ -458,9 +428,10 @@ static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
     start_waiter_in(waiter, pair, tag, wait_for_request);
 }
 
+/* Of several, the last one first. */
 static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
 {
-    ck_assert_int_eq(pthread_join(waiter->thread, NULL), 0);
+    test_join(1);
     ck_assert_int_eq(waiter->status, status);
     ucxpool_request_release(waiter->request);
 }
@@ -543,7 +514,6 @@ typedef struct queried {
     bool                     is_over;    /* atomic */
     unsigned                 num_rounds; /* queries of all objects; atomic */
     size_t                   length;     /* of all strings together */
-    pthread_t                thread;
 } queried_t;
 
 static uint8_t queried_byte;
@@ -651,8 +621,7 @@ TEST_EACH(queries_return_copies_while_channels_fail, NUM_WIRES)
         }
         make_queried(&queried, i);
     }
-    ck_assert_int_eq(pthread_create(&queried.thread, NULL, query_all, &queried),
-                     0);
+    test_thread(query_all, &queried);
     for (unsigned i = 0; i < NUM_QUERIED; i++) {
         unsigned seen = __atomic_load_n(&queried.num_rounds, __ATOMIC_RELAXED);
 
@@ -662,7 +631,7 @@ TEST_EACH(queries_return_copies_while_channels_fail, NUM_WIRES)
         change_queried(&queried, i);
     }
     __atomic_store_n(&queried.is_over, true, __ATOMIC_RELEASE);
-    ck_assert_int_eq(pthread_join(queried.thread, NULL), 0);
+    test_join(1);
     ck_assert_uint_gt(queried.length, 0);
     for (unsigned i = 0; i < NUM_QUERIED; i++) {
         ucxpool_request_release(queried.requests[i]);
@@ -726,29 +695,24 @@ TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
     pair_init(&pair, wires[_i], wires[_i]);
     waiter.pool = pair.a;
     for (unsigned i = 0; i < rounds(20); i++) {
-        gate_t   *gate = calloc(1, sizeof(*gate));
-        pthread_t thread;
+        gate_t *gate = calloc(1, sizeof(*gate));
 
         gate->pool     = pair.a;
         waiter.request = post_to_gate(&pair, gate);
-        ck_assert_int_eq(
-            pthread_create(&thread, NULL, progress_into_gate, gate), 0);
+        test_thread(progress_into_gate, gate);
         while (!__atomic_load_n(&gate->is_entered, __ATOMIC_ACQUIRE)) {
             sched_yield();
         }
         ck_assert_int_eq(ucxpool_request_test(waiter.request),
                          UCXPOOL_INPROGRESS);
-        ck_assert_int_eq(
-            pthread_create(&waiter.thread, NULL, wait_for_request, &waiter), 0);
+        test_thread(wait_for_request, &waiter);
         while (!is_asleep(pair.a)) {
             sched_yield();
         }
         __atomic_store_n(&gate->is_open, true, __ATOMIC_RELEASE);
-        ck_assert_int_eq(pthread_join(waiter.thread, NULL), 0);
+        end_waiter(&waiter, UCXPOOL_OK);
         ck_assert(gate->is_left);
-        assert_ok(waiter.status);
-        ucxpool_request_release(waiter.request);
-        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        test_join(1);
         free(gate);
     }
     pair_cleanup(&pair);
@@ -773,8 +737,8 @@ TEST_EACH(both_of_two_sleepers_are_woken, NUM_WIRES)
         pair_until(&((pair_t){NULL, pair.b, NULL, NULL}),
                    pair_ended(waiters[0].request) &&
                        pair_ended(waiters[1].request));
-        end_waiter(&waiters[0], UCXPOOL_OK);
         end_waiter(&waiters[1], UCXPOOL_OK);
+        end_waiter(&waiters[0], UCXPOOL_OK);
     }
     pair_cleanup(&pair);
 }

@@ -1025,9 +1025,8 @@ STAND_IN_TEST(a_fence_that_cannot_be_set_is_released)
 /* Several threads. */
 
 typedef struct worker {
-    pthread_t thread;
-    unsigned  seed;
-    bool      has_fences;
+    unsigned seed;
+    bool     has_fences;
 } worker_t;
 
 static void *work(void *arg)
@@ -1070,12 +1069,9 @@ TEST_EACH(threads_do_not_disturb_each_other, NUM_KINDS)
     for (unsigned i = 0; i < 4; i++) {
         workers[i].seed       = i + 1;
         workers[i].has_fences = _i == GPU;
-        ck_assert_int_eq(
-            pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+        test_thread(work, &workers[i]);
     }
-    for (unsigned i = 0; i < 4; i++) {
-        ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
-    }
+    test_join(4);
     if (_i == HOST) {
         ck_assert_uint_eq(held(), 0);
     }

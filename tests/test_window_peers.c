@@ -5,7 +5,6 @@
 #include "rounds.h"
 #include "test.h"
 
-#include <pthread.h>
 #include <string.h>
 
 static const char *const ways[] = {
@@ -28,7 +27,6 @@ typedef struct peer {
     ucxpool_t         *pool;
     ucxpool_channel_t *to_owner;
     ucxpool_channel_t *of_owner;
-    pthread_t          thread;
     unsigned           num_reads; /* reads of this window; atomic */
     uint8_t            bytes[SIZE];
 } peer_t;
@@ -162,9 +160,7 @@ static void show_and_destroy(int new_value)
     all_are_done = false;
     for (int i = 0; i < NUM_PEERS; i++) {
         peers[i].num_reads = 0;
-        ck_assert_int_eq(pthread_create(&peers[i].thread, NULL,
-                                        read_while_it_exists, &peers[i]),
-                         0);
+        test_thread(read_while_it_exists, &peers[i]);
     }
     while (!all_have_read()) {
         ucxpool_wait(owner, MILLISECOND);
@@ -178,9 +174,7 @@ static void show_and_destroy(int new_value)
         ucxpool_wait(owner, MILLISECOND);
     }
     __atomic_store_n(&all_are_done, true, __ATOMIC_RELEASE);
-    for (int i = 0; i < NUM_PEERS; i++) {
-        ck_assert_int_eq(pthread_join(peers[i].thread, NULL), 0);
-    }
+    test_join(NUM_PEERS);
 }
 
 TEST_SETTINGS(.timeout = 120);

@@ -5,7 +5,6 @@
 #include "rounds.h"
 #include "test.h"
 
-#include <pthread.h>
 #include <string.h>
 
 static const char *const ways[] = {
@@ -26,10 +25,9 @@ static const char *const ways[] = {
 #define MINUTE UINT64_C(60000000000)
 
 /* b owns the windows. Threads read and write them over a's channel. */
-static pair_t    pair;
-static uint8_t   memory[SIZE];
-static pthread_t drivers[2];
-static bool      is_over; /* atomic */
+static pair_t  pair;
+static uint8_t memory[SIZE];
+static bool    is_over; /* atomic */
 
 /* A remote window with only short reads would not notice the revocation by
  * itself: progress releases it. */
@@ -48,15 +46,14 @@ static void begin(int way)
     pair.a->drain_ns = MINUTE;
     pair.b->drain_ns = MINUTE;
     is_over          = false;
-    ck_assert_int_eq(pthread_create(&drivers[0], NULL, drive, pair.a), 0);
-    ck_assert_int_eq(pthread_create(&drivers[1], NULL, drive, pair.b), 0);
+    test_thread(drive, pair.a);
+    test_thread(drive, pair.b);
 }
 
 static void end(void)
 {
     __atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
-    ck_assert_int_eq(pthread_join(drivers[0], NULL), 0);
-    ck_assert_int_eq(pthread_join(drivers[1], NULL), 0);
+    test_join(2);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
@@ -109,7 +106,6 @@ typedef struct user {
     unsigned                 part;
     ucxpool_remote_window_t *remote; /* shared; NULL: it imports the blobs */
     unsigned                 count;
-    pthread_t                thread;
     uint8_t                  bytes[PART];
     uint8_t                  right[PART];
 } user_t;
@@ -122,15 +118,7 @@ static void start(ucxpool_remote_window_t *remote, void *(*work)(void *))
         users[i].part   = i;
         users[i].remote = remote;
         users[i].count  = rounds(50);
-        ck_assert_int_eq(
-            pthread_create(&users[i].thread, NULL, work, &users[i]), 0);
-    }
-}
-
-static void join(void)
-{
-    for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(users[i].thread, NULL), 0);
+        test_thread(work, &users[i]);
     }
 }
 
@@ -165,7 +153,7 @@ TEST_EACH(threads_share_a_remote_window, NUM_WAYS)
     window = make_window(blob);
     remote = import(blob);
     start(remote, write_and_read_back);
-    join();
+    test_join(NUM_THREADS);
     ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
     end();
@@ -248,7 +236,7 @@ TEST_EACH(windows_are_created_and_destroyed_while_threads_read, NUM_WAYS)
         pair_destroy_window(window);
         memset(memory, (int)i, SIZE); /* no longer a window */
     }
-    join();
+    test_join(NUM_THREADS);
     end();
 }
 
@@ -282,7 +270,7 @@ TEST_EACH(a_thread_revokes_while_others_read_and_write, NUM_WAYS)
         await_reads(i % 8);
         assert_ok(ucxpool_window_revoke(window, MINUTE));
         memset(memory, (int)i, SIZE);
-        join();
+        test_join(NUM_THREADS);
         ucxpool_remote_window_release(remote);
         pair_destroy_window(window);
     }
