@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The limit for expected events. */
@@ -156,4 +157,24 @@ size_t loopback_read(bootstrap_listener_t *listener, int fd, void *bytes_p,
         }
     }
     return offset;
+}
+
+void loopback_fork(loopback_child_t *child)
+{
+    char byte;
+
+    ck_assert_int_eq(pipe(child->fds), 0);
+    child->pid = fork();
+    ck_assert_int_ge(child->pid, 0);
+    if (child->pid == 0) {
+        close(child->fds[1]);
+        _exit(read(child->fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+}
+
+void loopback_end_child(loopback_child_t *child)
+{
+    close(child->fds[0]);
+    close(child->fds[1]);
+    ck_assert_int_eq(waitpid(child->pid, NULL, 0), child->pid);
 }

@@ -50,4 +50,13 @@ int loopback_stranger(const bootstrap_listener_t *listener);
 size_t loopback_read(bootstrap_listener_t *listener, int fd, void *bytes_p,
                      size_t length);
 
+/* Fork a child that has copies of all descriptors until it is ended. */
+typedef struct loopback_child {
+    pid_t pid;
+    int   fds[2]; /* a pipe */
+} loopback_child_t;
+
+void loopback_fork(loopback_child_t *child);
+void loopback_end_child(loopback_child_t *child);
+
 #endif

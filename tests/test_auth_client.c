@@ -14,27 +14,38 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* The timeout that loopback_client() sets. */
 #define TIMEOUT_NS LOOPBACK_TIMEOUT_NS
 
-static base_secret_t *secret;
+static base_secret_t        *secret;
+static bootstrap_listener_t *listener; /* NULL: none */
+static bootstrap_client_t   *client;   /* NULL: none */
+static int                   fd;       /* a socket of the test, or -1 */
+static bootstrap_where_t     where;    /* that the client connects to */
 
 static void setup(void)
 {
     base_log_set_level(BASE_LOG_NONE);
-    secret = loopback_secret("a secret of at least 16 bytes\n");
+    secret   = loopback_secret("a secret of at least 16 bytes\n");
+    listener = NULL;
+    client   = NULL;
+    fd       = -1;
 }
 
 static void teardown(void)
 {
     net_call_reset();
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
     base_secret_put(secret);
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
-static void assert_reason(const bootstrap_client_t *client, const char *words)
+static void assert_reason(const char *words)
 {
     ck_assert_msg(strstr(bootstrap_client_reason(client), words) != NULL,
                   "\"%s\" is not in \"%s\"", words,
@@ -43,55 +54,70 @@ static void assert_reason(const bootstrap_client_t *client, const char *words)
 
 static bootstrap_where_t where_of(uint16_t port)
 {
-    bootstrap_where_t where;
+    bootstrap_where_t at;
     char              text[32];
 
     snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
-    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where));
-    return where;
+    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &at));
+    return at;
 }
 
-static bootstrap_client_t *call(const bootstrap_where_t *where)
+static bootstrap_client_t *call(void)
 {
-    bootstrap_client_t *client;
+    bootstrap_client_t *made;
 
     assert_ok(
-        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client));
-    return client;
+        bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &made));
+    return made;
 }
 
-/* A port without a listener: the socket is bound and does not listen. */
-static int closed_port(uint16_t *port_p)
+/* Connect to a port without a listener: the socket is bound and does not
+ * listen. */
+static void use_closed_port(void)
 {
     struct sockaddr_in address = {
         .sin_family      = AF_INET,
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
     };
     socklen_t length = sizeof(address);
-    int       fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    *port_p = ntohs(address.sin_port);
-    return fd;
+    where = where_of(ntohs(address.sin_port));
 }
 
-/* A listener of the test, which can send anything. */
-static int open_listener(uint16_t *port_p)
+/* Connect to a listener of the test, which can send anything. */
+static void use_own_listener(int backlog)
 {
-    int fd = closed_port(port_p);
+    use_closed_port();
+    ck_assert_int_eq(listen(fd, backlog), 0);
+}
 
-    ck_assert_int_eq(listen(fd, 4), 0);
-    return fd;
+/* Connect to a pool's listener if the addresses before it fail. */
+static void add_listener(void)
+{
+    listener = loopback_listener(secret);
+    where.addresses[where.num_addresses++] =
+        where_of(bootstrap_listener_port(listener)).addresses[0];
+}
+
+/* Accept the client's connection. */
+static int accept_client(void)
+{
+    int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    return peer;
 }
 
 /* Drive the client until it has sent all it can for now. */
-static void advance(bootstrap_client_t *client)
+static void advance(void)
 {
-    struct pollfd fd = {.fd = bootstrap_client_fd(client), .events = POLLIN};
+    struct pollfd event = {.fd = bootstrap_client_fd(client), .events = POLLIN};
 
-    while (poll(&fd, 1, 0) > 0) {
+    while (poll(&event, 1, 0) > 0) {
         ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     }
 }
@@ -100,47 +126,31 @@ TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
 TEST(port_without_a_listener_is_reported)
 {
-    uint16_t            port;
-    int                 fd     = closed_port(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = call(&where);
-
+    use_closed_port();
+    client = call();
     assert_error(loopback_meet(NULL, client), PEER_LOST);
-    assert_reason(client, "Connection refused");
-    assert_reason(client, where.text);
+    assert_reason("Connection refused");
+    assert_reason(where.text);
     assert_error(bootstrap_client_progress(client), PEER_LOST);
     ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
-    bootstrap_client_destroy(client);
-    close(fd);
 }
 
 TEST(failed_address_falls_back_to_the_next)
 {
-    uint16_t              port;
-    int                   fd       = closed_port(&port);
-    bootstrap_listener_t *listener = loopback_listener(secret);
-    bootstrap_where_t     where    = where_of(port);
-    bootstrap_where_t     good = where_of(bootstrap_listener_port(listener));
-    bootstrap_client_t   *client;
-    int                   client_fd;
+    int client_fd;
 
-    where.addresses[where.num_addresses++] = good.addresses[0];
-    client                                 = call(&where);
-    client_fd                              = bootstrap_client_fd(client);
+    use_closed_port();
+    add_listener();
+    client    = call();
+    client_fd = bootstrap_client_fd(client);
     assert_ok(loopback_meet(listener, client));
     ck_assert_int_eq(bootstrap_client_fd(client), client_fd);
     ck_assert_str_eq(bootstrap_client_reason(client), "");
-    bootstrap_client_destroy(client);
-    bootstrap_listener_destroy(listener);
-    close(fd);
 }
 
 TEST(client_connects_over_ipv6)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
-    bootstrap_where_t           where;
-    bootstrap_listener_t       *listener;
-    bootstrap_client_t         *client;
 
     assert_ok(
         bootstrap_where_resolve("[::1]:0", BOOTSTRAP_WHERE_LISTEN, &where));
@@ -153,167 +163,124 @@ TEST(client_connects_over_ipv6)
     }
     where.addresses[0].ipv6.sin6_port =
         htons(bootstrap_listener_port(listener));
-    client = call(&where);
+    client = call();
     assert_ok(loopback_meet(listener, client));
-    bootstrap_client_destroy(client);
-    bootstrap_listener_destroy(listener);
 }
 
 TEST(silent_listener_times_out)
 {
-    uint16_t            port;
-    int                 fd     = open_listener(&port);
-    bootstrap_where_t   where  = where_of(port);
-    uint64_t            begin  = base_clock_now();
-    bootstrap_client_t *client = call(&where);
+    uint64_t begin = base_clock_now();
 
+    use_own_listener(4);
+    client = call();
     ck_assert_uint_ge(bootstrap_client_deadline(client), begin + TIMEOUT_NS);
     ck_assert_uint_le(bootstrap_client_deadline(client),
                       base_clock_now() + TIMEOUT_NS);
     loopback_wait(bootstrap_client_fd(client));
-    advance(client);
+    advance();
     net_call_skip(TIMEOUT_NS);
     assert_error(bootstrap_client_progress(client), TIMED_OUT);
-    assert_reason(client, "no answer in time");
-    bootstrap_client_destroy(client);
-    close(fd);
+    assert_reason("no answer in time");
+}
+
+/* A listener whose queue is full: the kernel accepts one or two connections for
+ * this backlog and ignores further ones. */
+#define NUM_OTHERS 4
+static bootstrap_client_t *others[NUM_OTHERS];
+
+static void use_full_queue(void)
+{
+    use_own_listener(0);
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        others[i] = call();
+    }
+}
+
+static void destroy_others(void)
+{
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        bootstrap_client_destroy(others[i]);
+    }
 }
 
 TEST(unfinished_tcp_connect_times_out)
 {
-    enum { NUM_OTHERS = 4 };
-    uint16_t            port;
-    int                 fd = closed_port(&port);
-    bootstrap_where_t   where;
-    bootstrap_client_t *clients[NUM_OTHERS];
-
-    /* The kernel accepts one or two connections for this backlog and ignores
-     * further ones. */
-    ck_assert_int_eq(listen(fd, 0), 0);
-    where = where_of(port);
-    for (int i = 0; i < NUM_OTHERS; i++) {
-        clients[i] = call(&where);
-    }
-    ck_assert_int_eq(bootstrap_client_progress(clients[NUM_OTHERS - 1]),
-                     UCXPOOL_INPROGRESS);
+    use_full_queue();
+    client = call();
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS);
-    assert_error(bootstrap_client_progress(clients[NUM_OTHERS - 1]), TIMED_OUT);
-    assert_reason(clients[NUM_OTHERS - 1], "not connected");
-    for (int i = 0; i < NUM_OTHERS; i++) {
-        bootstrap_client_destroy(clients[i]);
-    }
-    close(fd);
+    assert_error(bootstrap_client_progress(client), TIMED_OUT);
+    assert_reason("not connected");
+    destroy_others();
 }
 
 /* The first address does not answer. The wait for it must not use up the time
  * of the second one. */
 TEST(silent_address_falls_back_to_the_next)
 {
-    enum { NUM_OTHERS = 4 };
-    uint16_t              port;
-    int                   fd       = closed_port(&port);
-    bootstrap_listener_t *listener = loopback_listener(secret);
-    bootstrap_where_t     where    = where_of(port);
-    bootstrap_where_t     good = where_of(bootstrap_listener_port(listener));
-    bootstrap_client_t   *others[NUM_OTHERS];
-    bootstrap_client_t   *client;
-
-    ck_assert_int_eq(listen(fd, 0), 0);
-    for (int i = 0; i < NUM_OTHERS; i++) {
-        others[i] = call(&where);
-    }
-    where.addresses[where.num_addresses++] = good.addresses[0];
-    client                                 = call(&where);
+    use_full_queue();
+    add_listener();
+    client = call();
     ck_assert_uint_le(bootstrap_client_deadline(client),
                       base_clock_now() + TIMEOUT_NS / 2);
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS / 2);
     assert_ok(loopback_meet(listener, client));
-    bootstrap_client_destroy(client);
-    for (int i = 0; i < NUM_OTHERS; i++) {
-        bootstrap_client_destroy(others[i]);
-    }
-    bootstrap_listener_destroy(listener);
-    close(fd);
+    destroy_others();
 }
 
 /* A forked child holds a copy of the socket that failed. */
 TEST(a_forked_child_does_not_confuse_the_client)
 {
-    uint16_t            ports[2];
-    int                 closed_fd = closed_port(&ports[0]);
-    int                 fd        = open_listener(&ports[1]);
-    bootstrap_where_t   where     = where_of(ports[0]);
-    bootstrap_where_t   silent    = where_of(ports[1]);
-    struct pollfd       poll_fd   = {.events = POLLIN};
-    bootstrap_client_t *client;
-    int                 pipe_fds[2];
-    pid_t               child;
-    char                byte;
+    int               closed_fd;
+    bootstrap_where_t closed;
+    struct pollfd     event = {.events = POLLIN};
+    loopback_child_t  child;
 
-    where.addresses[where.num_addresses++] = silent.addresses[0];
-    client                                 = call(&where);
-    ck_assert_int_eq(pipe(pipe_fds), 0);
-    child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        close(pipe_fds[1]);
-        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
-    }
+    use_closed_port();
+    closed    = where;
+    closed_fd = fd;
+    use_own_listener(4);
+    closed.addresses[closed.num_addresses++] = where.addresses[0];
+    where                                    = closed;
+    client                                   = call();
+    loopback_fork(&child);
     /* The first address fails, the second one gets the HELLO. */
     for (int i = 0; i < 2; i++) {
         loopback_wait(bootstrap_client_fd(client));
         ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     }
-    poll_fd.fd = bootstrap_client_fd(client);
-    ck_assert_int_eq(poll(&poll_fd, 1, 0), 0);
-    close(pipe_fds[0]);
-    close(pipe_fds[1]);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    bootstrap_client_destroy(client);
+    event.fd = bootstrap_client_fd(client);
+    ck_assert_int_eq(poll(&event, 1, 0), 0);
+    loopback_end_child(&child);
     close(closed_fd);
-    close(fd);
 }
 
 TEST(without_a_timeout_the_client_keeps_waiting)
 {
-    uint16_t            port;
-    int                 fd    = open_listener(&port);
-    bootstrap_where_t   where = where_of(port);
-    bootstrap_client_t *client;
-
+    use_own_listener(4);
     assert_ok(bootstrap_client_connect(&where, secret, NULL, 0,
                                        BASE_CLOCK_FOREVER, &client));
     ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
     net_call_skip(100 * (uint64_t)TIMEOUT_NS);
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
-    bootstrap_client_destroy(client);
-    close(fd);
 }
 
 TEST(closing_listener_is_reported_lost)
 {
-    uint16_t            port;
-    int                 fd     = open_listener(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = call(&where);
-    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-
-    ck_assert_int_ge(peer, 0);
-    close(peer);
+    use_own_listener(4);
+    client = call();
+    close(accept_client());
     assert_error(loopback_meet(NULL, client), PEER_LOST);
-    assert_reason(client, where.text);
-    bootstrap_client_destroy(client);
-    close(fd);
+    assert_reason(where.text);
 }
 
 /* Accept the client's connection, and reset it. */
-static void reset_connection(int fd)
+static void reset_connection(void)
 {
     struct linger at_once = {.l_onoff = 1};
-    int           peer    = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    int           peer    = accept_client();
 
-    ck_assert_int_ge(peer, 0);
     ck_assert_int_eq(
         setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
     close(peer);
@@ -323,78 +290,66 @@ static void reset_connection(int fd)
  * HELLO. */
 TEST(client_retries_after_a_connection_reset)
 {
-    uint16_t            port;
-    int                 fd     = open_listener(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = call(&where);
-    struct pollfd       again  = {.fd = fd, .events = POLLIN};
+    struct pollfd again = {.events = POLLIN};
 
+    use_own_listener(4);
+    client   = call();
+    again.fd = fd;
     for (int i = 0; i < 4; i++) {
         if (i % 2 == 0) {
-            advance(client);
+            advance();
         }
-        reset_connection(fd);
+        reset_connection();
         while (poll(&again, 1, 0) == 0) {
             ck_assert_int_eq(bootstrap_client_progress(client),
                              UCXPOOL_INPROGRESS);
             net_call_skip(10000000);
         }
     }
-    reset_connection(fd);
+    reset_connection();
     loopback_wait(bootstrap_client_fd(client));
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS);
     assert_error(loopback_meet(NULL, client), PEER_LOST);
-    assert_reason(client, "reset");
-    bootstrap_client_destroy(client);
-    close(fd);
+    assert_reason("reset");
 }
 
 TEST(listener_that_is_not_a_pool_is_reported)
 {
-    static const char   banner[] = "220 mail.example ESMTP ready\r\n";
-    uint16_t            port;
-    int                 fd     = open_listener(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = call(&where);
-    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    static const char banner[] = "220 mail.example ESMTP ready\r\n";
+    int               peer;
 
-    ck_assert_int_ge(peer, 0);
+    use_own_listener(4);
+    client = call();
+    peer   = accept_client();
     ck_assert_int_eq(send(peer, banner, sizeof(banner), MSG_NOSIGNAL),
                      (ssize_t)sizeof(banner));
     assert_error(loopback_meet(NULL, client), PROTOCOL);
-    assert_reason(client, "the listener is not a pool");
-    bootstrap_client_destroy(client);
+    assert_reason("the listener is not a pool");
     close(peer);
-    close(fd);
 }
 
 TEST(client_connected_to_itself_is_rejected)
 {
-    static uint8_t      bytes[8192];
-    uint16_t            port;
-    int                 fd     = open_listener(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = call(&where);
-    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-    ssize_t             length;
+    static uint8_t bytes[8192];
+    ssize_t        length;
+    int            peer;
 
-    ck_assert_int_ge(peer, 0);
-    advance(client);
+    use_own_listener(4);
+    client = call();
+    peer   = accept_client();
+    advance();
     length = recv(peer, bytes, sizeof(bytes), 0);
     ck_assert_int_eq(send(peer, bytes, (size_t)length, MSG_NOSIGNAL), length);
     assert_error(loopback_meet(NULL, client), PROTOCOL);
-    bootstrap_client_destroy(client);
     close(peer);
-    close(fd);
 }
 
 TEST(blob_that_is_too_long_is_rejected)
 {
-    static uint8_t      bytes[BOOTSTRAP_BLOB_MAX + 1];
-    bootstrap_where_t   where = where_of(7);
-    bootstrap_client_t *client;
+    static uint8_t bytes[BOOTSTRAP_BLOB_MAX + 1];
 
+    where = where_of(7);
     assert_error(bootstrap_client_connect(&where, secret, bytes, sizeof(bytes),
                                           TIMEOUT_NS, &client),
                  INVALID_PARAM);
@@ -402,12 +357,11 @@ TEST(blob_that_is_too_long_is_rejected)
 
 TEST(cleanup_in_mid_handshake_leaks_nothing)
 {
-    unsigned              num_fds  = net_call_num_fds();
-    bootstrap_listener_t *listener = loopback_listener(secret);
+    unsigned num_fds = net_call_num_fds();
 
+    listener = loopback_listener(secret);
     for (unsigned num_steps = 0; num_steps < 4; num_steps++) {
-        bootstrap_client_t *client = loopback_client(listener, secret);
-
+        client = loopback_client(listener, secret);
         for (unsigned i = 0; i < num_steps; i++) {
             loopback_settle(listener);
             ck_assert_int_ge(bootstrap_client_progress(client), 0);
@@ -415,21 +369,21 @@ TEST(cleanup_in_mid_handshake_leaks_nothing)
         bootstrap_client_destroy(client);
         loopback_settle(listener);
     }
+    client = NULL;
     bootstrap_client_destroy(NULL);
     bootstrap_listener_destroy(listener);
+    listener = NULL;
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* One complete authentication. Returns its status, or that of connect if
  * connect failed. The listener's status does not count. */
-static ucxpool_status_t connect_once(bootstrap_listener_t    *listener,
-                                     const bootstrap_where_t *where)
+static ucxpool_status_t connect_once(void)
 {
-    bootstrap_client_t *client;
-    ucxpool_status_t    status;
+    ucxpool_status_t status;
 
     status =
-        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client);
+        bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -438,11 +392,12 @@ static ucxpool_status_t connect_once(bootstrap_listener_t    *listener,
         ck_assert_str_ne(bootstrap_client_reason(client), "");
     }
     bootstrap_client_destroy(client);
+    client = NULL;
     loopback_settle(listener);
     return status;
 }
 
-static void take_all(bootstrap_listener_t *listener)
+static void take_all(void)
 {
     bootstrap_peer_t peer;
 
@@ -463,42 +418,37 @@ TEST(failed_call_is_reported_and_retry_works)
         {NET_CALL_SEND, ECONNRESET},  {NET_CALL_RECV, ECONNRESET},
         {NET_CALL_HMAC, 0},           {NET_CALL_GETSOCKOPT, ENOBUFS},
     };
-    bootstrap_listener_t *listener = loopback_listener(secret);
-    bootstrap_where_t     where = where_of(bootstrap_listener_port(listener));
-    unsigned              num_fds;
-    bool                  has_failed;
-    ucxpool_status_t      status;
+    unsigned         num_fds;
+    bool             has_failed;
+    ucxpool_status_t status;
 
-    assert_ok(connect_once(listener, &where));
-    take_all(listener);
+    listener = loopback_listener(secret);
+    where    = where_of(bootstrap_listener_port(listener));
+    assert_ok(connect_once());
+    take_all();
     num_fds = net_call_num_fds();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         unsigned n = 0;
 
         do {
             net_call_fail(cases[i].call, ++n, cases[i].error);
-            status     = connect_once(listener, &where);
+            status     = connect_once();
             has_failed = net_call_reset();
             /* An error of the listener can be harmless for the client: removing
              * a socket from the epoll set, for example. */
             if (!has_failed) {
                 assert_ok(status);
             }
-            take_all(listener);
+            take_all();
             ck_assert_uint_eq(net_call_num_fds(), num_fds);
         } while (has_failed);
         ck_assert_uint_gt(n, 1);
     }
-    bootstrap_listener_destroy(listener);
 }
 
 TEST(the_first_failing_call_is_named)
 {
-    uint16_t            port;
-    int                 fd     = closed_port(&port);
-    bootstrap_where_t   where  = where_of(port);
-    bootstrap_client_t *client = NULL;
-
+    use_closed_port();
     net_call_fail(NET_CALL_SOCKET, 1, EMFILE);
     assert_error_detail(
         bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
@@ -508,5 +458,4 @@ TEST(the_first_failing_call_is_named)
         bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
         NO_MEMORY);
     ck_assert_ptr_null(client);
-    close(fd);
 }

@@ -19,7 +19,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define SECRET "a secret of at least 16 bytes\n"
@@ -102,12 +101,69 @@ static void assert_no_pending_connections(void)
                      UCXPOOL_INPROGRESS);
 }
 
+static bootstrap_listener_stats_t stats(void)
+{
+    bootstrap_listener_stats_t now;
+
+    bootstrap_listener_get_stats(listener, &now);
+    return now;
+}
+
 static unsigned num_half_open(void)
 {
-    bootstrap_listener_stats_t stats;
+    return stats().num_half_open;
+}
 
-    bootstrap_listener_get_stats(listener, &stats);
-    return stats.num_half_open;
+/* Wait for an event of the listener, and handle it. */
+static void settle(void)
+{
+    loopback_wait(bootstrap_listener_fd(listener));
+    loopback_settle(listener);
+}
+
+/* The client connects, and ends. */
+static void assert_connects(bootstrap_client_t *client)
+{
+    assert_ok(loopback_meet(listener, client));
+    assert_peer_waits();
+    bootstrap_client_destroy(client);
+}
+
+/* The client fails with this status and reason, and ends. */
+static void assert_fails(bootstrap_client_t *client, ucxpool_status_t status,
+                         const char *words)
+{
+    ck_assert_int_eq(loopback_meet(listener, client), status);
+    ck_assert_msg(strstr(bootstrap_client_reason(client), words) != NULL, "%s",
+                  bootstrap_client_reason(client));
+    bootstrap_client_destroy(client);
+}
+
+/* Connections of strangers. With settle: the listener accepts each one before
+ * the next arrives. */
+static void open_strangers(int *fds, int num, bool with_settle)
+{
+    for (int i = 0; i < num; i++) {
+        fds[i] = loopback_stranger(listener);
+        if (with_settle) {
+            settle();
+        }
+    }
+}
+
+static void close_all(const int *fds, int num)
+{
+    for (int i = 0; i < num; i++) {
+        close(fds[i]);
+    }
+}
+
+static void assert_peers_wait(unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        assert_peer_waits();
+    }
+    assert_no_pending_connections();
 }
 
 /* A client with the right secret connects. */
@@ -140,10 +196,7 @@ TEST(a_client_with_a_wrong_secret_gets_a_refusal)
     base_secret_t *other = loopback_secret("quite another secret, wrong\n");
     bootstrap_client_t *client = loopback_client(listener, other);
 
-    assert_error(loopback_meet(listener, client), PERMISSION);
-    ck_assert_ptr_nonnull(
-        strstr(bootstrap_client_reason(client), "the secrets differ"));
-    bootstrap_client_destroy(client);
+    assert_fails(client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     assert_no_pending_connections();
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     assert_open();
@@ -152,10 +205,9 @@ TEST(a_client_with_a_wrong_secret_gets_a_refusal)
 
 TEST(a_silent_connection_is_closed_at_its_deadline)
 {
-    uint64_t                   begin = base_clock_now();
-    int                        fd    = loopback_stranger(listener);
-    bootstrap_listener_stats_t stats;
-    char                       byte;
+    uint64_t begin = base_clock_now();
+    int      fd    = loopback_stranger(listener);
+    char     byte;
 
     ck_assert_uint_eq(bootstrap_listener_deadline(listener),
                       BASE_CLOCK_FOREVER);
@@ -168,10 +220,9 @@ TEST(a_silent_connection_is_closed_at_its_deadline)
     net_call_skip(LOOPBACK_TIMEOUT_NS);
     ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
     ck_assert_uint_eq(loopback_read(listener, fd, &byte, 1), 0);
-    bootstrap_listener_get_stats(listener, &stats);
-    ck_assert_uint_eq(stats.num_half_open, 0);
-    ck_assert_uint_eq(stats.num_timed_out, 1);
-    ck_assert_uint_eq(stats.num_refused, 1);
+    ck_assert_uint_eq(num_half_open(), 0);
+    ck_assert_uint_eq(stats().num_timed_out, 1);
+    ck_assert_uint_eq(stats().num_refused, 1);
     ck_assert_uint_eq(bootstrap_listener_deadline(listener),
                       BASE_CLOCK_FOREVER);
     assert_open();
@@ -181,9 +232,8 @@ TEST(a_silent_connection_is_closed_at_its_deadline)
 TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
 {
     enum { NUM_STRANGERS = 500 };
-    static int                 fds[NUM_STRANGERS];
-    unsigned                   num_fds = net_call_num_fds();
-    bootstrap_listener_stats_t stats;
+    static int fds[NUM_STRANGERS];
+    unsigned   num_fds = net_call_num_fds();
 
     for (int i = 0; i < NUM_STRANGERS; i++) {
         fds[i] = loopback_stranger(listener);
@@ -194,13 +244,10 @@ TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
         }
     }
     ck_assert_uint_le(net_call_num_fds(), num_fds + NUM_STRANGERS + 8);
-    bootstrap_listener_get_stats(listener, &stats);
-    ck_assert_uint_eq(stats.num_proven, 3);
-    ck_assert_uint_ge(stats.num_dropped, NUM_STRANGERS - 8);
-    ck_assert_uint_eq(stats.num_refused, stats.num_dropped);
-    for (int i = 0; i < NUM_STRANGERS; i++) {
-        close(fds[i]);
-    }
+    ck_assert_uint_eq(stats().num_proven, 3);
+    ck_assert_uint_ge(stats().num_dropped, NUM_STRANGERS - 8);
+    ck_assert_uint_eq(stats().num_refused, stats().num_dropped);
+    close_all(fds, NUM_STRANGERS);
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(), 0);
 }
@@ -322,14 +369,8 @@ TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
     client = connected_client();
     be_refused(client);
     net_call_skip(LOOPBACK_TIMEOUT_NS);
-    assert_error(loopback_meet(listener, client), LIMIT);
-    ck_assert_ptr_nonnull(
-        strstr(bootstrap_client_reason(client), "too many peers are waiting"));
-    bootstrap_client_destroy(client);
-    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
-        assert_peer_waits();
-    }
-    assert_no_pending_connections();
+    assert_fails(client, UCXPOOL_ERR_LIMIT, "too many peers are waiting");
+    assert_peers_wait(LOOPBACK_QUEUE);
     assert_open();
 }
 
@@ -363,9 +404,7 @@ TEST(a_client_displaced_by_a_new_connection_retries)
         for (unsigned i = 0; i < num_turns; i++) {
             loopback_settle(listener); /* the stranger has a slot, too */
         }
-        assert_ok(loopback_meet(listener, client));
-        assert_peer_waits();
-        bootstrap_client_destroy(client);
+        assert_connects(client);
         close(fd);
     }
     ck_assert_uint_ge(bootstrap_listener_num_refused(listener), 2);
@@ -388,9 +427,7 @@ TEST(a_client_retries_when_the_listener_has_no_descriptor)
     if (!RUNNING_ON_VALGRIND) {
         ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     }
-    assert_ok(loopback_meet(listener, client));
-    assert_peer_waits();
-    bootstrap_client_destroy(client);
+    assert_connects(client);
     destroy_listener();
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
@@ -403,15 +440,9 @@ TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
     limit_descriptors(LIMIT);
     limit_half_open(LIMIT);
     lift_limit();
-    for (int i = 0; i < LIMIT; i++) {
-        fds[i] = loopback_stranger(listener);
-        loopback_settle(listener);
-    }
-    loopback_settle(listener);
+    open_strangers(fds, LIMIT, true);
     ck_assert_uint_eq(num_half_open(), LIMIT / 4);
-    for (int i = 0; i < LIMIT; i++) {
-        close(fds[i]);
-    }
+    close_all(fds, LIMIT);
 }
 
 TEST(many_simultaneous_clients_connect)
@@ -452,7 +483,6 @@ TEST(clients_do_not_time_out_if_the_listener_is_late)
 {
     enum { NUM = 40 }; /* more than one call processes */
     bootstrap_listener_params_t params = loopback_params(secret);
-    bootstrap_listener_stats_t  stats;
     bootstrap_client_t         *clients[NUM];
     struct epoll_event          events[NUM];
 
@@ -471,8 +501,7 @@ TEST(clients_do_not_time_out_if_the_listener_is_late)
     }
     net_call_skip(LOOPBACK_TIMEOUT_NS);
     loopback_settle(listener);
-    bootstrap_listener_get_stats(listener, &stats);
-    ck_assert_uint_eq(stats.num_timed_out, 0);
+    ck_assert_uint_eq(stats().num_timed_out, 0);
     for (int i = 0; i < NUM; i++) {
         loopback_wait(bootstrap_client_fd(clients[i]));
         assert_ok(bootstrap_client_progress(clients[i]));
@@ -500,15 +529,10 @@ TEST(simultaneous_connections_fit_in_the_accept_queue)
 
     num = (num < 200) ? num : 200;
     limit_half_open(200);
-    for (int i = 0; i < num; i++) {
-        /* connect() would block if the queue were full. */
-        fds[i] = loopback_stranger(listener);
-    }
+    open_strangers(fds, num, false); /* would block if the queue were full */
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(), (unsigned)num);
-    for (int i = 0; i < num; i++) {
-        close(fds[i]);
-    }
+    close_all(fds, num);
 }
 
 TEST(the_work_of_one_progress_call_is_bounded)
@@ -516,17 +540,13 @@ TEST(the_work_of_one_progress_call_is_bounded)
     int fds[40];
 
     limit_half_open(64);
-    for (int i = 0; i < 40; i++) {
-        fds[i] = loopback_stranger(listener);
-    }
+    open_strangers(fds, 40, false);
     loopback_wait(bootstrap_listener_fd(listener));
     ck_assert_uint_le(bootstrap_listener_progress(listener), 16);
     ck_assert_uint_le(num_half_open(), 16);
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(), 40);
-    for (int i = 0; i < 40; i++) {
-        close(fds[i]);
-    }
+    close_all(fds, 40);
 }
 
 TEST(the_callers_epoll_can_watch_the_fd)
@@ -569,27 +589,17 @@ TEST(destroying_the_listener_closes_pending_connections)
 /* A forked child holds copies of the sockets. */
 TEST(a_forked_child_does_not_confuse_the_listener)
 {
-    int   fd = loopback_stranger(listener);
-    int   pipe_fds[2];
-    pid_t child;
-    char  byte;
+    int              fd = loopback_stranger(listener);
+    loopback_child_t child;
 
     loopback_settle(listener);
-    ck_assert_int_eq(pipe(pipe_fds), 0);
-    child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        close(pipe_fds[1]);
-        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
-    }
+    loopback_fork(&child);
     net_call_skip(LOOPBACK_TIMEOUT_NS);
     loopback_settle(listener);
     ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
     ck_assert_uint_eq(bootstrap_listener_progress(listener), 0);
     assert_open();
-    close(pipe_fds[0]);
-    close(pipe_fds[1]);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    loopback_end_child(&child);
     close(fd);
 }
 
@@ -597,24 +607,14 @@ TEST(a_forked_child_does_not_keep_pending_connections_open)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
     struct pollfd       fd     = {.events = POLLRDHUP};
-    int                 pipe_fds[2];
-    pid_t               child;
-    char                byte;
+    loopback_child_t    child;
 
     assert_ok(loopback_meet(listener, client));
-    ck_assert_int_eq(pipe(pipe_fds), 0);
-    child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        close(pipe_fds[1]);
-        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
-    }
+    loopback_fork(&child);
     destroy_listener();
     fd.fd = bootstrap_client_detach_fd(client);
     ck_assert_int_eq(poll(&fd, 1, -1), 1);
-    close(pipe_fds[0]);
-    close(pipe_fds[1]);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    loopback_end_child(&child);
     close(fd.fd);
     bootstrap_client_destroy(client);
 }
@@ -679,8 +679,7 @@ TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_fail(NET_CALL_SEND, 1, EAGAIN);
     net_call_then(NET_CALL_EPOLL_CTL, ENOMEM);
-    loopback_wait(bootstrap_listener_fd(listener));
-    loopback_settle(listener);
+    settle();
     ck_assert(net_call_reset());
     ck_assert_uint_eq(num_half_open(), 0);
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
@@ -698,8 +697,7 @@ TEST(a_refused_client_that_stays_is_closed_at_its_deadline)
 
     ck_assert_int_eq(send(fd, hello, sizeof(hello), MSG_NOSIGNAL),
                      (ssize_t)sizeof(hello));
-    assert_error(loopback_meet(listener, client), PERMISSION);
-    bootstrap_client_destroy(client);
+    assert_fails(client, UCXPOOL_ERR_PERMISSION, "");
     /* The stranger receives the refusal and the end of the stream, but keeps
      * its socket open. */
     ck_assert_uint_gt(loopback_read(listener, fd, bytes, sizeof(bytes)), 12);
@@ -725,8 +723,7 @@ TEST(the_log_gets_one_warning_per_second)
         int fd = loopback_stranger(listener);
 
         ck_assert_int_eq(send(fd, "GET / HTTP/1.0", 14, MSG_NOSIGNAL), 14);
-        loopback_wait(bootstrap_listener_fd(listener));
-        loopback_settle(listener);
+        settle();
         close(fd);
         loopback_settle(listener);
         if (i == 98) {
@@ -753,11 +750,7 @@ TEST(a_new_connection_displaces_the_oldest)
     char words[256];
     char byte;
 
-    for (int i = 0; i < 9; i++) {
-        fds[i] = loopback_stranger(listener);
-        loopback_wait(bootstrap_listener_fd(listener));
-        loopback_settle(listener);
-    }
+    open_strangers(fds, 9, true);
     ck_assert_uint_ge(loopback_read(listener, fds[0], words, sizeof(words)),
                       BOOTSTRAP_MESSAGE_HEADER_SIZE + 4);
     ck_assert_uint_eq(words[BOOTSTRAP_MESSAGE_HEADER_SIZE],
@@ -766,9 +759,7 @@ TEST(a_new_connection_displaces_the_oldest)
         ck_assert_int_lt(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
         ck_assert_int_eq(errno, EAGAIN);
     }
-    for (int i = 0; i < 9; i++) {
-        close(fds[i]);
-    }
+    close_all(fds, 9);
 }
 
 TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
@@ -803,10 +794,7 @@ TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
         bootstrap_client_destroy(clients[i]);
     }
     ck_assert_uint_eq(num_in, 1);
-    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
-        assert_peer_waits();
-    }
-    assert_no_pending_connections();
+    assert_peers_wait(LOOPBACK_QUEUE);
 }
 
 /* --- listening addresses ------------------------------------------------ */
@@ -937,8 +925,7 @@ TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
 
     net_call_stop_clock();
     net_call_fail_from(NET_CALL_ACCEPT4, 1, EMFILE);
-    loopback_wait(bootstrap_listener_fd(listener));
-    loopback_settle(listener);
+    settle();
     ck_assert(net_call_reset());
 
     /* Nothing is due until the pause is over, even with a pending
@@ -951,9 +938,7 @@ TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
 
     net_call_skip(deadline - base_clock_now());
     ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
-    assert_ok(loopback_meet(listener, client));
-    assert_peer_waits();
-    bootstrap_client_destroy(client);
+    assert_connects(client);
 }
 
 TEST(with_no_descriptor_left_at_all_the_listener_recovers)
@@ -994,8 +979,7 @@ TEST(a_persistently_failing_accept_is_not_retried_forever)
     int fd = loopback_stranger(listener);
 
     net_call_fail_from(NET_CALL_ACCEPT4, 1, EPERM);
-    loopback_wait(bootstrap_listener_fd(listener));
-    loopback_settle(listener);
+    settle();
     ck_assert(net_call_reset());
     net_call_skip(1000000000u);
     assert_open();
@@ -1028,8 +1012,7 @@ TEST(watching_the_listener_again_is_retried_later)
 
     net_call_stop_clock();
     net_call_fail(NET_CALL_ACCEPT4, 1, ENFILE);
-    loopback_wait(bootstrap_listener_fd(listener));
-    loopback_settle(listener);
+    settle();
     ck_assert(net_call_reset());
     net_call_skip(200000000u);
     net_call_fail(NET_CALL_EPOLL_CTL, 1, ENOMEM);
