@@ -30,21 +30,34 @@
 static char        reason[160];
 static const void *mapped;
 
-static ucxpool_status_t map(const ipc_host_t *host, const ipc_file_t *file)
+/* This process and its file. */
+static ipc_host_t host;
+static ipc_file_t file;
+static int        fd = -1; /* closed at the end of the test */
+
+static void teardown(void)
+{
+    if (fd >= 0) {
+        close(fd);
+        fd = -1;
+    }
+}
+
+static ucxpool_status_t map(const ipc_host_t *of, const ipc_file_t *what)
 {
     reason[0] = '\0';
     mapped    = NULL;
-    return ipc_map(host, file, -1, &mapped, reason, sizeof(reason));
+    return ipc_map(of, what, -1, &mapped, reason, sizeof(reason));
 }
 
 /* The mapping is rejected with these words, and leaves no trace. */
-static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
+static void check_refused(const ipc_host_t *of, const ipc_file_t *what,
                           ucxpool_status_t status, const char *words)
 {
     unsigned num_fds = calls_num_fds();
     size_t   size    = calls_mapped_size();
 
-    ck_assert_int_eq(map(host, file), status);
+    ck_assert_int_eq(map(of, what), status);
     ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
                   words, reason);
     assert_detail(words);
@@ -53,35 +66,31 @@ static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
     ck_assert_uint_eq(calls_mapped_size(), size);
 }
 
-/* A file of this process, as a careless peer might create it. */
-static int make_file(size_t size, int seals)
+static void announce(int of)
 {
-    int fd = memfd_create("ucxpool:test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ipc_host_fill(&host);
+    assert_ok(ipc_file_fill(of, &file));
+}
 
+/* Make a file as a careless peer might create it. */
+static void make_file(size_t size, int seals)
+{
+    fd = memfd_create("ucxpool:test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
     ck_assert_int_eq(fallocate(fd, 0, 0, (off_t)size), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
-    return fd;
-}
-
-static void announce(int fd, ipc_host_t *host, ipc_file_t *file)
-{
-    ipc_host_fill(host);
-    assert_ok(ipc_file_fill(fd, file));
+    announce(fd);
 }
 
 /* Announce any file of this process as a memory file. */
-static void check_foreign(int fd)
+static void check_foreign(int of)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-
-    ck_assert_int_ge(fd, 0);
-    announce(fd, &host, &file);
+    ck_assert_int_ge(of, 0);
+    announce(of);
     file.size = SIZE;
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not a memory file");
-    close(fd);
+    close(of);
 }
 
 /*
@@ -96,30 +105,30 @@ typedef struct owner {
     ipc_file_t file;
 } owner_t;
 
-static void read_all(int fd, void *data, size_t size)
+static void read_all(int from, void *data, size_t size)
 {
-    ck_assert_int_eq(read(fd, data, size), (ssize_t)size);
+    ck_assert_int_eq(read(from, data, size), (ssize_t)size);
 }
 
 static void owner_main(int from, int to, uid_t uid)
 {
-    ipc_host_t host;
-    ipc_file_t file;
+    ipc_host_t self;
+    ipc_file_t own;
     void      *address;
     char       byte;
-    int        fd;
+    int        own_fd;
 
     if ((uid != geteuid()) && (setresuid(uid, uid, uid) != 0)) {
         _exit(1);
     }
-    if (ipc_create("owner", SIZE, &fd, &address) != UCXPOOL_OK) {
+    if (ipc_create("owner", SIZE, &own_fd, &address) != UCXPOOL_OK) {
         _exit(2);
     }
     memset(address, 'o', SIZE);
-    ipc_host_fill(&host);
-    if ((ipc_file_fill(fd, &file) != UCXPOOL_OK) ||
-        (write(to, &host, sizeof(host)) != sizeof(host)) ||
-        (write(to, &file, sizeof(file)) != sizeof(file))) {
+    ipc_host_fill(&self);
+    if ((ipc_file_fill(own_fd, &own) != UCXPOOL_OK) ||
+        (write(to, &self, sizeof(self)) != sizeof(self)) ||
+        (write(to, &own, sizeof(own)) != sizeof(own))) {
         _exit(3);
     }
     while (read(from, &byte, 1) == 1) {
@@ -170,10 +179,10 @@ static void owner_end(owner_t *owner)
 
 /* --- use ---------------------------------------------------------------- */
 
+TEST_SETTINGS(.teardown = teardown);
+
 TEST(this_process_has_the_same_host_and_user)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     ck_assert_uint_eq(host.pid, (uint32_t)getpid());
     ck_assert_uint_eq(host.uid, (uint32_t)geteuid());
@@ -184,8 +193,6 @@ TEST(this_process_has_the_same_host_and_user)
 
 TEST(blanks_and_parentheses_in_the_name_do_not_hide_the_start_time)
 {
-    ipc_host_t host;
-
     ck_assert_int_eq(prctl(PR_SET_NAME, ") R 1 (2 3) 4"), 0);
     ipc_host_fill(&host);
     ck_assert(ipc_host_is_alive(&host));
@@ -213,15 +220,13 @@ TEST(changes_in_a_peers_file_are_visible)
 
 TEST(two_processes_map_each_others_files)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    owner_t    owner;
-    void      *address;
-    pid_t      pid;
-    int        fd, status;
+    owner_t owner;
+    void   *address;
+    pid_t   pid;
+    int     status;
 
     assert_ok(ipc_create("mine", SIZE, &fd, &address));
-    announce(fd, &host, &file);
+    announce(fd);
     memcpy(address, "mine", 5);
     owner_start(&owner, geteuid());
     assert_ok(map(&owner.host, &owner.file));
@@ -240,7 +245,6 @@ TEST(two_processes_map_each_others_files)
     ipc_unmap(mapped, SIZE);
     owner_end(&owner);
     ipc_unmap(address, SIZE);
-    close(fd);
 }
 
 TEST(a_mapping_outlives_its_owner)
@@ -288,14 +292,12 @@ TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
 
 TEST(regions_of_host_memory_are_shared)
 {
-    ipc_host_t    host;
-    ipc_file_t    file;
     mem_regions_t regions;
 
     assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2, (size_t)2 << 20,
                                BASE_SWITCH_TRY));
     for (unsigned i = 0; i < 2; i++) {
-        announce(regions.regions[i].fd, &host, &file);
+        announce(regions.regions[i].fd);
         ck_assert_uint_eq(file.size, regions.region_size);
         assert_ok(map(&host, &file));
         strcpy(regions.regions[i].address, "region");
@@ -307,25 +309,19 @@ TEST(regions_of_host_memory_are_shared)
 
 TEST(a_mapping_is_resident_in_the_pages_that_were_read)
 {
-    size_t     size = (size_t)8 << 20;
-    int        fd   = make_file(size, F_SEAL_SHRINK);
-    ipc_host_t host;
-    ipc_file_t file;
-    size_t     before;
+    size_t size = (size_t)8 << 20;
+    size_t before;
 
-    announce(fd, &host, &file);
+    make_file(size, F_SEAL_SHRINK);
     before = resident_size();
     assert_ok(map(&host, &file));
     ck_assert_int_eq(*(const char *)mapped, 0);
     ck_assert_uint_lt(resident_size(), before + size / 2);
     ipc_unmap(mapped, file.size);
-    close(fd);
 }
 
 TEST(huge_pages_are_shared_if_the_machine_has_some)
 {
-    ipc_host_t    host;
-    ipc_file_t    file;
     mem_regions_t regions;
 
     if (mem_regions_init(&regions, &mem_kind_host, -1, 1, (size_t)2 << 20,
@@ -333,7 +329,7 @@ TEST(huge_pages_are_shared_if_the_machine_has_some)
         fprintf(stderr, "skipped: no free huge pages of 2 MiB\n");
         return;
     }
-    announce(regions.regions[0].fd, &host, &file);
+    announce(regions.regions[0].fd);
     ck_assert_uint_eq(file.huge_page_shift, 21);
     assert_ok(map(&host, &file));
     strcpy(regions.regions[0].address, "huge");
@@ -348,7 +344,7 @@ TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
 {
     size_t size = 5000;
     void  *address, *second;
-    int    fd, seals;
+    int    seals;
 
     assert_ok(ipc_create("control", size, &fd, &address));
     for (size_t i = 0; i < size; i++) {
@@ -363,7 +359,6 @@ TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
         ck_assert_ptr_eq(second, MAP_FAILED);
     }
     ipc_unmap(address, size);
-    close(fd);
 }
 
 TEST(the_end_of_a_peer_is_detected)
@@ -389,17 +384,15 @@ TEST(the_end_of_a_peer_is_detected)
 
 /* --- incompatible hosts -------------------------------------------------- */
 
-static void check_misfit(const ipc_host_t *host, const char *words)
+static void check_misfit(const ipc_host_t *of, const char *words)
 {
-    ck_assert(!ipc_host_fits(host, reason, sizeof(reason)));
+    ck_assert(!ipc_host_fits(of, reason, sizeof(reason)));
     ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
                   words, reason);
 }
 
 TEST(an_unknown_host_is_not_treated_as_another)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     memset(host.boot_id, 0, sizeof(host.boot_id));
     check_misfit(&host, "the peer cannot read its /proc");
@@ -410,7 +403,6 @@ TEST(an_unknown_host_is_not_treated_as_another)
 
 TEST(our_identity_is_known_without_descriptors)
 {
-    ipc_host_t    host;
     ipc_host_t    again;
     struct rlimit none = {0};
     struct rlimit limit;
@@ -427,8 +419,6 @@ TEST(our_identity_is_known_without_descriptors)
 
 TEST(another_host_is_rejected)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     host.boot_id[15] ^= 1;
     host.start_time++;
@@ -438,8 +428,6 @@ TEST(another_host_is_rejected)
 
 TEST(another_user_is_rejected)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     host.uid++;
     check_misfit(&host, "other user");
@@ -447,20 +435,17 @@ TEST(another_user_is_rejected)
 
 TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
 {
-    unsigned   num_fds = calls_num_fds();
-    ipc_host_t host;
-    ipc_file_t file;
-    void      *address;
-    int        fd;
+    unsigned num_fds = calls_num_fds();
+    void    *address;
 
     assert_ok(ipc_create("mine", SIZE, &fd, &address));
-    announce(fd, &host, &file);
+    announce(fd);
     host.start_time++;
     check_misfit(&host, "has ended");
     check_refused(&host, &file, UCXPOOL_ERR_PEER_LOST, "has ended");
     ck_assert_int_eq(ipc_watch(&host), -1);
     ipc_unmap(address, SIZE);
-    close(fd);
+    teardown();
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
 
@@ -480,13 +465,10 @@ TEST(a_dead_process_is_not_mapped_or_watched)
 TEST_EACH(a_process_that_cannot_be_checked_counts_as_alive, 4)
 {
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, EACCES};
-    ipc_host_t       host;
-    ipc_file_t       file;
     void            *address;
-    int              fd;
 
     assert_ok(ipc_create("mine", SIZE, &fd, &address));
-    announce(fd, &host, &file);
+    announce(fd);
     calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
     ck_assert(!ipc_host_is_reaped(&host));
     ck_assert(!ipc_host_is_alive(&host));
@@ -495,7 +477,6 @@ TEST_EACH(a_process_that_cannot_be_checked_counts_as_alive, 4)
     calls_reset();
     ck_assert(ipc_host_is_alive(&host));
     ipc_unmap(address, SIZE);
-    close(fd);
 }
 
 /* At first it is a zombie. */
@@ -522,7 +503,6 @@ TEST(the_end_of_a_process_is_known_without_descriptors)
 TEST_EACH(only_these_errors_mean_that_a_process_has_ended, 2)
 {
     static const int errors[] = {ENOENT, ESRCH};
-    ipc_host_t       host;
 
     ipc_host_fill(&host);
     calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
@@ -537,7 +517,6 @@ TEST_EACH(only_these_errors_mean_that_a_process_has_ended, 2)
 TEST(invalid_process_ids_are_rejected)
 {
     static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
-    ipc_host_t            host;
 
     ipc_host_fill(&host);
     for (size_t i = 0; i < sizeof(pids) / sizeof(pids[0]); i++) {
@@ -549,8 +528,6 @@ TEST(invalid_process_ids_are_rejected)
 
 TEST(a_proc_of_another_pid_namespace_matches_no_peer)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     calls_fail_from(CALLS_READLINK, 1, ENOENT);
     check_misfit(&host, "/proc belongs to");
@@ -562,8 +539,7 @@ TEST(a_proc_of_another_pid_namespace_matches_no_peer)
 
 TEST(an_unreadable_proc_matches_no_peer)
 {
-    ipc_host_t host = {0};
-
+    host = (ipc_host_t){0};
     calls_fail_from(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "/proc of this process cannot be read");
     calls_fail(CALLS_FOPEN, 2, EACCES);
@@ -580,8 +556,6 @@ TEST(an_unreadable_proc_matches_no_peer)
 
 TEST(without_pidfds_no_peer_is_watched)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host);
     calls_fail(CALLS_SYSCALL, 1, ENOSYS);
     ck_assert_int_eq(ipc_watch(&host), -1);
@@ -590,8 +564,7 @@ TEST(without_pidfds_no_peer_is_watched)
 
 TEST(a_reason_is_truncated_to_its_buffer)
 {
-    ipc_host_t host;
-    char       text[6];
+    char text[6];
 
     ipc_host_fill(&host);
     host.boot_id[0] ^= 1;
@@ -601,7 +574,7 @@ TEST(a_reason_is_truncated_to_its_buffer)
 
 /* Runs in a PID namespace of its own: checks the parent's identity, and reports
  * its own. */
-static void stranger_main(const ipc_host_t *host, int to)
+static void stranger_main(int to)
 {
     ipc_host_t own;
     pid_t      pid;
@@ -612,7 +585,7 @@ static void stranger_main(const ipc_host_t *host, int to)
     }
     pid = fork();
     if (pid == 0) {
-        if (ipc_host_is_visible(host)) {
+        if (ipc_host_is_visible(&host)) {
             _exit(1);
         }
         ipc_host_fill(&own);
@@ -625,8 +598,8 @@ static void stranger_main(const ipc_host_t *host, int to)
 
 TEST(a_pid_of_another_namespace_is_not_used)
 {
-    const ipc_file_t file = {.size = SIZE, .fd = 0};
-    ipc_host_t       host, stranger;
+    const ipc_file_t none = {.size = SIZE, .fd = 0};
+    ipc_host_t       stranger;
     pid_t            pid;
     int              pipes[2];
     int              status;
@@ -636,7 +609,7 @@ TEST(a_pid_of_another_namespace_is_not_used)
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        stranger_main(&host, pipes[1]);
+        stranger_main(pipes[1]);
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFEXITED(status));
@@ -651,7 +624,7 @@ TEST(a_pid_of_another_namespace_is_not_used)
         ck_assert(!ipc_host_is_reaped(&stranger));
         ck_assert(!ipc_host_has_ended(&stranger));
         ck_assert_int_eq(ipc_watch(&stranger), -1);
-        check_refused(&stranger, &file, UCXPOOL_ERR_PERMISSION,
+        check_refused(&stranger, &none, UCXPOOL_ERR_PERMISSION,
                       "other PID namespace");
     }
     close(pipes[0]);
@@ -661,9 +634,8 @@ TEST(a_pid_of_another_namespace_is_not_used)
 /* Without a map, the user is reported as nobody, like all other users. */
 TEST(a_user_that_its_namespace_does_not_map_fits_no_peer)
 {
-    ipc_host_t host;
-    pid_t      child = fork();
-    int        status;
+    pid_t child = fork();
+    int   status;
 
     if (child == 0) {
         if ((geteuid() == 0) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) {
@@ -692,7 +664,6 @@ TEST(a_user_that_its_namespace_does_not_map_fits_no_peer)
 static void enter_namespace_as_5(void)
 {
     static const char line[] = "5 65534 1";
-    int               fd;
 
     if (((geteuid() != NOBODY) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) ||
         (prctl(PR_SET_DUMPABLE, 1) != 0) || (unshare(CLONE_NEWUSER) != 0)) {
@@ -724,17 +695,17 @@ static void run_in_child(int (*check)(void))
 static int check_overflow_user(void)
 {
     char path[] = "/tmp/test_share.XXXXXX";
-    int  fd     = mkstemp(path);
+    int  number = mkstemp(path);
     bool done;
 
-    if ((fd < 0) || (write(fd, "5\n", 2) != 2)) {
+    if ((number < 0) || (write(number, "5\n", 2) != 2)) {
         return 1;
     }
     done = (unshare(CLONE_NEWNS) == 0) &&
            (mount(path, "/proc/sys/kernel/overflowuid", "none", MS_BIND,
                   NULL) == 0);
     unlink(path);
-    close(fd);
+    close(number);
     if (!done) {
         return 77;
     }
@@ -749,7 +720,6 @@ TEST(the_user_of_unmapped_users_is_read_from_the_kernel)
 static int check_unread_map(void)
 {
     struct rlimit none = {0}, limit;
-    ipc_host_t    host;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 1;
@@ -775,8 +745,6 @@ static int check_unread_map(void)
 
 TEST(the_user_in_a_namespace_is_unknown_without_descriptors)
 {
-    ipc_host_t host;
-
     ipc_host_fill(&host); /* the boot id is read only once */
     run_in_child(check_unread_map);
 }
@@ -785,80 +753,57 @@ TEST(the_user_in_a_namespace_is_unknown_without_descriptors)
 
 TEST(an_unsealed_file_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd = make_file(SIZE, F_SEAL_GROW);
-
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_GROW);
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "not sealed");
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     assert_ok(map(&host, &file));
     ipc_unmap(mapped, SIZE);
-    close(fd);
 }
 
 TEST(a_truncated_file_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd = make_file(SIZE, 0);
-
-    announce(fd, &host, &file);
+    make_file(SIZE, 0);
     ck_assert_int_eq(ftruncate(fd, (off_t)SIZE - 1), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL,
                   "but the owner announced");
-    close(fd);
 }
 
 TEST(a_sparse_file_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd;
-
     fd = memfd_create("ucxpool:hollow", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ck_assert_int_eq(ftruncate(fd, (off_t)1 << 40), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    announce(fd, &host, &file);
+    announce(fd);
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "backed by memory");
-    close(fd);
 }
 
 TEST(a_file_other_than_the_announced_one_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file, wrong;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_file_t wrong;
 
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     wrong = file;
     wrong.inode++;
     check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
     wrong = file;
     wrong.device++;
     check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
-    close(fd);
 }
 
 TEST(a_closed_descriptor_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
-
-    announce(fd, &host, &file);
-    close(fd);
+    make_file(SIZE, F_SEAL_SHRINK);
+    teardown();
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "cannot be opened");
 }
 
 TEST(invalid_descriptors_and_sizes_are_rejected)
 {
-    ipc_host_t host, no_host;
-    ipc_file_t file, wrong;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t no_host;
+    ipc_file_t wrong;
 
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     wrong    = file;
     wrong.fd = -1;
     check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
@@ -884,17 +829,13 @@ TEST(invalid_descriptors_and_sizes_are_rejected)
     check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
     no_host.pid = UINT32_MAX;
     check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
-    close(fd);
 }
 
 TEST(invalid_page_sizes_are_rejected)
 {
     static const uint32_t shifts[] = {1, 11, 41, 63, 64, UINT32_MAX, 21};
-    ipc_host_t            host;
-    ipc_file_t            file;
-    int                   fd = make_file(SIZE, F_SEAL_SHRINK);
 
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     ck_assert_uint_eq(file.huge_page_shift, 0);
     for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
         file.huge_page_shift = shifts[i];
@@ -902,7 +843,6 @@ TEST(invalid_page_sizes_are_rejected)
     }
     file.huge_page_shift = 16;
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "announced page size");
-    close(fd);
 }
 
 TEST(a_pipe_a_device_and_a_plain_file_are_rejected)
@@ -923,40 +863,31 @@ TEST(a_fifo_is_rejected_without_blocking)
 {
     char path[] = "/tmp/ucxpool-test-XXXXXX";
     char fifo[sizeof(path) + 5];
-    int  fd;
 
     ck_assert_ptr_nonnull(mkdtemp(path));
     snprintf(fifo, sizeof(fifo), "%s/fifo", path);
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
     /* Opening the FIFO only for reading would block until a writer opens it. */
-    fd = open(fifo, O_RDWR | O_CLOEXEC);
-    check_foreign(fd);
+    check_foreign(open(fifo, O_RDWR | O_CLOEXEC));
     unlink(fifo);
     rmdir(path);
 }
-
-static int swapped_fd;
 
 static void swap_for_a_pipe(void)
 {
     int pipes[2];
 
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
-    ck_assert_int_eq(dup3(pipes[0], swapped_fd, O_CLOEXEC), swapped_fd);
+    ck_assert_int_eq(dup3(pipes[0], fd, O_CLOEXEC), fd);
     close(pipes[0]);
     close(pipes[1]);
 }
 
 TEST(a_file_replaced_during_the_check_is_rejected)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-
-    swapped_fd = make_file(SIZE, F_SEAL_SHRINK);
-    announce(swapped_fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     calls_after_readlink(swap_for_a_pipe);
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced one");
-    close(swapped_fd);
 }
 
 TEST(the_file_of_another_user_is_rejected)
@@ -976,18 +907,14 @@ TEST(the_file_of_another_user_is_rejected)
 
 TEST(another_user_cannot_open_our_files)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    pid_t      pid;
-    int        status;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
+    pid_t pid;
+    int   status;
 
     if (geteuid() != 0) {
         fprintf(stderr, "skipped: only root can be another user\n");
-        close(fd);
         return;
     }
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -1005,7 +932,6 @@ TEST(another_user_cannot_open_our_files)
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    close(fd);
 }
 
 /* --- failing system calls ------------------------------------------------ */
@@ -1024,12 +950,9 @@ TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
         {CALLS_FCNTL, 1, UCXPOOL_ERR_PERMISSION},
         {CALLS_MMAP, 2, UCXPOOL_ERR_NO_MEMORY},
     };
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
-    unsigned   n;
+    unsigned n;
 
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     for (n = 1;; n++) {
         unsigned         num_fds = calls_num_fds();
         size_t           size    = calls_mapped_size();
@@ -1051,20 +974,14 @@ TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
     calls_reset();
     ck_assert_uint_eq(n - 1, rows[_i].num_errors);
     ipc_unmap(mapped, SIZE);
-    close(fd);
 }
 
 TEST(a_mapping_without_permission_reports_the_reason)
 {
-    ipc_host_t host;
-    ipc_file_t file;
-    int        fd = make_file(SIZE, F_SEAL_SHRINK);
-
-    announce(fd, &host, &file);
+    make_file(SIZE, F_SEAL_SHRINK);
     calls_fail(CALLS_MMAP, 2, EPERM);
     assert_error(map(&host, &file), PERMISSION);
     calls_reset();
-    close(fd);
 }
 
 TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
@@ -1084,7 +1001,6 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
     unsigned num_fds = calls_num_fds();
     size_t   size    = calls_mapped_size();
     void    *address = NULL;
-    int      fd      = -1;
     unsigned n;
 
     for (n = 1;; n++) {
@@ -1116,20 +1032,16 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
     }
     ck_assert_uint_gt(n, 1);
     ipc_unmap(address, SIZE);
-    close(fd);
 }
 
 TEST(a_control_file_of_size_0_is_rejected)
 {
     void *address;
-    int   fd;
 
     assert_error(ipc_create("control", 0, &fd, &address), INVALID_PARAM);
 }
 
 TEST(an_invalid_descriptor_cannot_be_announced)
 {
-    ipc_file_t file;
-
     assert_error(ipc_file_fill(-1, &file), IO);
 }
