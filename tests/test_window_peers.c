@@ -17,7 +17,6 @@ static const char *const ways[] = {
 #define NUM_PEERS   3
 #define SIZE        ((size_t)600000)
 #define MILLISECOND UINT64_C(1000000)
-#define MINUTE      UINT64_C(60000000000)
 
 static ucxpool_t *owner;
 static uint8_t    memory[SIZE];
@@ -55,7 +54,7 @@ static void begin(const char *settings)
 
         peer->pool = pair_pool(settings);
         /* On a loaded machine the owner may be slow. */
-        peer->pool->drain_ns = MINUTE;
+        peer->pool->drain_ns = UCXPOOL_FOREVER;
         peer->to_owner       = pair_meet(peer->pool, owner);
         peer->of_owner       = pair_meet(owner, peer->pool);
         while (!pair_is_open(peer->to_owner) || !pair_is_open(peer->of_owner)) {
@@ -99,7 +98,7 @@ static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_window_t *remote)
 
     status = ucxpool_remote_window_read(remote, &places, &data, NULL, &request);
     if (status == UCXPOOL_OK) {
-        status = ucxpool_request_wait(request, MINUTE);
+        status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
         ucxpool_request_release(request);
     }
     return status;

@@ -22,7 +22,6 @@ static const char *const ways[] = {
 #define MILLISECOND UINT64_C(1000000)
 /* Long enough for any machine: a thread that waits longer would wait
  * forever. */
-#define MINUTE UINT64_C(60000000000)
 
 /* b owns the windows. Threads read and write them over a's channel. */
 static pair_t  pair;
@@ -43,8 +42,8 @@ static void begin(int way)
 {
     pair_init(&pair, ways[way], ways[way]);
     /* On a loaded machine, the progress thread may not run for long. */
-    pair.a->drain_ns = MINUTE;
-    pair.b->drain_ns = MINUTE;
+    pair.a->drain_ns = UCXPOOL_FOREVER;
+    pair.b->drain_ns = UCXPOOL_FOREVER;
     is_over          = false;
     test_thread(drive, pair.a);
     test_thread(drive, pair.b);
@@ -97,7 +96,7 @@ static ucxpool_status_t move(ucxpool_remote_window_t *remote, bool is_write,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = ucxpool_request_wait(request, MINUTE);
+    status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
     ucxpool_request_release(request);
     return status;
 }
@@ -268,7 +267,7 @@ TEST_EACH(a_thread_revokes_while_others_read_and_write, NUM_WAYS)
         shown.num_reads = 0;
         start(remote, read_until_revoked);
         await_reads(i % 8);
-        assert_ok(ucxpool_window_revoke(window, MINUTE));
+        assert_ok(ucxpool_window_revoke(window, UCXPOOL_FOREVER));
         memset(memory, (int)i, SIZE);
         test_join(NUM_THREADS);
         ucxpool_remote_window_release(remote);
