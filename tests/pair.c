@@ -193,6 +193,14 @@ bool pair_is_open(const ucxpool_channel_t *channel)
     return pair_state(channel) == UCXPOOL_CHANNEL_OPEN;
 }
 
+core_stats_t pair_stats(ucxpool_t *pool)
+{
+    core_stats_t stats;
+
+    core_stats_get(pool, &stats);
+    return stats;
+}
+
 static bool is_connecting(const ucxpool_channel_t *channel)
 {
     return pair_state(channel) == UCXPOOL_CHANNEL_CONNECTING;
@@ -275,6 +283,14 @@ void pair_progress(pair_t *pair)
     }
 }
 
+ucxpool_request_attr_t pair_request_attr(const ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    return attr;
+}
+
 bool pair_ended(const ucxpool_request_t *request)
 {
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
@@ -282,9 +298,8 @@ bool pair_ended(const ucxpool_request_t *request)
 
 ucxpool_status_t pair_end_of(const ucxpool_request_t *request)
 {
-    ucxpool_request_attr_t attr;
+    ucxpool_request_attr_t attr = pair_request_attr(request);
 
-    ucxpool_request_query(request, &attr, sizeof(attr));
     if ((attr.status < UCXPOOL_OK) == (attr.detail[0] == '\0')) {
         ck_abort_msg("a request ended with \"%s\" and the detail \"%s\"",
                      ucxpool_status_string(attr.status), attr.detail);
@@ -307,6 +322,57 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
     status = pair_end_of(request);
     ucxpool_request_release(request);
     return status;
+}
+
+void pair_finish_error(pair_t *pair, ucxpool_request_t *request,
+                       ucxpool_status_t error, const char *detail)
+{
+    pair_until(pair, pair_ended(request));
+    ck_assert_str_eq(pair_request_attr(request).detail, detail);
+    ck_assert_int_eq(pair_finish(pair, request), error);
+}
+
+ucxpool_remote_window_t *pair_import(ucxpool_channel_t *channel,
+                                     ucxpool_window_t *window, unsigned access)
+{
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_t *remote;
+
+    assert_ok(ucxpool_window_export(window, access, blob));
+    assert_ok(
+        ucxpool_remote_window_import(channel, blob, sizeof(blob), &remote));
+    return remote;
+}
+
+ucxpool_request_t *pair_access(ucxpool_remote_window_t *remote, bool is_write,
+                               uint64_t offset, void *bytes, size_t length)
+{
+    ucxpool_place_t    place  = {offset, length};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, length);
+    ucxpool_request_t *request;
+
+    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
+                                                     NULL, &request)
+                       : ucxpool_remote_window_read(remote, &places, &data,
+                                                    NULL, &request));
+    return request;
+}
+
+ucxpool_window_attr_t pair_window_attr(const ucxpool_window_t *window)
+{
+    ucxpool_window_attr_t attr;
+
+    ucxpool_window_query(window, &attr, sizeof(attr));
+    return attr;
+}
+
+ucxpool_remote_window_attr_t pair_remote_attr(const ucxpool_remote_window_t *of)
+{
+    ucxpool_remote_window_attr_t attr;
+
+    ucxpool_remote_window_query(of, &attr, sizeof(attr));
+    return attr;
 }
 
 bool pair_is_mapped(const pair_t *pair)

@@ -5,6 +5,8 @@
 #ifndef TESTS_PAIR_H
 #define TESTS_PAIR_H
 
+#include "core/stats.h"
+
 #include <ucxpool/ucxpool.h>
 
 #include <stdbool.h>
@@ -58,6 +60,7 @@ void pair_meet_at(pair_t *pair, ucxpool_listener_t *listener, const char *host);
 ucxpool_channel_attr_t  pair_attr(const ucxpool_channel_t *channel);
 ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel);
 bool                    pair_is_open(const ucxpool_channel_t *channel);
+core_stats_t            pair_stats(ucxpool_t *pool);
 
 /* Call progress once for each pool. */
 void pair_progress(pair_t *pair);
@@ -86,6 +89,8 @@ void pair_arm(ucxpool_t *pool);
 /* Returns true if the pool's event descriptor is readable. */
 bool pair_is_readable(ucxpool_t *pool);
 
+ucxpool_request_attr_t pair_request_attr(const ucxpool_request_t *request);
+
 /* Returns true if the request has ended. */
 bool pair_ended(const ucxpool_request_t *request);
 
@@ -99,12 +104,29 @@ void pair_expire(ucxpool_request_t *request);
 
 /* Progress until the request has ended, free it, and return its status. */
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
+/* The same, and require this error with this detail. */
+void pair_finish_error(pair_t *pair, ucxpool_request_t *request,
+                       ucxpool_status_t error, const char *detail);
 
 /* Send bytes, or receive the next message of the channel with this tag. */
 ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
                              size_t length, uint64_t tag);
 ucxpool_request_t *pair_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                              void *bytes, size_t length, uint64_t tag);
+
+/* Export a window for this access, and import it. The import may still be in
+ * progress. */
+ucxpool_remote_window_t *pair_import(ucxpool_channel_t *channel,
+                                     ucxpool_window_t *window, unsigned access);
+#define PAIR_READ_AND_WRITE (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+
+/* Read or write these bytes of the window. */
+ucxpool_request_t *pair_access(ucxpool_remote_window_t *remote, bool is_write,
+                               uint64_t offset, void *bytes, size_t length);
+
+ucxpool_window_attr_t pair_window_attr(const ucxpool_window_t *window);
+ucxpool_remote_window_attr_t
+pair_remote_attr(const ucxpool_remote_window_t *of);
 
 /* Send a message of this many random bytes from a to b. These bytes must
  * arrive, and no more. */

@@ -83,19 +83,6 @@ static void check_refused(unsigned num, unsigned index, ucxpool_status_t status)
     ck_assert_str_ne(ucxpool_error_detail(), "");
 }
 
-static ucxpool_remote_window_t *import(ucxpool_channel_t *channel,
-                                       ucxpool_window_t  *window)
-{
-    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_window_t *remote;
-
-    assert_ok(ucxpool_window_export(
-        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    assert_ok(
-        ucxpool_remote_window_import(channel, blob, sizeof(blob), &remote));
-    return remote;
-}
-
 TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(one_call_posts_operations_of_all_kinds, NUM_WIRES)
@@ -114,7 +101,7 @@ TEST_EACH(one_call_posts_operations_of_all_kinds, NUM_WIRES)
     pair_fill(bytes, sizeof(bytes));
     assert_ok(
         ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window));
-    remote = import(pair.to_b, window);
+    remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
     ops[0] = window_op(UCXPOOL_OP_READ, remote, &places[0], bytes[0], LONG);
     ops[1] = recv_op(pair.to_b, bytes[1], LONG);
     ops[2] = window_op(UCXPOOL_OP_WRITE, remote, &places[1], bytes[2], LONG);
@@ -227,7 +214,7 @@ static void refuse_foreign_window(void)
 
     assert_ok(
         ucxpool_window_create(pair.a, memory, sizeof(memory), NULL, &window));
-    remote = import(pair.to_a, window);
+    remote = pair_import(pair.to_a, window, PAIR_READ_AND_WRITE);
     ops[1] = window_op(UCXPOOL_OP_WRITE, remote, NULL, NULL, 0);
     check_refused(2, 1, UCXPOOL_ERR_INVALID_PARAM);
     assert_detail("places is NULL");

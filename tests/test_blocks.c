@@ -29,9 +29,8 @@ static void teardown(void)
 
 static void require_free(uint64_t num)
 {
-    core_stats_t stats;
+    core_stats_t stats = pair_stats(pool);
 
-    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_USER].total, NUM_BLOCKS);
     ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_USER].free, num);
 }

@@ -519,7 +519,7 @@ TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)
     ck_assert(sides[0].ep_failed);
     assert_error(ucxpool_request_test(recv), PEER_LOST);
     ucxpool_request_release(recv);
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_b);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_ne(attr.reason, "");

@@ -95,14 +95,6 @@ static void sampler_stop(sampler_t *sampler)
     sem_destroy(&sampler->begun);
 }
 
-static core_stats_t stats_of(ucxpool_t *pool)
-{
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats;
-}
-
 /* The pool's memory if some is free; else the caller's. */
 static void *comm(ucxpool_t *pool, size_t length, void *other)
 {
@@ -171,13 +163,13 @@ static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
     connect_pools(setup, &pair);
     registered = reg_counts().live;
     before     = reg_counts().num_maps - before;
-    ck_assert_uint_eq(stats_of(pair.a).registrations +
-                          stats_of(pair.b).registrations,
+    ck_assert_uint_eq(pair_stats(pair.a).registrations +
+                          pair_stats(pair.b).registrations,
                       before);
     if (!setup->is_on_gpu ||
-        (stats_of(pair.b).degraded_to != UCXPOOL_DEGRADED_PINNED)) {
-        ck_assert_uint_eq(stats_of(pair.a).registered_bytes +
-                              stats_of(pair.b).registered_bytes,
+        (pair_stats(pair.b).degraded_to != UCXPOOL_DEGRADED_PINNED)) {
+        ck_assert_uint_eq(pair_stats(pair.a).registered_bytes +
+                              pair_stats(pair.b).registered_bytes,
                           registered);
     }
     before = reg_counts().num_maps;
@@ -187,8 +179,8 @@ static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
         ck_assert_uint_eq(reg_counts().live, registered);
     }
     ck_assert_uint_eq(reg_counts().num_maps, before);
-    ck_assert_uint_eq(stats_of(pair.a).registrations_after_start, 0);
-    ck_assert_uint_eq(stats_of(pair.b).registrations_after_start, 0);
+    ck_assert_uint_eq(pair_stats(pair.a).registrations_after_start, 0);
+    ck_assert_uint_eq(pair_stats(pair.b).registrations_after_start, 0);
     assert_ok(ucxpool_check(pair.a));
     assert_ok(ucxpool_check(pair.b));
     pair_cleanup(&pair);

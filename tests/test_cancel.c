@@ -177,13 +177,12 @@ TEST_EACH(cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES)
 
 TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
 {
-    uint8_t               *source = test_alloc(LENGTH);
-    uint8_t               *target = test_alloc(LENGTH);
-    ucxpool_segment_t      whole  = {target, LENGTH};
-    ucxpool_message_t     *message;
-    ucxpool_request_t     *send;
-    ucxpool_request_t     *recv;
-    ucxpool_request_attr_t attr;
+    uint8_t           *source = test_alloc(LENGTH);
+    uint8_t           *target = test_alloc(LENGTH);
+    ucxpool_segment_t  whole  = {target, LENGTH};
+    ucxpool_message_t *message;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
 
     pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 2; i++) {
@@ -198,11 +197,8 @@ TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
             continue;
         }
         assert_ok(message_recv_segments(message, &whole, 1, NULL, &recv));
-        pair_until(&pair, pair_ended(recv));
-        ucxpool_request_query(recv, &attr, sizeof(attr));
-        ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
-        ck_assert_str_eq(attr.detail, "the sender canceled the message");
-        ucxpool_request_release(recv);
+        pair_finish_error(&pair, recv, UCXPOOL_ERR_CANCELED,
+                          "the sender canceled the message");
     }
     check_channel();
 }
@@ -372,10 +368,7 @@ TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
 
 static block_stats_t sent_blocks(ucxpool_t *pool)
 {
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats.blocks[BLOCK_SHARE_SEND];
+    return pair_stats(pool).blocks[BLOCK_SHARE_SEND];
 }
 
 TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)

@@ -15,18 +15,12 @@ static pair_t pair;
 
 static uint64_t quarantined(ucxpool_t *pool)
 {
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats.blocks[BLOCK_SHARE_SEND].quarantined;
+    return pair_stats(pool).blocks[BLOCK_SHARE_SEND].quarantined;
 }
 
 static bool holds_send_blocks(ucxpool_t *pool)
 {
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats.blocks[BLOCK_SHARE_SEND].held != 0;
+    return pair_stats(pool).blocks[BLOCK_SHARE_SEND].held != 0;
 }
 
 /* A send whose fragments b has not read, because the test does not

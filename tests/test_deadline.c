@@ -38,13 +38,8 @@ static ucxpool_request_params_t within(uint64_t milliseconds)
 /* The request ends at its deadline, with the matching status and detail. */
 static void check_expires(ucxpool_request_t *request)
 {
-    ucxpool_request_attr_t attr;
-
-    pair_until(&pair, pair_ended(request));
-    ucxpool_request_query(request, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
-    ck_assert_str_eq(attr.detail, "the deadline passed");
-    ucxpool_request_release(request);
+    pair_finish_error(&pair, request, UCXPOOL_ERR_TIMED_OUT,
+                      "the deadline passed");
 }
 
 static void check_channel(void)
@@ -127,7 +122,6 @@ TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
     uint8_t                 *bytes  = test_alloc(LENGTH);
     ucxpool_request_t       *send;
     ucxpool_request_t       *recv;
-    ucxpool_request_attr_t   attr;
     ucxpool_message_t       *message;
     ucxpool_data_t           target = ucxpool_data_buffer(bytes, LENGTH);
 
@@ -140,11 +134,9 @@ TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
     check_expires(send);
     check_channel();
     assert_ok(ucxpool_message_recv(message, &target, NULL, &recv));
-    ucxpool_request_query(recv, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
-    ck_assert_str_eq(attr.detail,
-                     "the sender ended the message: the deadline passed");
-    ucxpool_request_release(recv);
+    ck_assert(pair_ended(recv));
+    pair_finish_error(&pair, recv, UCXPOOL_ERR_CANCELED,
+                      "the sender ended the message: the deadline passed");
 }
 
 TEST_EACH(queued_send_expires_and_the_next_proceeds, 2)
@@ -304,9 +296,8 @@ static void stop_peer(two_t *two)
 /* Packed data waits for the peer; in-place data fails the channel. */
 static void check_left(two_t *two, bool in_place)
 {
-    core_stats_t stats;
+    core_stats_t stats = pair_stats(two->pool);
 
-    core_stats_get(two->pool, &stats);
     two_check(stats.blocks[BLOCK_SHARE_SEND].held == 0);
     if (in_place) {
         two_check(pair_state(two->channel) == UCXPOOL_CHANNEL_FAILED);
@@ -358,10 +349,7 @@ TEST_EACH(send_to_a_stopped_peer_expires_and_returns_blocks, 3)
 
 static uint64_t quarantined(ucxpool_t *pool)
 {
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats.blocks[BLOCK_SHARE_SEND].quarantined;
+    return pair_stats(pool).blocks[BLOCK_SHARE_SEND].quarantined;
 }
 
 /* The peer stays stopped until it is killed. On `ucx`, the forced close of the

@@ -177,35 +177,12 @@ TEST_EACH(owner_sends_descriptors_that_peers_cannot_take, 2)
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
-static ucxpool_remote_window_attr_t
-query_remote(const ucxpool_remote_window_t *remote)
-{
-    ucxpool_remote_window_attr_t attr;
-
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    return attr;
-}
-
-static void read_window(ucxpool_remote_window_t *remote, const uint8_t *memory)
-{
-    static uint8_t     bytes[LENGTH];
-    ucxpool_place_t    place  = {0, LENGTH};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
-    ucxpool_request_t *request;
-
-    assert_ok(
-        ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
-    assert_ok(pair_finish(&pair, request));
-    ck_assert_mem_eq(bytes, memory, LENGTH);
-}
-
 /* The owner sends the window's file; or the importer has released the window by
  * then; or the owner cannot send, because it has no socket any more. */
 TEST_EACH(owner_sends_the_file_of_a_window, 3)
 {
     unsigned                 num_fds = warm_up();
-    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    static uint8_t           bytes[LENGTH];
     ucxpool_window_params_t  params = {.field_mask =
                                            UCXPOOL_WINDOW_PARAM_FIELD_FD};
     uint8_t                 *memory = sealed_get(LENGTH, &params.fd);
@@ -217,9 +194,7 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
     forbid_taking(EPERM, true);
     assert_ok(ucxpool_window_create(pair.b, memory, LENGTH, &params, &window));
     close(params.fd);
-    assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
-    assert_ok(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    remote = pair_import(pair.to_b, window, UCXPOOL_WINDOW_READ);
     pair_until(&pair, !base_list_is_empty(&pair.a->wireup.fd_imports));
     if (_i == 1) {
         ucxpool_remote_window_release(remote);
@@ -227,15 +202,18 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
         if (_i == 2) {
             wireup_fd_export_destroy(pair.b);
         }
-        ck_assert_int_eq(query_remote(remote).status, UCXPOOL_INPROGRESS);
-        pair_until(&pair, query_remote(remote).status != UCXPOOL_INPROGRESS);
-        assert_ok(query_remote(remote).status);
-        ck_assert_msg((query_remote(remote).way == UCXPOOL_WAY_MAPPED) ==
+        ck_assert_int_eq(pair_remote_attr(remote).status, UCXPOOL_INPROGRESS);
+        pair_until(&pair,
+                   pair_remote_attr(remote).status != UCXPOOL_INPROGRESS);
+        assert_ok(pair_remote_attr(remote).status);
+        ck_assert_msg((pair_remote_attr(remote).way == UCXPOOL_WAY_MAPPED) ==
                           (_i == 0),
-                      "%s", query_remote(remote).way_reason);
-        ck_assert((_i == 0) || (strstr(query_remote(remote).way_reason,
+                      "%s", pair_remote_attr(remote).way_reason);
+        ck_assert((_i == 0) || (strstr(pair_remote_attr(remote).way_reason,
                                        "no socket in common") != NULL));
-        read_window(remote, memory);
+        assert_ok(
+            pair_finish(&pair, pair_access(remote, false, 0, bytes, LENGTH)));
+        ck_assert_mem_eq(bytes, memory, LENGTH);
         ucxpool_remote_window_release(remote);
     }
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);

@@ -181,9 +181,8 @@ TEST_EACH(all_to_all_completes_with_one_block_each_way, 2)
     }
     check_all(&crowd);
     for (int i = 0; i < PEERS; i++) {
-        core_stats_t stats;
+        core_stats_t stats = pair_stats(crowd.pools[i]);
 
-        core_stats_get(crowd.pools[i], &stats);
         blocked_ns += stats.counts.blocked_ns;
         ucxpool_destroy(crowd.pools[i]);
         free(crowd.sources[i]);
@@ -374,9 +373,8 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
 TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
 {
     enum { CREDITS = 1, MAX = 3, COUNT = 6 };
-    ucxpool_request_t     *sends[COUNT], *recv;
-    ucxpool_request_attr_t attr;
-    char                   target;
+    ucxpool_request_t *sends[COUNT], *recv;
+    char               target;
 
     pair_begin(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
                with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
@@ -385,10 +383,9 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
     }
     for (int i = CREDITS + MAX; i < COUNT; i++) {
         pair_until(&pair, pair_ended(sends[i]));
-        ucxpool_request_query(sends[i], &attr, sizeof(attr));
-        ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
-        ck_assert_ptr_nonnull(strstr(attr.detail, "UCXPOOL_MAX_UNEXPECTED=3"));
-        ucxpool_request_release(sends[i]);
+        ck_assert_ptr_nonnull(strstr(pair_request_attr(sends[i]).detail,
+                                     "UCXPOOL_MAX_UNEXPECTED=3"));
+        assert_error(pair_finish(&pair, sends[i]), LIMIT);
     }
     for (int i = 0; i < CREDITS + MAX; i++) {
         recv = pair_recv(pair.b, NULL, &target, 1, TAG);
@@ -590,23 +587,19 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
 
 TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
 {
-    uint8_t               *source = test_alloc(100000);
-    uint8_t               *target = test_alloc(100000);
-    ucxpool_request_t     *send;
-    ucxpool_request_t     *recv;
-    ucxpool_request_attr_t attr;
+    uint8_t           *source = test_alloc(100000);
+    uint8_t           *target = test_alloc(100000);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
 
     pair_begin(&pair, wires[_i], wires[_i]);
     pair_poison(target, 100000);
     recv = pair_recv(pair.b, NULL, target, 99999, TAG);
     send = pair_send(pair.to_b, source, 100000, TAG);
     assert_error(pair_finish(&pair, recv), TRUNCATED);
-    pair_until(&pair, pair_ended(send));
-    ucxpool_request_query(send, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
-    ck_assert_str_eq(attr.detail, "the message has 100000 bytes, the receive "
-                                  "has room for 99999");
-    ucxpool_request_release(send);
+    pair_finish_error(&pair, send, UCXPOOL_ERR_REFUSED,
+                      "the message has 100000 bytes, the receive "
+                      "has room for 99999");
     ck_assert_int_eq(target[0], 0xfe);
     pair_exchange(&pair, 100000);
     pair_check_blocks(&pair);
@@ -614,21 +607,16 @@ TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
 
 TEST_EACH(message_is_rejected_with_the_given_reason, 2)
 {
-    uint8_t               *source = test_alloc(100000);
-    ucxpool_request_t     *send;
-    ucxpool_message_t     *message;
-    ucxpool_request_attr_t attr;
+    uint8_t           *source = test_alloc(100000);
+    ucxpool_request_t *send;
+    ucxpool_message_t *message;
 
     pair_begin(&pair, wires[_i], wires[_i]);
     send = pair_send(pair.to_b, source, 100000, TAG);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "the disk is full");
-    pair_until(&pair, pair_ended(send));
-    ucxpool_request_query(send, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
-    ck_assert_str_eq(attr.detail, "the disk is full");
-    ucxpool_request_release(send);
+    pair_finish_error(&pair, send, UCXPOOL_ERR_REFUSED, "the disk is full");
     pair_exchange(&pair, 100000);
 }
 

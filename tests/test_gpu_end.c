@@ -447,9 +447,8 @@ static const char *const calls[] = {"cuLaunchKernel", "cuMemcpyAsync",
 
 static bool has_detail(const ucxpool_request_t *request)
 {
-    ucxpool_request_attr_t attr;
+    ucxpool_request_attr_t attr = pair_request_attr(request);
 
-    ucxpool_request_query(request, &attr, sizeof(attr));
     return (attr.status == UCXPOOL_ERR_IO) && (attr.detail[0] != '\0');
 }
 

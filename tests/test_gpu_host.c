@@ -82,9 +82,8 @@ static void start(int kind)
 /* Require a channel over `map` through host memory. */
 static void require_host(void)
 {
-    ucxpool_channel_attr_t attr;
+    ucxpool_channel_attr_t attr = pair_attr(two.channel);
 
-    ucxpool_channel_query(two.channel, &attr, sizeof(attr));
     two_check(attr.wire == UCXPOOL_WIRE_MAP);
     two_check(cuda_is_real() || (strcmp(attr.wire_reason, REASON) == 0));
 }
@@ -235,9 +234,8 @@ static void exchange(void)
 
 static void check_wire(ucxpool_wire_t wire, const char *words)
 {
-    ucxpool_channel_attr_t attr;
+    ucxpool_channel_attr_t attr = pair_attr(pair.to_b);
 
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.wire, wire);
     ck_assert_msg(strstr(attr.wire_reason, words) != NULL, "%s",
                   attr.wire_reason);
@@ -430,20 +428,13 @@ STAND_IN_TEST(only_memory_of_a_host_pool_is_sent_in_place)
     destroy_pair();
 }
 
-static ucxpool_remote_window_t *import(bool is_of_a, ucxpool_window_t *window,
-                                       unsigned                      access,
-                                       ucxpool_remote_window_attr_t *attr)
+static ucxpool_remote_window_t *
+import(ucxpool_channel_t *channel, ucxpool_window_t *window, unsigned access)
 {
-    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_window_t *remote;
+    ucxpool_remote_window_t *remote = pair_import(channel, window, access);
 
-    *attr = (ucxpool_remote_window_attr_t){.status = UCXPOOL_INPROGRESS};
-    assert_ok(ucxpool_window_export(window, access, blob));
-    assert_ok(ucxpool_remote_window_import(is_of_a ? pair.to_a : pair.to_b,
-                                           blob, sizeof(blob), &remote));
-    pair_until(&pair, (ucxpool_remote_window_query(remote, attr, sizeof(*attr)),
-                       attr->status != UCXPOOL_INPROGRESS));
-    assert_ok(attr->status);
+    pair_until(&pair, pair_remote_attr(remote).status != UCXPOOL_INPROGRESS);
+    assert_ok(pair_remote_attr(remote).status);
     return remote;
 }
 
@@ -452,37 +443,30 @@ static ucxpool_remote_window_t *import(bool is_of_a, ucxpool_window_t *window,
 static ucxpool_way_t use_window(bool is_of_a, uint8_t *owned, uint8_t *local,
                                 size_t size)
 {
-    const ucxpool_place_t   place = {.offset = 0, .length = size};
-    const ucxpool_segment_t all   = {local, size};
-    ucxpool_places_t        list  = ucxpool_places(&place, 1);
-    ucxpool_data_t          data  = ucxpool_data_segments(&all, 1);
-    uint8_t                *bytes = test_alloc(size), *seen = test_alloc(size);
-    ucxpool_remote_window_attr_t attr;
-    ucxpool_window_t            *window;
-    ucxpool_remote_window_t     *remote;
-    ucxpool_request_t           *request;
+    uint8_t                 *bytes = test_alloc(size), *seen = test_alloc(size);
+    ucxpool_way_t            way;
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
 
     pair_fill(bytes, size);
     assert_ok(ucxpool_window_create(is_of_a ? pair.a : pair.b, owned, size,
                                     NULL, &window));
-    remote = import(is_of_a, window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
-                    &attr);
+    remote =
+        import(is_of_a ? pair.to_a : pair.to_b, window, PAIR_READ_AND_WRITE);
+    way = pair_remote_attr(remote).way;
     gpu_write(local, bytes, size);
-    assert_ok(
-        ucxpool_remote_window_write(remote, &list, &data, NULL, &request));
-    finish(request);
+    finish(pair_access(remote, true, 0, local, size));
     gpu_read(seen, owned, size);
     ck_assert(memcmp(seen, bytes, size) == 0);
     memset(seen, 0, size);
     gpu_write(local, seen, size);
-    assert_ok(ucxpool_remote_window_read(remote, &list, &data, NULL, &request));
-    finish(request);
+    finish(pair_access(remote, false, 0, local, size));
     gpu_read(seen, local, size);
     ck_assert(memcmp(seen, bytes, size) == 0);
     ucxpool_remote_window_release(remote);
     pair_progress(&pair);
     pair_destroy_window(window);
-    return attr.way;
+    return way;
 }
 
 #define WINDOW_SIZE ((size_t)300000)
@@ -563,13 +547,12 @@ STAND_IN_TEST(windows_that_cannot_be_pinned_use_messages)
  * makes no progress. */
 static ucxpool_status_t revoke(void *owned, size_t size, unsigned access)
 {
-    ucxpool_remote_window_attr_t attr;
-    ucxpool_remote_window_t     *remote;
-    ucxpool_window_t            *window;
-    ucxpool_status_t             status;
+    ucxpool_remote_window_t *remote;
+    ucxpool_window_t        *window;
+    ucxpool_status_t         status;
 
     assert_ok(ucxpool_window_create(pair.b, owned, size, NULL, &window));
-    remote = import(false, window, access, &attr);
+    remote = import(pair.to_b, window, access);
     status = ucxpool_window_revoke(window, 10000000);
     ucxpool_remote_window_release(remote);
     pair_progress(&pair);

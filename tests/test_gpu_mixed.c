@@ -247,11 +247,11 @@ TEST_EACH(host_pool_and_gpu_pool_use_map, 3 * num_ways())
     pair.a = pair_pool_on(0, backings[_i % 3]);
     pair.b = pair_pool("COMM_SIZE=4m");
     pair_connect(&pair);
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_b);
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_MAP);
     ck_assert_msg(strstr(attr.wire_reason, "host memory") != NULL, "%s",
                   attr.wire_reason);
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_MAP);
     device = gpu_alloc(3000001);
     for (size_t i = 0; i < NUM_CROSSINGS; i++) {
@@ -376,10 +376,7 @@ static void pass_twenty(size_t num_from, size_t num_to)
 
 static uint64_t num_allocations(void)
 {
-    core_stats_t stats;
-
-    core_stats_get(pair.b, &stats);
-    return stats.allocations;
+    return pair_stats(pair.b).allocations;
 }
 
 /* Resources of a fragment are kept for the next. The number of fragments in

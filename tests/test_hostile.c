@@ -150,7 +150,7 @@ static void check_rejected(void (*attack)(hostile_t *hostile))
     pair_t                 honest;
 
     begin_attack(&hostile, &honest, attack);
-    ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
+    attr = pair_attr(hostile.victim);
     ck_assert(attr.state == UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
@@ -691,9 +691,8 @@ IGNORED(tail_that_lies)
 
 static void check_said(const ucxpool_request_t *request, ucxpool_status_t end)
 {
-    ucxpool_request_attr_t attr;
+    ucxpool_request_attr_t attr = pair_request_attr(request);
 
-    ucxpool_request_query(request, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, end);
     ck_assert_str_ne(attr.detail, "");
     ck_assert_int_eq(ucxpool_request_wait((ucxpool_request_t *)request, 0),

@@ -168,19 +168,10 @@ static const struct {
 };
 #define NUM_WAYS 3
 
-static void operate(ucxpool_remote_window_t *remote, bool is_write,
-                    size_t length)
+static void move(ucxpool_remote_window_t *remote, bool is_write, size_t length)
 {
-    ucxpool_place_t    place  = {10, length};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(target, length);
-    ucxpool_request_t *request;
-
-    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
-                                                     NULL, &request)
-                       : ucxpool_remote_window_read(remote, &places, &data,
-                                                    NULL, &request));
-    assert_ok(pair_finish(&pair, request));
+    assert_ok(
+        pair_finish(&pair, pair_access(remote, is_write, 10, target, length)));
 }
 
 static void check_channel(const ucxpool_channel_t *channel, const char *verb,
@@ -197,7 +188,6 @@ static void check_channel(const ucxpool_channel_t *channel, const char *verb,
 TEST_EACH(reads_and_writes_count_by_way, NUM_WAYS)
 {
     static uint8_t               memory[100000];
-    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t            *window;
     ucxpool_remote_window_t     *remote;
     ucxpool_remote_window_attr_t attr;
@@ -205,15 +195,12 @@ TEST_EACH(reads_and_writes_count_by_way, NUM_WAYS)
     pair_begin(&pair, ways[_i].settings, ways[_i].settings);
     assert_ok(
         ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window));
-    assert_ok(ucxpool_window_export(
-        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    assert_ok(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
     for (int i = 0; i < 3; i++) {
-        operate(remote, false, 1000);
+        move(remote, false, 1000);
     }
-    operate(remote, true, 80000);
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
+    move(remote, true, 80000);
+    attr = pair_remote_attr(remote);
     if (attr.way == ways[_i].id) {
         check(pair.a, "read", ways[_i].wire, ways[_i].way, 3);
         check(pair.a, "write", ways[_i].wire, ways[_i].way, 1);

@@ -87,7 +87,7 @@ TEST_EACH(closed_lifeline_fails_the_channel, 2)
                      (int)strlen(cases[_i].word));
     ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason, cases[_i].reason);
     /* The failure is passed on to the peer. */
@@ -137,7 +137,7 @@ TEST(failed_accept_is_reported_to_the_caller)
                      UCXPOOL_OK);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_str_eq(attr.reason, "the channel has failed at the peer");
 }
 
@@ -165,7 +165,7 @@ TEST(host_loss_is_detected_while_the_channel_opens)
 
     meet("WIRE=ucx PEER_TIMEOUT=1h");
     stop_answering(pair.to_b);
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_b);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason,

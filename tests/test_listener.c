@@ -137,8 +137,8 @@ TEST_EACH(both_ends_report_both_addresses, NUM_WAYS)
     ucxpool_channel_attr_t taken;
 
     meet_by(_i, NULL);
-    ucxpool_channel_query(pair.to_a, &caller, sizeof(caller));
-    ucxpool_channel_query(pair.to_b, &taken, sizeof(taken));
+    caller = pair_attr(pair.to_a);
+    taken  = pair_attr(pair.to_b);
     snprintf(where, sizeof(where), "%s:%u",
              (ways[_i].listen[0] == '[') ? "[::1]" : "127.0.0.1", port);
     ck_assert_str_eq(caller.remote_address, where);
@@ -150,31 +150,29 @@ TEST_EACH(both_ends_report_both_addresses, NUM_WAYS)
 static void check_named(ucxpool_channel_t *channel, void *user_ptr)
 {
     static const char      long_name[] = "0123456789012345678901234567890123";
-    ucxpool_channel_attr_t attr;
+    ucxpool_channel_attr_t attr        = pair_attr(channel);
 
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
     ck_assert_ptr_null(attr.user_ptr);
     ucxpool_channel_set_name(channel, "the first worker");
     ucxpool_channel_set_user_ptr(channel, user_ptr);
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    attr = pair_attr(channel);
     ck_assert_str_eq(attr.name, "the first worker");
     ck_assert_ptr_eq(attr.user_ptr, user_ptr);
     ucxpool_channel_set_name(channel, long_name);
     ck_assert_str_eq(attr.name, "the first worker"); /* a copy */
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    attr = pair_attr(channel);
     ck_assert_uint_eq(strlen(attr.name), 31);
     ck_assert_int_eq(strncmp(attr.name, long_name, 31), 0);
     ucxpool_channel_set_name(channel, "");
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    attr = pair_attr(channel);
     ck_assert_int_eq(strncmp(attr.name, "channel-", 8), 0);
 }
 
 static void check_has(const ucxpool_channel_t        *channel,
                       const ucxpool_channel_params_t *params)
 {
-    ucxpool_channel_attr_t attr;
+    ucxpool_channel_attr_t attr = pair_attr(channel);
 
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
     ck_assert_str_eq(attr.name, params->name);
     ck_assert_ptr_eq(attr.user_ptr, params->user_ptr);
 }
@@ -249,7 +247,7 @@ TEST(a_channel_has_no_addresses_before_it_is_connected)
 
     begin(NULL, "", "");
     pair_call_a(&pair, listener, "127.0.0.1");
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_str_eq(attr.local_address, "");
     ck_assert_str_eq(attr.remote_address, "");
 }
@@ -259,7 +257,7 @@ TEST(channel_by_address_reports_no_socket_addresses)
     ucxpool_channel_attr_t attr;
 
     pair_begin(&pair, NULL, NULL);
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
     ck_assert_str_eq(attr.local_address, "");
     ck_assert_str_eq(attr.remote_address, "");
@@ -275,7 +273,6 @@ TEST_EACH(client_with_a_wrong_secret_is_rejected, NUM_STRANGERS)
 {
     ucxpool_channel_t     *none;
     ucxpool_channel_attr_t attr;
-    core_stats_t           stats;
 
     pair.a = pool_with(strangers[_i].server, "LOG_LEVEL=none");
     pair.b = pool_with(strangers[_i].client, "LOG_LEVEL=none");
@@ -283,13 +280,12 @@ TEST_EACH(client_with_a_wrong_secret_is_rejected, NUM_STRANGERS)
     listener = pair_listen(pair.a, "127.0.0.1:0");
     pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, pair_state(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
-    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_a);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_ne(attr.status, UCXPOOL_OK);
     ck_assert_str_ne(attr.reason, "");
     ck_assert_int_eq(strncmp(attr.remote_address, "127.0.0.1:", 10), 0);
-    pair_until(&pair,
-               (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
+    pair_until(&pair, pair_stats(pair.a).handshakes_refused == 1);
     ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &none),
                      UCXPOOL_INPROGRESS);
 }
@@ -363,15 +359,13 @@ TEST(accept_queue_has_the_length_of_the_setting)
 {
     ucxpool_channel_t *channels[3];
     ucxpool_channel_t *accepted;
-    core_stats_t       stats;
     unsigned           num_in = 0;
 
     begin(NULL, "ACCEPT_QUEUE=2", "LOG_LEVEL=none HANDSHAKE_TIMEOUT=1h");
     for (int i = 0; i < 3; i++) {
         channels[i] = pair_call(pair.b, "127.0.0.1", port);
     }
-    pair_until(&pair,
-               (core_stats_get(pair.a, &stats), stats.handshakes_refused >= 1));
+    pair_until(&pair, pair_stats(pair.a).handshakes_refused >= 1);
     for (int i = 0; i < 3; i++) {
         num_in += channels[i]->wireup.client == NULL;
     }
@@ -446,7 +440,7 @@ TEST(closed_port_fails_the_channel_with_a_reason)
     ucxpool_listener_destroy(listener);
     channel = pair_call(pool, "127.0.0.1", port);
     assert_error(ucxpool_channel_wait(channel, UCXPOOL_FOREVER), PEER_LOST);
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    attr = pair_attr(channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_ptr_nonnull(strstr(attr.reason, "127.0.0.1"));
     ucxpool_channel_close(channel);
@@ -626,7 +620,7 @@ TEST(caller_waits_for_an_answer_as_long_as_the_setting)
     patient = pair_call(pair.a, "127.0.0.1", silent);
     quick   = pair_call(pair.b, "127.0.0.1", silent);
     pair_until(&pair, pair_state(quick) == UCXPOOL_CHANNEL_FAILED);
-    ucxpool_channel_query(quick, &attr, sizeof(attr));
+    attr = pair_attr(quick);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
     ck_assert_int_eq(pair_state(patient), UCXPOOL_CHANNEL_CONNECTING);
     close(fd);
@@ -650,7 +644,7 @@ TEST(full_accept_queue_fails_the_channel_with_a_reason)
     if (pair_state(callers[1]) != UCXPOOL_CHANNEL_FAILED) {
         callers[1] = callers[0];
     }
-    ucxpool_channel_query(callers[1], &attr, sizeof(attr));
+    attr = pair_attr(callers[1]);
     ck_assert((attr.status == UCXPOOL_ERR_LIMIT) ||
               (attr.status == UCXPOOL_ERR_TIMED_OUT));
     ck_assert_msg(strstr(attr.reason, "too many peers are waiting") != NULL,
@@ -681,13 +675,11 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
 
 TEST(hello_with_a_wrong_key_is_rejected)
 {
-    core_stats_t stats;
 
     pair_pools(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
     pair.to_a = connect_to(pair.b, pair.a, offsetof(core_blob_t, key) + 3);
     pair.to_b = connect_to(pair.a, pair.b, 0);
-    pair_until(&pair,
-               (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
+    pair_until(&pair, pair_stats(pair.a).handshakes_refused == 1);
     for (int i = 0; i < 1000; i++) {
         pair_progress(&pair);
     }

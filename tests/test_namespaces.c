@@ -184,14 +184,6 @@ static void leave(void)
     }
 }
 
-static ucxpool_channel_attr_t query(const two_t *two)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(two->channel, &attr, sizeof(attr));
-    return attr;
-}
-
 static void start_with(two_t *two, int other, const char *more)
 {
     char settings[128];
@@ -203,7 +195,7 @@ static void start_with(two_t *two, int other, const char *more)
     two_check(!(left & CLONE_NEWUSER) || (chown(folder, USER, USER) == 0));
     two_check(unshare(CLONE_NEWPID) == 0);
     two_init_after(two, settings, leave);
-    two_check(query(two).wire == UCXPOOL_WIRE_MAP);
+    two_check(pair_attr(two->channel).wire == UCXPOOL_WIRE_MAP);
 }
 
 static void start(two_t *two, int other)
@@ -315,8 +307,8 @@ TEST(an_old_kernel_uses_the_ucx_wire)
     is_old_kernel = true;
     two_check(unshare(CLONE_NEWPID) == 0);
     two_init_after(&two, "LOG_LEVEL=error", leave);
-    two_check(query(&two).wire == UCXPOOL_WIRE_UCX);
-    two_check(strstr(query(&two).wire_reason,
+    two_check(pair_attr(two.channel).wire == UCXPOOL_WIRE_UCX);
+    two_check(strstr(pair_attr(two.channel).wire_reason,
                      "its process cannot be watched (needs Linux 6.5)") !=
               NULL);
     exchange_and_end(&two);
@@ -468,7 +460,7 @@ TEST_EACH(the_end_of_a_container_is_detected_and_frees_blocks, NUM_OTHERS)
     kill_child(&two);
     ck_assert_int_eq(ucxpool_request_wait(send, pair_patience()),
                      UCXPOOL_ERR_PEER_LOST);
-    ck_assert_int_eq(query(&two).status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_int_eq(pair_attr(two.channel).status, UCXPOOL_ERR_PEER_LOST);
     ucxpool_request_release(send);
     clean_up_after_child(&two);
     free(bytes);
@@ -490,11 +482,11 @@ static uint64_t kill_and_detect(two_t *two)
     two_progress(two, rand() % 500);
     killed = base_clock_now();
     kill_child(two);
-    while (query(two).status == UCXPOOL_OK) {
+    while (pair_attr(two->channel).status == UCXPOOL_OK) {
         ck_assert_int_ge(ucxpool_wait(two->pool, pair_patience()), 0);
     }
     detected = base_clock_now();
-    ck_assert_int_eq(query(two).status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_int_eq(pair_attr(two->channel).status, UCXPOOL_ERR_PEER_LOST);
     ck_assert(pair_ended(last.send) && pair_ended(last.recv));
     exchange_release(&last);
     return detected - killed;
@@ -543,7 +535,7 @@ static void stop_for_a_while(two_t *two)
     while (base_clock_now() < until) {
         ucxpool_wait(two->pool, 10000000);
     }
-    ck_assert_int_eq(query(two).state, UCXPOOL_CHANNEL_OPEN);
+    ck_assert_int_eq(pair_attr(two->channel).state, UCXPOOL_CHANNEL_OPEN);
     ck_assert_int_eq(kill(two->child, SIGCONT), 0);
 }
 

@@ -223,7 +223,7 @@ TEST(a_channel_without_descriptors_fails_and_names_the_limit)
     limit_files(0);
     channel = pair_meet(second, first);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    attr = pair_attr(channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
     ck_assert_msg(strstr(attr.reason, "descriptors") != NULL, "%s",

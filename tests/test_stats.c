@@ -169,8 +169,8 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     ck_assert_uint_eq(b.counts.messages_refused, 1);
     ck_assert_uint_eq(b.counts.messages_failed, 1);
     ucxpool_channel_fail(pair.to_b);
-    pair_until(&pair, (core_stats_get(pair.a, &a), a.channels_failed == 1));
-    ck_assert_uint_eq(a.channels_open, 0);
+    pair_until(&pair, pair_stats(pair.a).channels_failed == 1);
+    ck_assert_uint_eq(pair_stats(pair.a).channels_open, 0);
 }
 
 /* --- by channel --------------------------------------------------------- */

@@ -154,10 +154,7 @@ static void settle(pair_t *pair)
 
 static block_stats_t share(ucxpool_t *pool, block_share_t which)
 {
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats.blocks[which];
+    return pair_stats(pool).blocks[which];
 }
 
 /* A message whose send or receive UCX does not complete. The request under test

@@ -528,17 +528,13 @@ static size_t text_length(const char *text, size_t size)
 
 static size_t query_one(const queried_t *queried, unsigned number)
 {
-    ucxpool_channel_attr_t       channel;
-    ucxpool_window_attr_t        window;
-    ucxpool_remote_window_attr_t remote;
-    ucxpool_request_attr_t       request;
+    ucxpool_channel_attr_t channel = pair_attr(queried->pairs[number].to_b);
+    ucxpool_window_attr_t  window  = pair_window_attr(queried->windows[number]);
+    ucxpool_remote_window_attr_t remote =
+        pair_remote_attr(queried->remotes[number]);
+    ucxpool_request_attr_t request =
+        pair_request_attr(queried->requests[number]);
 
-    ucxpool_channel_query(queried->pairs[number].to_b, &channel,
-                          sizeof(channel));
-    ucxpool_window_query(queried->windows[number], &window, sizeof(window));
-    ucxpool_remote_window_query(queried->remotes[number], &remote,
-                                sizeof(remote));
-    ucxpool_request_query(queried->requests[number], &request, sizeof(request));
     return text_length(channel.reason, sizeof(channel.reason)) +
            text_length(channel.wire_reason, sizeof(channel.wire_reason)) +
            text_length(channel.name, sizeof(channel.name)) +
@@ -571,14 +567,11 @@ static void *query_all(void *arg)
 static void make_queried(queried_t *queried, unsigned number)
 {
     pair_t *pair = &queried->pairs[number];
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
     assert_ok(ucxpool_window_create(pair->b, &queried_byte, 1, NULL,
                                     &queried->windows[number]));
-    assert_ok(ucxpool_window_export(queried->windows[number],
-                                    UCXPOOL_WINDOW_READ, blob));
-    assert_ok(ucxpool_remote_window_import(pair->to_b, blob, sizeof(blob),
-                                           &queried->remotes[number]));
+    queried->remotes[number] =
+        pair_import(pair->to_b, queried->windows[number], UCXPOOL_WINDOW_READ);
     queried->requests[number] = pair_recv(pair->a, pair->to_b, NULL, 0, 1);
 }
 
@@ -590,12 +583,10 @@ static void change_queried(queried_t *queried, unsigned number)
         .metadata        = "there",
         .metadata_length = 5,
     };
-    pair_t                        *pair = &queried->pairs[number];
-    ucxpool_remote_window_attr_t   attr;
-    const ucxpool_remote_window_t *remote = queried->remotes[number];
+    pair_t *pair = &queried->pairs[number];
 
-    pair_until(pair, (ucxpool_remote_window_query(remote, &attr, sizeof(attr)),
-                      attr.status != UCXPOOL_INPROGRESS));
+    pair_until(pair, pair_remote_attr(queried->remotes[number]).status !=
+                         UCXPOOL_INPROGRESS);
     ucxpool_channel_set_name(pair->to_b, "another name");
     if (number % 2 == 0) {
         ucxpool_channel_fail(pair->to_b);

@@ -302,10 +302,7 @@ static const char *const ways[] = {"WIRE=map", "WIRE=map WINDOW_WAY=messages"};
 
 static bool is_free(const ucxpool_window_t *window)
 {
-    ucxpool_window_attr_t attr;
-
-    ucxpool_window_query(window, &attr, sizeof(attr));
-    return attr.num_peers == 0;
+    return pair_window_attr(window).num_peers == 0;
 }
 
 TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
@@ -313,7 +310,6 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
     static const uint64_t offsets[] = {LONG_SIZE * 2, 0};
     ucxpool_places_t      places = ucxpool_places_even(offsets, 2, LONG_SIZE);
     ucxpool_data_t        data   = ucxpool_data_buffer(target, 2 * LONG_SIZE);
-    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t     *window;
     ucxpool_remote_window_t *remote;
     ucxpool_request_t       *request;
@@ -322,10 +318,7 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
     pair_init(&pair, ways[_i], ways[_i]);
     assert_ok(
         ucxpool_window_create(pair.b, source, sizeof(source), NULL, &window));
-    assert_ok(ucxpool_window_export(
-        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    assert_ok(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
     assert_ok(
         ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
     assert_ok(pair_finish(&pair, request));

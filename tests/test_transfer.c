@@ -133,9 +133,8 @@ TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
 /* Bytes sent in place, and bytes sent packed, over the `ucx` wire. */
 static void check_sent(uint64_t in_place, uint64_t packed)
 {
-    core_stats_t stats;
+    core_stats_t stats = pair_stats(pair.a);
 
-    core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_INPLACE].bytes, in_place);
     ck_assert_uint_eq(stats.counts.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
@@ -254,7 +253,7 @@ TEST_EACH(a_peer_that_never_completes_a_canceled_send_loses_its_channel, 2)
     }
     assert_error(pair_finish(&pair, send), CANCELED);
     put_source(source, _i != 0);
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
+    attr = pair_attr(pair.to_b);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);

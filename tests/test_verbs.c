@@ -85,17 +85,9 @@ static void must_deregister(void)
     assert_ok(ucxpool_verbs_deregister(verbs));
 }
 
-static core_stats_t stats_now(void)
-{
-    core_stats_t stats;
-
-    core_stats_get(pool, &stats);
-    return stats;
-}
-
 static void check_nothing_is_registered(void)
 {
-    core_stats_t stats = stats_now();
+    core_stats_t stats = pair_stats(pool);
 
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
     ck_assert_uint_eq(stats.verbs_domains, 0);
@@ -149,7 +141,7 @@ TEST(every_region_is_registered_once)
     must_register();
     ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
     ck_assert_int_eq(verbs_library->access(), ACCESS);
-    stats = stats_now();
+    stats = pair_stats(pool);
     ck_assert_uint_eq(stats.verbs_domains, 1);
     ck_assert_uint_eq(stats.verbs_registrations, NUM_REGIONS);
     ck_assert_uint_eq(stats.verbs_host_regions, NUM_REGIONS);
@@ -158,7 +150,7 @@ TEST(every_region_is_registered_once)
     ck_assert_uint_gt(stats.verbs_register_ns, 0);
     must_deregister();
     check_nothing_is_registered();
-    ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
+    ck_assert_uint_eq(pair_stats(pool).verbs_registrations, NUM_REGIONS);
 }
 
 TEST(the_last_region_is_deregistered_first)
@@ -274,8 +266,9 @@ TEST(each_domain_has_its_own_keys)
     must_register();
     assert_ok(
         ucxpool_verbs_register(pool, &pds[1], IBV_ACCESS_LOCAL_WRITE, &other));
-    ck_assert_uint_eq(stats_now().verbs_domains, 2);
-    ck_assert_uint_eq(stats_now().verbs_host_bytes, 2 * NUM_REGIONS * REGION);
+    ck_assert_uint_eq(pair_stats(pool).verbs_domains, 2);
+    ck_assert_uint_eq(pair_stats(pool).verbs_host_bytes,
+                      2 * NUM_REGIONS * REGION);
     assert_ok(ucxpool_block_get(pool, &block));
     assert_ok(ucxpool_verbs_keys(verbs, block.address, 1, &pieces[0]));
     assert_ok(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]));
@@ -297,7 +290,7 @@ TEST(a_domain_is_registered_once_for_all_callers)
     must_register();
     assert_ok(ucxpool_verbs_register(pool, &pds[0], ACCESS, &again));
     ck_assert_ptr_eq(again, verbs);
-    ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
+    ck_assert_uint_eq(pair_stats(pool).verbs_registrations, NUM_REGIONS);
     must_deregister();
     ck_assert_uint_eq(verbs_library->live(&pds[0]), NUM_REGIONS);
     must_deregister();
@@ -457,7 +450,7 @@ TEST(a_region_with_memory_windows_can_be_deregistered_later)
     verbs_library->bind(mr);
     assert_error_detail(ucxpool_verbs_deregister(verbs), IO, "memory windows");
     ck_assert_uint_eq(verbs_library->live(NULL), 1);
-    ck_assert_uint_eq(stats_now().verbs_host_bytes, REGION);
+    ck_assert_uint_eq(pair_stats(pool).verbs_host_bytes, REGION);
     assert_error(
         ucxpool_verbs_keys(verbs, blocks[NUM_BLOCKS - 1].address, 1, &piece),
         CLOSED);
@@ -647,7 +640,7 @@ TEST_EACH(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address,
     must_register();
     ck_assert_uint_eq(num_files(), files);
     ck_assert_str_eq(verbs_library->journal(), gpu_kinds[_i].calls);
-    stats = stats_now();
+    stats = pair_stats(pool);
     ck_assert_uint_eq(stats.verbs_host_bytes, is_host ? 8 * MIB : 0);
     ck_assert_uint_eq(stats.verbs_dmabuf_bytes, is_host ? 0 : 8 * MIB);
     ck_assert_uint_eq(stats.verbs_dmabuf_regions + stats.verbs_host_regions,
@@ -679,7 +672,7 @@ TEST(an_old_library_registers_by_address)
     verbs_library->set_peermem(1);
     gpu_pool("vmm");
     must_register();
-    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
+    ck_assert_uint_eq(pair_stats(pool).verbs_peer_regions, 4);
     must_deregister();
     verbs_library->set_peermem(0);
     assert_error_detail(try_register(), UNSUPPORTED,
@@ -765,8 +758,8 @@ TEST_EACH(without_dmabuf_peermem_is_enough, 2)
     verbs_library->set_peermem(1);
     must_register();
     ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
-    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
-    ck_assert_uint_eq(stats_now().verbs_peer_bytes, 8 * MIB);
+    ck_assert_uint_eq(pair_stats(pool).verbs_peer_regions, 4);
+    ck_assert_uint_eq(pair_stats(pool).verbs_peer_bytes, 8 * MIB);
     must_deregister();
     check_nothing_is_registered();
 }

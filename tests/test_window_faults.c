@@ -241,10 +241,7 @@ TEST_EACH(a_failed_call_is_reported_and_leaks_nothing, NUM_WAYS *NUM_FAILURES)
 
 static ucxpool_way_t way_of_remote(void)
 {
-    ucxpool_remote_window_attr_t attr;
-
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    return attr.way;
+    return pair_remote_attr(remote).way;
 }
 
 /* A seccomp filter may deny one of the two ways to copy. Then messages are

@@ -18,7 +18,6 @@
 #define DIRECT "WIRE=ucx WINDOW_WAY=direct"
 #define SIZE   ((size_t)1 << 20)
 #define TAG    UINT64_C(78)
-#define BOTH   (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 
 /* --- UCX ------------------------------------------------------------------ */
 
@@ -182,18 +181,12 @@ static int                      num_maps_before, num_mapped_before;
 
 static ucxpool_remote_window_attr_t asked(void)
 {
-    ucxpool_remote_window_attr_t attr;
-
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    return attr;
+    return pair_remote_attr(remote);
 }
 
 static ucxpool_window_attr_t told(void)
 {
-    ucxpool_window_attr_t attr;
-
-    ucxpool_window_query(window, &attr, sizeof(attr));
-    return attr;
+    return pair_window_attr(window);
 }
 
 static uint64_t stat(const char *name)
@@ -215,18 +208,9 @@ static void open_window(const char *importers, const char *owners)
     assert_ok(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window));
 }
 
-static void start_import(ucxpool_window_t *of)
-{
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
-    assert_ok(ucxpool_window_export(of, BOTH, blob));
-    assert_ok(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
-}
-
 static void import(ucxpool_window_t *of)
 {
-    start_import(of);
+    remote = pair_import(pair.to_b, of, PAIR_READ_AND_WRITE);
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
 }
 
@@ -634,7 +618,7 @@ TEST(an_import_released_early_leaks_nothing)
 {
     begin(DIRECT, DIRECT);
     for (int rounds = 0; rounds < 12; rounds++) {
-        start_import(window);
+        remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
         for (int i = 0; i < rounds; i++) {
             pair_progress(&pair);
         }
@@ -702,7 +686,7 @@ TEST(a_second_answer_is_ignored)
     const uint64_t key[2] = {0, 0};
 
     begin(DIRECT, DIRECT);
-    start_import(window);
+    remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
     pair_until(&pair, remote->grant != 0);
     send_opened(key, sizeof(key), PROTO_OPENED_KEY);
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
