@@ -34,7 +34,7 @@ static const source_t sources[] = {MALLOC, MALLOC, MALLOC, MALLOC, MALLOC,
 
 #define SIZE       ((size_t)8 << 20)
 #define TAG        UINT64_C(77)
-#define BOTH       (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+#define BOTH       PAIR_READ_AND_WRITE
 #define MAX_PLACES ((size_t)20000)
 
 /* b owns the window; a reads and writes it. */
@@ -46,10 +46,7 @@ static uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
 static ucxpool_remote_window_attr_t asked(void)
 {
-    ucxpool_remote_window_attr_t attr;
-
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    return attr;
+    return pair_remote_attr(remote);
 }
 
 static void get_memory(source_t source, ucxpool_window_params_t *params)
@@ -126,19 +123,11 @@ static void open_window(int way, unsigned access)
               strcmp(ways[way], "WIRE=ucx WINDOW_WAY=direct") != 0);
 }
 
-static unsigned num_peers(void)
-{
-    ucxpool_window_attr_t attr;
-
-    ucxpool_window_query(window, &attr, sizeof(attr));
-    return attr.num_peers;
-}
-
 /* Release the import, and check that nothing is leaked. */
 static void end(void)
 {
     ucxpool_remote_window_release(remote);
-    pair_until(&pair, num_peers() == 0);
+    pair_until(&pair, pair_window_attr(window).num_peers == 0);
     ck_assert(base_list_is_empty(&pair.to_a->windows->served));
     ck_assert_uint_eq(pair.to_a->windows->served_size, 0);
     ck_assert_uint_eq(pair.to_b->windows->num_calls, 0);
@@ -207,6 +196,17 @@ static void move(bool is_write, const ucxpool_places_t *places,
     assert_ok(pair_finish(&pair, request));
 }
 
+/* One place, and one buffer. */
+static void move_bytes(bool is_write, uint64_t offset, void *bytes,
+                       size_t length)
+{
+    ucxpool_place_t  place  = {offset, length};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, length);
+
+    move(is_write, &places, &data);
+}
+
 /* --- the bytes ------------------------------------------------------------ */
 
 TEST_SETTINGS(.timeout = 60);
@@ -219,16 +219,12 @@ TEST_EACH(a_buffer_is_read_and_written, NUM_WAYS)
 
     begin(_i, BOTH);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        ucxpool_place_t  place  = {3, lengths[i]};
-        ucxpool_places_t places = ucxpool_places(&place, 1);
-        ucxpool_data_t   data   = ucxpool_data_buffer(bytes, lengths[i]);
-
         pair_poison(bytes, SIZE);
-        move(false, &places, &data);
+        move_bytes(false, 3, bytes, lengths[i]);
         ck_assert_mem_eq(bytes, memory + 3, lengths[i]);
         pair_fill(bytes, lengths[i]);
         memcpy(before, memory, SIZE);
-        move(true, &places, &data);
+        move_bytes(true, 3, bytes, lengths[i]);
         memcpy(before + 3, bytes, lengths[i]);
         ck_assert_mem_eq(memory, before, SIZE);
     }
@@ -238,16 +234,13 @@ TEST_EACH(a_buffer_is_read_and_written, NUM_WAYS)
 /* Except by messages: these send the places of each operation to the owner. */
 TEST_EACH(repeated_operations_allocate_nothing, NUM_WAYS)
 {
-    ucxpool_place_t  place  = {0, SIZE};
-    ucxpool_places_t places = ucxpool_places(&place, 1);
-    uint8_t         *bytes  = test_alloc(SIZE);
-    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, SIZE);
-    uint64_t         before = 0;
+    uint8_t *bytes  = test_alloc(SIZE);
+    uint64_t before = 0;
 
     begin(_i, BOTH);
     for (unsigned i = 0; i < 4; i++) {
-        move(false, &places, &data);
-        move(true, &places, &data);
+        move_bytes(false, 0, bytes, SIZE);
+        move_bytes(true, 0, bytes, SIZE);
         if (i == 0) {
             before = pair.a->stats.allocations;
         }
@@ -405,12 +398,9 @@ TEST_EACH(many_operations_are_pending_at_once, NUM_WAYS)
 
     begin(_i, BOTH);
     for (size_t i = 0; i < NUM; i++) {
-        ucxpool_place_t  place  = {i * LENGTH, LENGTH};
-        ucxpool_places_t places = ucxpool_places(&place, 1);
-        ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
-
         pair_fill(bytes[i], LENGTH);
-        assert_ok(post(i % 2 != 0, &places, &data, NULL, &requests[i]));
+        requests[i] =
+            pair_access(remote, i % 2 != 0, i * LENGTH, bytes[i], LENGTH);
     }
     for (size_t i = 0; i < NUM; i++) {
         assert_ok(pair_finish(&pair, requests[i]));
@@ -429,11 +419,7 @@ TEST_EACH(an_owner_accepts_calls_before_it_has_released_earlier_ones, NUM_WAYS)
 
     begin(_i, BOTH);
     for (size_t i = 0; i < NUM; i++) {
-        ucxpool_place_t  place  = {i * LENGTH, LENGTH};
-        ucxpool_places_t places = ucxpool_places(&place, 1);
-        ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
-
-        assert_ok(post(false, &places, &data, NULL, &requests[i]));
+        requests[i] = pair_access(remote, false, i * LENGTH, bytes[i], LENGTH);
     }
     for (size_t i = 0; i < NUM; i++) {
         while (!pair_ended(requests[i])) {
@@ -452,9 +438,6 @@ TEST_EACH(an_operation_canceled_before_its_call_leaves_nothing_behind, NUM_WAYS)
 {
     static char        byte;
     uint8_t            bytes[5000] = {1};
-    ucxpool_place_t    place       = {10, sizeof(bytes)};
-    ucxpool_places_t   places      = ucxpool_places(&place, 1);
-    ucxpool_data_t     data        = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *send, *recv, *request;
     uint32_t           announced;
 
@@ -466,7 +449,7 @@ TEST_EACH(an_operation_canceled_before_its_call_leaves_nothing_behind, NUM_WAYS)
     }
     announced                 = pair.to_b->flow.announced;
     pair.to_b->flow.announced = pair.to_b->peer.max_unexpected;
-    assert_ok(post(true, &places, &data, NULL, &request));
+    request = pair_access(remote, true, 10, bytes, sizeof(bytes));
     ucxpool_request_cancel(request);
     (void)pair_finish(&pair, request);
     pair.to_b->flow.announced = announced;
@@ -483,9 +466,6 @@ TEST_EACH(an_operation_canceled_before_its_call_leaves_nothing_behind, NUM_WAYS)
 TEST_EACH(operations_posted_before_the_import_completes_wait, NUM_WAYS)
 {
     uint8_t            bytes[5000];
-    ucxpool_place_t    place  = {10, sizeof(bytes)};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *request;
 
     pair.a                       = pair_pool(ways[_i]);
@@ -496,7 +476,7 @@ TEST_EACH(operations_posted_before_the_import_completes_wait, NUM_WAYS)
     import();
     ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
-    assert_ok(post(false, &places, &data, NULL, &request));
+    request   = pair_access(remote, false, 10, bytes, sizeof(bytes));
     pair.to_a = pair_meet(pair.b, pair.a);
     assert_ok(pair_finish(&pair, request));
     ck_assert_mem_eq(bytes, memory + 10, sizeof(bytes));
@@ -540,9 +520,6 @@ TEST_EACH(receives_of_the_caller_do_not_match_window_messages, NUM_WAYS)
 {
     enum { LENGTH = 100000 };
     static uint8_t     bytes[LENGTH], mine[LENGTH], sent[LENGTH];
-    ucxpool_place_t    place  = {0, LENGTH};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
     ucxpool_request_t *request, *recv, *send;
 
     begin(_i, BOTH);
@@ -553,7 +530,7 @@ TEST_EACH(receives_of_the_caller_do_not_match_window_messages, NUM_WAYS)
         pair_fill(sent, LENGTH);
         assert_ok(ucxpool_recv_buffer(receiver, NULL, mine, LENGTH, 0, 0, NULL,
                                       &recv));
-        assert_ok(post(is_write, &places, &data, NULL, &request));
+        request = pair_access(remote, is_write, 0, bytes, LENGTH);
         assert_ok(pair_finish(&pair, request));
         ck_assert(!pair_ended(recv));
         send = pair_send(sender, sent, LENGTH, TAG);
@@ -837,15 +814,12 @@ static void end_destroyed(void)
 TEST_EACH(destroy_does_not_wait_for_an_importer_that_does_not_copy, NUM_WAYS)
 {
     static uint8_t     bytes[4 << 20];
-    ucxpool_place_t    place  = {0, sizeof(bytes)};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     open_window(_i, BOTH);
     pair_fill(bytes, sizeof(bytes));
-    assert_ok(post(true, &places, &data, NULL, &request));
+    request = pair_access(remote, true, 0, bytes, sizeof(bytes));
     pair_progress(&pair);
     pair.b->config.close_timeout_ns =
         pair_is_mapped(&pair) ? UCXPOOL_FOREVER : 100000000;
@@ -907,15 +881,12 @@ TEST_EACH(pool_destroy_abandons_an_importer_that_copies_for_too_long, NUM_WAYS)
 TEST_EACH(nothing_is_copied_after_the_owner_has_revoked, NUM_WAYS)
 {
     static uint8_t     bytes[100];
-    ucxpool_place_t    place  = {0, sizeof(bytes)};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *request;
 
     begin(_i, BOTH);
     if (asked().way >= UCXPOOL_WAY_PROCESS && pair_is_mapped(&pair)) {
         core_ring_withdraw(&pair.to_a->ring);
-        assert_ok(post(false, &places, &data, NULL, &request));
+        request = pair_access(remote, false, 0, bytes, sizeof(bytes));
         for (int i = 0; i < 100; i++) {
             pair_progress(&pair);
         }
@@ -928,17 +899,14 @@ TEST_EACH(nothing_is_copied_after_the_owner_has_revoked, NUM_WAYS)
 TEST_EACH(a_canceled_operation_leaves_nothing_behind, NUM_WAYS)
 {
     enum { LENGTH = 4 << 20 };
-    uint8_t           *bytes  = test_alloc(LENGTH);
-    ucxpool_place_t    place  = {0, LENGTH};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
+    uint8_t           *bytes = test_alloc(LENGTH);
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     begin(_i, BOTH);
     pair_fill(bytes, LENGTH);
     for (int rounds = 0; rounds < 40; rounds++) {
-        assert_ok(post(rounds % 2 != 0, &places, &data, NULL, &request));
+        request = pair_access(remote, rounds % 2 != 0, 0, bytes, LENGTH);
         for (int i = 0; i < rounds / 2; i++) {
             pair_progress(&pair);
         }
@@ -947,7 +915,7 @@ TEST_EACH(a_canceled_operation_leaves_nothing_behind, NUM_WAYS)
         ck_assert(status == UCXPOOL_ERR_CANCELED || status == UCXPOOL_OK);
         ck_assert(rounds > 1 || status == UCXPOOL_ERR_CANCELED);
     }
-    move(false, &places, &data);
+    move_bytes(false, 0, bytes, LENGTH);
     ck_assert_mem_eq(bytes, memory, LENGTH);
     test_end();
 }
@@ -976,7 +944,7 @@ TEST_EACH(operations_end_with_their_channel, NUM_WAYS)
     pair_until(&pair, asked().status < UCXPOOL_OK);
     ck_assert_int_lt(post(false, &places, &data, NULL, &requests[0]),
                      UCXPOOL_OK);
-    pair_until(&pair, num_peers() == 0);
+    pair_until(&pair, pair_window_attr(window).num_peers == 0);
     assert_ok(ucxpool_window_revoke(window, 0));
     ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
@@ -998,15 +966,9 @@ TEST_EACH(queued_operations_end_with_their_channel, NUM_WAYS)
     }
     ucxpool_channel_abort(pair.to_b);
     assert_error(asked().status, CANCELED);
-    pair_until(&pair, num_peers() == 0);
-    ucxpool_remote_window_release(remote);
+    pair_until(&pair, pair_window_attr(window).num_peers == 0);
     ucxpool_window_destroy(window);
-    if (origin == COMM) {
-        ucxpool_comm_free(pair.b, memory);
-    }
-    pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    free_memory();
+    end_destroyed();
 }
 
 TEST_EACH(pools_are_destroyed_with_pending_operations, NUM_WAYS)
@@ -1030,9 +992,6 @@ TEST_EACH(pools_are_destroyed_with_pending_operations, NUM_WAYS)
 TEST(unmapped_window_memory_is_an_error)
 {
     uint8_t            bytes[100];
-    ucxpool_place_t    place  = {0, 100};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, 100);
     ucxpool_request_t *request;
 
     begin(0, BOTH);
@@ -1040,7 +999,7 @@ TEST(unmapped_window_memory_is_an_error)
                                                    : UCXPOOL_WAY_MESSAGES);
     if (asked().way == UCXPOOL_WAY_PROCESS) {
         remote->address = 16; /* never mapped */
-        assert_ok(post(false, &places, &data, NULL, &request));
+        request         = pair_access(remote, false, 0, bytes, 100);
         assert_error(pair_finish(&pair, request), IO);
     }
 }

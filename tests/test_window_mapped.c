@@ -23,67 +23,71 @@
 #endif
 
 #define SIZE ((size_t)1 << 20)
-#define BOTH (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+#define BOTH PAIR_READ_AND_WRITE
 
 /* b owns the window; a imports it. */
 static pair_t                   pair;
 static ucxpool_window_t        *window;
 static ucxpool_remote_window_t *remote;
 
-static ucxpool_remote_window_attr_t asked(void)
-{
-    ucxpool_remote_window_attr_t attr;
+/* The window's file, or -1, and the part of it that is mapped. */
+static int      fd;
+static uint8_t *memory;
+static size_t   memory_size;
 
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    return attr;
+static void map_file(int file, size_t offset, size_t size)
+{
+    fd          = file;
+    memory      = sealed_map(fd, offset, size);
+    memory_size = size;
 }
 
-static ucxpool_status_t make_window(void *memory, size_t size, int fd)
+/* A file of SIZE bytes, completely mapped. */
+static void map_whole_file(void)
+{
+    map_file(sealed_file(SIZE, SIZE, F_SEAL_SHRINK), 0, SIZE);
+}
+
+static ucxpool_remote_window_attr_t asked(void)
+{
+    return pair_remote_attr(remote);
+}
+
+static ucxpool_status_t make_window(void *address, size_t size, int file)
 {
     ucxpool_window_params_t params = {
-        .field_mask = (fd >= 0) ? UCXPOOL_WINDOW_PARAM_FIELD_FD : 0,
-        .fd         = fd,
+        .field_mask = (file >= 0) ? UCXPOOL_WINDOW_PARAM_FIELD_FD : 0,
+        .fd         = file,
     };
 
-    return ucxpool_window_create(pair.b, memory, size, &params, &window);
+    return ucxpool_window_create(pair.b, address, size, &params, &window);
 }
 
 static void import(unsigned access)
 {
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
-    assert_ok(ucxpool_window_export(window, access, blob));
-    assert_ok(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    remote = pair_import(pair.to_b, window, access);
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
 }
 
-static void begin(void *memory, size_t size, int fd, unsigned access)
+static void begin(void *address, size_t size, unsigned access)
 {
-    pair_fill(memory, size);
-    assert_ok(make_window(memory, size, fd));
+    pair_fill(address, size);
+    assert_ok(make_window(address, size, fd));
     import(access);
-}
-
-static unsigned num_peers(void)
-{
-    ucxpool_window_attr_t attr;
-
-    ucxpool_window_query(window, &attr, sizeof(attr));
-    return attr.num_peers;
 }
 
 static void let_go(void)
 {
     ucxpool_remote_window_release(remote);
-    pair_until(&pair, num_peers() == 0);
+    pair_until(&pair, pair_window_attr(window).num_peers == 0);
 }
 
 static void end(void)
 {
     let_go();
     ucxpool_window_destroy(window);
+    window = NULL;
 }
 
 /* The way used if nothing is mapped. */
@@ -95,29 +99,21 @@ static ucxpool_way_t other_way(void)
 static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
                              size_t length)
 {
-    ucxpool_place_t    place  = {offset, length};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, length);
-    ucxpool_request_t *request;
-
-    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
-                                                     NULL, &request)
-                       : ucxpool_remote_window_read(remote, &places, &data,
-                                                    NULL, &request));
-    return pair_finish(&pair, request);
+    return pair_finish(&pair,
+                       pair_access(remote, is_write, offset, bytes, length));
 }
 
 /* Reads all bytes, and writes all bytes if that is allowed. */
-static void check_bytes(uint8_t *memory, size_t size)
+static void check_bytes(const uint8_t *right, size_t size)
 {
     uint8_t *bytes = test_alloc(size);
 
     assert_ok(move(false, 0, bytes, size));
-    ck_assert_mem_eq(bytes, memory, size);
+    ck_assert_mem_eq(bytes, right, size);
     if (asked().access & UCXPOOL_WINDOW_WRITE) {
         pair_fill(bytes, size);
         assert_ok(move(true, 0, bytes, size));
-        ck_assert_mem_eq(bytes, memory, size);
+        ck_assert_mem_eq(bytes, right, size);
     }
 }
 
@@ -129,12 +125,23 @@ static void check_reason(const char *words)
 
 static void setup(void)
 {
+    fd          = -1;
+    memory_size = 0;
     pair_init(&pair, "WIRE=map", "WIRE=map COMM_SIZE=16m");
 }
 
 static void teardown(void)
 {
+    if (window != NULL) {
+        end();
+    }
     pair_cleanup(&pair);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (memory_size != 0) {
+        sealed_put(memory, memory_size);
+    }
 }
 
 /* --- mapped memory -------------------------------------------------------- */
@@ -143,16 +150,13 @@ TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
 TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
 {
-    int      fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
-    uint8_t *memory = sealed_map(fd, SIZE, 2 * SIZE);
-
-    begin(memory + 12345, SIZE, fd, BOTH);
+    map_file(sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK), SIZE, 2 * SIZE);
+    begin(memory + 12345, SIZE, BOTH);
     close(fd);
+    fd = -1;
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_eq(remote->num_views, 1);
     check_bytes(memory + 12345, SIZE);
-    end();
-    sealed_put(memory, 2 * SIZE);
 }
 
 /* Two parts in another order than in the file, and a third that continues the
@@ -160,51 +164,47 @@ TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
 TEST(parts_of_a_file_may_be_in_any_order)
 {
     static const size_t starts[] = {3 * SIZE, 0, SIZE};
-    int                 fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
-    uint8_t            *memory = sealed_map(fd, 0, 3 * SIZE);
 
+    map_file(sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK), 0, 3 * SIZE);
     for (size_t i = 0; i < 3; i++) {
         ck_assert_ptr_eq(mmap(memory + i * SIZE, SIZE, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_FIXED, fd, (off_t)starts[i]),
                          memory + i * SIZE);
     }
-    begin(memory + 100, 3 * SIZE - 200, fd, BOTH);
+    begin(memory + 100, 3 * SIZE - 200, BOTH);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_eq(remote->num_views, 2);
     check_bytes(memory + 100, 3 * SIZE - 200);
-    end();
-    sealed_put(memory, 3 * SIZE);
-    close(fd);
 }
 
 TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
 {
     size_t before;
-    void  *memory;
+    void  *own;
 
-    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &memory));
+    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &own));
     before = calls_mapped_size();
-    begin(memory, SIZE, -1, UCXPOOL_WINDOW_READ);
+    begin(own, SIZE, UCXPOOL_WINDOW_READ);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_eq(calls_mapped_size(), before);
-    check_bytes(memory, SIZE);
+    check_bytes(own, SIZE);
     end();
-    ucxpool_comm_free(pair.b, memory);
+    ucxpool_comm_free(pair.b, own);
 }
 
 TEST(only_the_windows_part_of_the_heap_is_mapped)
 {
     size_t before;
-    void  *memory;
+    void  *own;
 
-    assert_ok(ucxpool_heap_alloc(pair.b, 64 * SIZE, NULL, &memory));
+    assert_ok(ucxpool_heap_alloc(pair.b, 64 * SIZE, NULL, &own));
     before = calls_mapped_size();
-    begin((uint8_t *)memory + SIZE / 2 + 8, SIZE, -1, BOTH);
+    begin((uint8_t *)own + SIZE / 2 + 8, SIZE, BOTH);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_le(calls_mapped_size(), before + 5 * SIZE);
-    check_bytes((uint8_t *)memory + SIZE / 2 + 8, SIZE);
+    check_bytes((uint8_t *)own + SIZE / 2 + 8, SIZE);
     end();
-    assert_ok(ucxpool_heap_free(pair.b, memory, NULL));
+    assert_ok(ucxpool_heap_free(pair.b, own, NULL));
 }
 
 /* Is the mapping of this address writable? */
@@ -231,45 +231,36 @@ static bool is_writable(const void *address)
 
 TEST(a_read_only_blob_is_mapped_read_only)
 {
-    int   fd;
-    void *memory = sealed_get(SIZE, &fd);
-
+    map_whole_file();
     for (unsigned access = UCXPOOL_WINDOW_READ; access <= BOTH; access++) {
-        begin(memory, SIZE, fd, access);
+        begin(memory, SIZE, access);
         ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
         ck_assert_int_eq(is_writable(remote->views[0].view.start),
                          (access & UCXPOOL_WINDOW_WRITE) != 0);
         end();
     }
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 TEST(a_sealed_file_keeps_its_length)
 {
-    int      fd;
-    uint8_t *memory = sealed_get(SIZE, &fd);
-    uint8_t  bytes[100];
+    uint8_t bytes[100];
 
-    begin(memory, SIZE, fd, BOTH);
+    map_whole_file();
+    begin(memory, SIZE, BOTH);
     ck_assert_int_eq(ftruncate(fd, 0), -1);
     ck_assert_int_eq(errno, EPERM);
     assert_ok(move(false, SIZE - 100, bytes, 100));
     ck_assert_mem_eq(bytes, memory + SIZE - 100, 100);
-    end();
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 /* --- memory that is not mapped -------------------------------------------- */
 
 TEST(a_file_that_can_shrink_is_not_mapped)
 {
-    int      fd     = sealed_file(SIZE, SIZE, F_SEAL_GROW);
-    uint8_t *memory = sealed_map(fd, 0, SIZE);
-    uint8_t  bytes[100];
+    uint8_t bytes[100];
 
-    begin(memory, SIZE, fd, BOTH);
+    map_file(sealed_file(SIZE, SIZE, F_SEAL_GROW), 0, SIZE);
+    begin(memory, SIZE, BOTH);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("can shrink");
     check_bytes(memory, SIZE);
@@ -277,34 +268,26 @@ TEST(a_file_that_can_shrink_is_not_mapped)
         ck_assert_int_eq(ftruncate(fd, 0), 0);
         assert_error(move(false, 0, bytes, sizeof(bytes)), IO);
     }
-    end();
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 TEST(a_sparse_file_is_not_mapped)
 {
-    int      fd     = sealed_file(4 * SIZE, 0, F_SEAL_SHRINK);
-    uint8_t *memory = sealed_map(fd, 0, 4 * SIZE);
-
+    map_file(sealed_file(4 * SIZE, 0, F_SEAL_SHRINK), 0, 4 * SIZE);
     assert_ok(make_window(memory, 4 * SIZE, fd));
     import(UCXPOOL_WINDOW_READ);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("are backed by memory");
     check_bytes(memory, 4 * SIZE);
-    end();
-    close(fd);
-    sealed_put(memory, 4 * SIZE);
 }
 
 TEST(memory_without_a_file_reports_the_reason)
 {
-    void *memory = test_alloc(SIZE);
+    void *own = test_alloc(SIZE);
 
-    begin(memory, SIZE, -1, BOTH);
+    begin(own, SIZE, BOTH);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("neither the pool's memory nor");
-    check_bytes(memory, SIZE);
+    check_bytes(own, SIZE);
     end();
 }
 
@@ -312,35 +295,31 @@ TEST(memory_without_a_file_reports_the_reason)
 TEST(more_parts_than_a_message_holds_are_not_mapped)
 {
     enum { PAGE = 4096, NUM = PROTO_PARTS_MAX + 1 };
-    int      fd     = sealed_file(NUM * PAGE, NUM * PAGE, F_SEAL_SHRINK);
-    uint8_t *memory = sealed_map(fd, 0, NUM * PAGE);
 
+    map_file(sealed_file(NUM * PAGE, NUM * PAGE, F_SEAL_SHRINK), 0, NUM * PAGE);
     for (size_t i = 0; i < NUM; i++) {
         ck_assert_ptr_ne(mmap(memory + i * PAGE, PAGE, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_FIXED, fd,
                               (off_t)((NUM - 1 - i) * PAGE)),
                          MAP_FAILED);
     }
-    begin(memory, NUM * PAGE, fd, BOTH);
+    begin(memory, NUM * PAGE, BOTH);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("too many parts");
     check_bytes(memory, NUM * PAGE);
     end();
-    begin(memory, (NUM - 1) * PAGE, fd, BOTH);
+    begin(memory, (NUM - 1) * PAGE, BOTH);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_eq(remote->num_views, NUM - 1);
     check_bytes(memory, (NUM - 1) * PAGE);
-    end();
-    close(fd);
-    sealed_put(memory, NUM * PAGE);
 }
 
-static void check_refused(void *memory, size_t size, int fd, const char *words)
+static void check_refused(void *address, size_t size, int file,
+                          const char *words)
 {
     unsigned num_fds = calls_num_fds();
 
-    window = NULL;
-    assert_error(make_window(memory, size, fd), INVALID_PARAM);
+    assert_error(make_window(address, size, file), INVALID_PARAM);
     ck_assert_ptr_null(window);
     assert_detail(words);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
@@ -348,88 +327,79 @@ static void check_refused(void *memory, size_t size, int fd, const char *words)
 
 TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
 {
-    int      fd;
-    uint8_t *memory = sealed_get(SIZE, &fd);
-    int      other  = sealed_file(SIZE, SIZE, F_SEAL_SHRINK);
-    uint8_t *private =
-        mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    uint8_t *plain = test_alloc(SIZE);
+    int other = sealed_file(SIZE, SIZE, F_SEAL_SHRINK);
+    uint8_t *private;
 
+    map_whole_file();
+    private = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     ck_assert_ptr_ne(private, MAP_FAILED);
     check_refused(memory, SIZE, other, "not a shared mapping");
     check_refused(private, SIZE, fd, "not a shared mapping");
-    check_refused(plain, SIZE, fd, "not a shared mapping");
+    check_refused(test_alloc(SIZE), SIZE, fd, "not a shared mapping");
     ck_assert_int_eq(munmap(memory + SIZE - 4096, 4096), 0);
     check_refused(memory, SIZE, fd, "not a shared mapping");
     check_refused(memory, SIZE / 2, INT_MAX, "is no descriptor");
-    close(fd);
     close(other);
-    sealed_put(memory, SIZE - 4096);
     sealed_put(private, SIZE);
+    memory_size -= 4096;
 }
 
 /* --- memory that is mapped read-only -------------------------------------- */
 
-static void check_writes_go_otherwise(uint8_t *memory, size_t size)
+static void check_writes_go_otherwise(const uint8_t *right, size_t size)
 {
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_int_eq(remote->write_way->id, other_way());
     check_reason("writes use");
-    check_bytes(memory, size);
+    check_bytes(right, size);
 }
 
 TEST(writes_to_the_pools_blocks_use_another_way)
 {
-    void *memory;
+    void *own;
 
-    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &memory));
-    begin(memory, SIZE, -1, BOTH);
-    check_writes_go_otherwise(memory, SIZE);
+    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &own));
+    begin(own, SIZE, BOTH);
+    check_writes_go_otherwise(own, SIZE);
     let_go();
     import(UCXPOOL_WINDOW_WRITE);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("read-only");
     end();
-    ucxpool_comm_free(pair.b, memory);
+    ucxpool_comm_free(pair.b, own);
 }
 
 TEST(a_file_sealed_against_writing_is_mapped_read_only)
 {
-    int      fd;
-    uint8_t *memory = sealed_get(SIZE, &fd);
-
+    map_whole_file();
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) {
-        begin(memory, SIZE, fd, BOTH);
+        begin(memory, SIZE, BOTH);
         check_writes_go_otherwise(memory, SIZE);
         let_go();
         import(UCXPOOL_WINDOW_WRITE);
         ck_assert_int_eq(asked().way, other_way());
         check_reason("sealed against writing");
-        end();
     }
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 /* --- failures and leaks --------------------------------------------------- */
 
 TEST(destroying_a_window_leaks_nothing)
 {
-    int      fd;
-    uint8_t *memory  = sealed_get(SIZE, &fd);
-    unsigned num_fds = calls_num_fds();
-    size_t   mapped  = calls_mapped_size();
+    unsigned num_fds;
+    size_t   mapped;
 
+    map_whole_file();
+    num_fds = calls_num_fds();
+    mapped  = calls_mapped_size();
     for (int i = 0; i < 10; i++) {
-        begin(memory, SIZE, fd, BOTH);
+        begin(memory, SIZE, BOTH);
         ck_assert_uint_gt(calls_mapped_size(), mapped);
         assert_ok(ucxpool_window_revoke(window, 0));
         pair_until(&pair, calls_mapped_size() == mapped);
         end();
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 TEST(another_way_is_used_after_a_failed_call)
@@ -444,18 +414,15 @@ TEST(another_way_is_used_after_a_failed_call)
         {CALLS_MMAP, ENOMEM, "mapping"},
         {CALLS_CALLOC, ENOMEM, "no memory"},
     };
-    int      fd;
-    uint8_t *memory  = sealed_get(SIZE, &fd);
-    unsigned num_fds = calls_num_fds();
-    size_t   mapped  = calls_mapped_size();
+    unsigned num_fds;
+    size_t   mapped;
 
+    map_whole_file();
+    num_fds = calls_num_fds();
+    mapped  = calls_mapped_size();
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
         assert_ok(make_window(memory, SIZE, fd));
-        assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
-        assert_ok(ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob),
-                                               &remote));
+        remote = pair_import(pair.to_b, window, UCXPOOL_WINDOW_READ);
         calls_fail_from(calls[i].name, 1, calls[i].error);
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         ck_assert_msg(calls_has_failed(), "%s", calls[i].words);
@@ -468,18 +435,13 @@ TEST(another_way_is_used_after_a_failed_call)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
     }
-    begin(memory, SIZE, fd, BOTH);
+    begin(memory, SIZE, BOTH);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
-    end();
-    close(fd);
-    sealed_put(memory, SIZE);
 }
 
 TEST(a_window_is_created_even_if_its_file_cannot_be_found)
 {
-    int      fd;
-    uint8_t *memory = sealed_get(SIZE, &fd);
-
+    map_whole_file();
     calls_fail(CALLS_FOPEN, 1, EACCES);
     assert_ok(make_window(memory, SIZE, fd));
     calls_reset();
@@ -487,7 +449,4 @@ TEST(a_window_is_created_even_if_its_file_cannot_be_found)
     ck_assert_int_eq(asked().way, other_way());
     check_reason("cannot read /proc/self/maps");
     check_bytes(memory, SIZE);
-    end();
-    close(fd);
-    sealed_put(memory, SIZE);
 }
