@@ -189,19 +189,64 @@ TEST_SETTINGS(.timeout = 60);
 
 /* --- messages that fail the channel -------------------------------------- */
 
-REJECTED(accept_of_no_bytes)
+static int row; /* of a table, for the attack */
+
+#define NUM_ROWS(_rows) ((int)(sizeof(_rows) / sizeof((_rows)[0])))
+
+static const struct {
+    uint64_t frag_size;
+    uint32_t window;
+} wrong_accepts[] = {{0, 4}, {16, 4}, {65536, 0}};
+
+static void send_wrong_accept(hostile_t *hostile)
 {
-    send_accept(hostile, hostile_send(hostile), 0, 4);
+    send_accept(hostile, hostile_send(hostile), wrong_accepts[row].frag_size,
+                wrong_accepts[row].window);
 }
 
-REJECTED(accept_of_few_bytes)
+TEST_EACH(accept_without_room_is_rejected, NUM_ROWS(wrong_accepts))
 {
-    send_accept(hostile, hostile_send(hostile), 16, 4);
+    row = _i;
+    check_rejected(send_wrong_accept);
 }
 
-REJECTED(accept_without_window)
+/* The first fragment. */
+#define AT_THE_END UINT64_C(1) /* the offset of the region that is too high */
+static const struct {
+    uint64_t offset;
+    uint64_t length;
+    uint32_t region;
+    uint64_t region_offset;
+} wrong_fragments[] = {
+    {.length = 0},
+    {.length = 65537},
+    {.offset = HOSTILE_SIZE, .length = 16},
+    {.offset = UINT64_MAX - 15, .length = 32},
+    {.length = 4096, .region = UINT32_MAX},
+    {.length = 4096, .region_offset = AT_THE_END},
+    {.length = 4096, .region_offset = UINT64_MAX - 4000},
+};
+
+static void send_wrong_fragment(hostile_t *hostile)
 {
-    send_accept(hostile, hostile_send(hostile), 65536, 0);
+    const core_mapping_t *mapping = hostile->victim->peer.mapping;
+    proto_data_t          data;
+
+    begin(hostile);
+    data               = fragment(hostile, 0, wrong_fragments[row].offset,
+                                  wrong_fragments[row].length);
+    data.region        = wrong_fragments[row].region;
+    data.region_offset = wrong_fragments[row].region_offset;
+    if (data.region_offset == AT_THE_END) {
+        data.region_offset = mapping->region_sizes[0] - 4095;
+    }
+    post_data(hostile, data);
+}
+
+TEST_EACH(fragment_in_a_wrong_place_is_rejected, NUM_ROWS(wrong_fragments))
+{
+    row = _i;
+    check_rejected(send_wrong_fragment);
 }
 
 REJECTED(nonsense_after_accept)
@@ -215,24 +260,6 @@ REJECTED(nonsense_after_accept)
     send_fragment(hostile, 0, 0, 0);
 }
 
-REJECTED(fragment_of_no_bytes)
-{
-    begin(hostile);
-    send_fragment(hostile, 0, 0, 0);
-}
-
-REJECTED(fragment_longer_than_a_block)
-{
-    begin(hostile);
-    send_fragment(hostile, 0, 0, 65537);
-}
-
-REJECTED(fragment_after_the_message)
-{
-    begin(hostile);
-    send_fragment(hostile, 0, HOSTILE_SIZE, 16);
-}
-
 REJECTED(fragment_over_the_end)
 {
     begin(hostile);
@@ -240,42 +267,6 @@ REJECTED(fragment_over_the_end)
         send_fragment(hostile, i, i * 65536, 65536);
     }
     send_fragment(hostile, 4, 4 * 65536, HOSTILE_SIZE - 4 * 65536 + 1);
-}
-
-REJECTED(offset_that_overflows)
-{
-    begin(hostile);
-    send_fragment(hostile, 0, UINT64_MAX - 15, 32);
-}
-
-REJECTED(unknown_region)
-{
-    begin(hostile);
-
-    proto_data_t data = fragment(hostile, 0, 0, 4096);
-
-    data.region = UINT32_MAX;
-    post_data(hostile, data);
-}
-
-REJECTED(region_offset_over_its_end)
-{
-    begin(hostile);
-
-    proto_data_t data = fragment(hostile, 0, 0, 4096);
-
-    data.region_offset = hostile->victim->peer.mapping->region_sizes[0] - 4095;
-    post_data(hostile, data);
-}
-
-REJECTED(region_offset_that_overflows)
-{
-    begin(hostile);
-
-    proto_data_t data = fragment(hostile, 0, 0, 4096);
-
-    data.region_offset = UINT64_MAX - 4000;
-    post_data(hostile, data);
 }
 
 REJECTED(index_twice)
@@ -813,50 +804,36 @@ static void lend(hostile_t *hostile, proto_lent_t lent)
     hostile_let_peer_read(hostile);
 }
 
-static void lend_pushed(hostile_t *hostile, proto_lent_t lent)
+static const proto_lent_t wrong_grants[] = {
+    {.region = 1000, .length = 65536},
+    {.offset = AT_THE_END, .length = 65536},
+    {.offset = UINT64_MAX - 15, .length = 65536},
+    {.length = UINT64_MAX},
+    {.length = 16},
+    {.offset = 8, .length = 65536}, /* not aligned */
+};
+
+static void lend_wrongly(hostile_t *hostile)
 {
+    proto_lent_t lent = wrong_grants[row];
+
+    if (lent.offset == AT_THE_END) {
+        lent.offset = hostile->victim->peer.mapping->region_sizes[0] - 4096;
+    }
     push(hostile, true);
     lend(hostile, lent);
     push(hostile, false);
 }
 
+TEST_EACH(wrong_grant_is_rejected, NUM_ROWS(wrong_grants))
+{
+    row = _i;
+    check_rejected(lend_wrongly);
+}
+
 REJECTED(grant_to_a_peer_that_does_not_push)
 {
     lend(hostile, (proto_lent_t){.length = 65536});
-}
-
-REJECTED(grant_in_an_unknown_region)
-{
-    lend_pushed(hostile, (proto_lent_t){.region = 1000, .length = 65536});
-}
-
-REJECTED(grant_beyond_the_region)
-{
-    uint64_t size = hostile->victim->peer.mapping->region_sizes[0];
-
-    lend_pushed(hostile,
-                (proto_lent_t){.offset = size - 4096, .length = 65536});
-}
-
-REJECTED(grant_at_an_offset_that_overflows)
-{
-    lend_pushed(hostile,
-                (proto_lent_t){.offset = UINT64_MAX - 15, .length = 65536});
-}
-
-REJECTED(grant_without_a_length)
-{
-    lend_pushed(hostile, (proto_lent_t){.length = UINT64_MAX});
-}
-
-REJECTED(grant_that_is_too_short)
-{
-    lend_pushed(hostile, (proto_lent_t){.length = 16});
-}
-
-REJECTED(grant_at_an_unaligned_offset)
-{
-    lend_pushed(hostile, (proto_lent_t){.offset = 8, .length = 65536});
 }
 
 static void lend_mailbox(hostile_t *hostile, proto_mailbox_t mailbox)
@@ -880,32 +857,21 @@ REJECTED(mailbox_for_a_peer_that_does_not_push)
 }
 
 /* None of them lies in the hostile pool's regions or is valid. */
-static const struct {
-    const char *what;
-    uint64_t    offset;
-    uint64_t    slot_size;
-    uint32_t    region;
-    uint32_t    num_slots;
-} wrong_mailboxes[] = {
-    {"no region", 0, 4096, 1000, 8},
-    {"over the end", 0, UINT64_C(1) << 40, 0, 8},
-    {"an offset that overflows", UINT64_MAX - 63, 4096, 0, 8},
-    {"sizes that overflow", 0, UINT64_C(1) << 61, 0, 8},
-    {"no slots", 0, 4096, 0, 0},
-    {"too many slots", 0, 4096, 0, PROTO_SLOTS_MAX + 1},
-    {"no room next to the flag", 0, PROTO_FLAG_SIZE, 0, 8},
-    {"an odd size", 0, 4100, 0, 8},
-    {"an odd offset", 16, 4096, 0, 8},
+static const proto_mailbox_t wrong_mailboxes[] = {
+    {.slot_size = 4096, .num_slots = 8, .region = 1000},
+    {.slot_size = UINT64_C(1) << 40, .num_slots = 8},
+    {.slot_size = 4096, .num_slots = 8, .offset = UINT64_MAX - 63},
+    {.slot_size = UINT64_C(1) << 61, .num_slots = 8},
+    {.slot_size = 4096, .num_slots = 0},
+    {.slot_size = 4096, .num_slots = PROTO_SLOTS_MAX + 1},
+    {.slot_size = PROTO_FLAG_SIZE, .num_slots = 8}, /* no room for a message */
+    {.slot_size = 4100, .num_slots = 8},
+    {.slot_size = 4096, .num_slots = 8, .offset = 16},
 };
-#define NUM_WRONG ((int)(sizeof(wrong_mailboxes) / sizeof(wrong_mailboxes[0])))
 
-static void wrong_mailbox(hostile_t *hostile, unsigned i)
+static void lend_wrong_mailbox(hostile_t *hostile)
 {
-    lend_mailbox_pushed(
-        hostile, (proto_mailbox_t){.offset    = wrong_mailboxes[i].offset,
-                                   .region    = wrong_mailboxes[i].region,
-                                   .num_slots = wrong_mailboxes[i].num_slots,
-                                   .slot_size = wrong_mailboxes[i].slot_size});
+    lend_mailbox_pushed(hostile, wrong_mailboxes[row]);
 }
 
 REJECTED(two_mailboxes)
@@ -935,9 +901,20 @@ REJECTED(mailed_without_a_mailbox)
     mail(hostile, 100, 0, 0);
 }
 
+static const struct {
+    uint64_t size;
+    uint32_t slot; /* 0: the only one that is lent */
+    uint32_t flags;
+} wrong_mail[] = {
+    {100, 8, 0},
+    {65536 - PROTO_FLAG_SIZE + 1, 0, 0},
+    {0, 0, 0},
+    {100, 0, PROTO_DESC_RUNS},
+    {100, 0, PROTO_DESC_WRITE},
+};
+
 /* A host pool lends no mailbox, so the test marks one as lent. */
-static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
-                      uint32_t flags)
+static void mail_wrongly(hostile_t *hostile)
 {
     ucxpool_t *pool = hostile->pair.a;
 
@@ -946,32 +923,14 @@ static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile->victim;
     hostile->victim->num_lent++;
-    mail(hostile, size, slot, flags);
+    mail(hostile, wrong_mail[row].size, wrong_mail[row].slot,
+         wrong_mail[row].flags);
 }
 
-REJECTED(mailed_to_an_unknown_slot)
+TEST_EACH(wrong_mailed_message_is_rejected, NUM_ROWS(wrong_mail))
 {
-    mail_lent(hostile, 100, 8, 0);
-}
-
-REJECTED(mailed_message_longer_than_a_slot)
-{
-    mail_lent(hostile, 65536 - PROTO_FLAG_SIZE + 1, 0, 0);
-}
-
-REJECTED(mailed_message_without_bytes)
-{
-    mail_lent(hostile, 0, 0, 0);
-}
-
-REJECTED(mailed_message_with_runs)
-{
-    mail_lent(hostile, 100, 0, PROTO_DESC_RUNS);
-}
-
-REJECTED(mailed_message_for_a_window)
-{
-    mail_lent(hostile, 100, 0, PROTO_DESC_WRITE);
+    row = _i;
+    check_rejected(mail_wrongly);
 }
 
 REJECTED(accept_of_a_mailed_message)
@@ -1127,15 +1086,10 @@ TEST(descriptor_too_far_ahead_fails_the_channel)
     hostile_cleanup(&hostile);
 }
 
-TEST_EACH(invalid_mailbox_is_not_used, NUM_WRONG)
+TEST_EACH(invalid_mailbox_is_not_used, NUM_ROWS(wrong_mailboxes))
 {
-    hostile_init(&hostile, SETTINGS);
-    hostile_let_peer_read(&hostile);
-    wrong_mailbox(&hostile, (unsigned)_i);
-    ck_assert_msg(hostile_is_over(&hostile), "%s", wrong_mailboxes[_i].what);
-    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
-    hostile_check(&hostile);
-    hostile_cleanup(&hostile);
+    row = _i;
+    check_rejected(lend_wrong_mailbox);
 }
 
 TEST(lists_of_runs_are_bounded_per_channel)
