@@ -47,6 +47,15 @@ static gpu_memory_t      source, target;
 static ucxpool_segment_t from[MAX_RANGES], to[MAX_RANGES];
 static ucxpool_range_t   ranges[2 * MAX_RANGES];
 
+static void stop(void)
+{
+    gpu_memory_cleanup(&source);
+    gpu_memory_cleanup(&target);
+    gpu_disconnect(&pair);
+    gpu_stop();
+    file_cleanup(&file);
+}
+
 static void start(const char *configuration, const char *settings)
 {
     srand(11);
@@ -56,15 +65,7 @@ static void start(const char *configuration, const char *settings)
     gpu_connect(&pair, settings, settings);
     gpu_memory_init(&source, pair.a, AREA);
     gpu_memory_init(&target, pair.b, AREA);
-}
-
-static void stop(void)
-{
-    gpu_memory_cleanup(&source);
-    gpu_memory_cleanup(&target);
-    gpu_disconnect(&pair);
-    gpu_stop();
-    file_cleanup(&file);
+    test_at_end(stop);
 }
 
 static ucxpool_request_t *post_send(size_t                          num,
@@ -124,7 +125,6 @@ TEST_EACH(files_and_host_memory_arrive, NUM_KINDS)
         exchange_host(NULL, 0, length);
         exchange_host(memory, LONG, length);
     }
-    stop();
 }
 
 TEST_EACH(one_long_range_arrives, NUM_KINDS)
@@ -133,7 +133,6 @@ TEST_EACH(one_long_range_arrives, NUM_KINDS)
     ranges[0] = ucxpool_range_file(file.fd, 1, LONG, NULL);
     exchange(1, file.bytes + 1, LONG, NULL);
     ck_assert_uint_eq(reads_size(), LONG);
-    stop();
 }
 
 /* Inserts a range of the file after each segment in these places, with the same
@@ -175,7 +174,6 @@ TEST_EACH(files_mix_with_memory_of_all_kinds, NUM_KINDS)
         exchange_mixed(GPU_REACHES, length, NULL);
         exchange_mixed(GPU_REACHES, length, &told);
     }
-    stop();
 }
 
 TEST_EACH(unmapped_memory_is_rejected, NUM_KINDS)
@@ -187,7 +185,6 @@ TEST_EACH(unmapped_memory_is_rejected, NUM_KINDS)
     ranges[1] = ucxpool_range_memory((void *)(uintptr_t)4096, 10);
     assert_error_detail(send_ranges(pair.to_b, ranges, 2, TAG, NULL, &send),
                         INVALID_PARAM, "segment 1");
-    stop();
 }
 
 static void truncate_file(void)
@@ -222,7 +219,6 @@ TEST_EACH(truncated_file_fails_its_send, NUM_KINDS)
     ranges[0] = ucxpool_range_file(file.fd, 0, LONG, NULL);
     reads_before(2, truncate_file);
     check_fails(1, "is too short: no data at offset 950000");
-    stop();
 }
 
 TEST_EACH(any_failed_read_fails_its_send, NUM_KINDS)
@@ -242,7 +238,6 @@ TEST_EACH(any_failed_read_fails_its_send, NUM_KINDS)
         reads_fail(n, EIO);
         check_fails(2 * num, "cannot read a file");
     }
-    stop();
 }
 
 static bool is_reading(void)
@@ -265,5 +260,4 @@ TEST_EACH(send_can_be_canceled_while_it_reads, NUM_KINDS)
     assert_error(gpu_finish(&pair, send), CANCELED);
     assert_error(gpu_finish(&pair, recv), CANCELED);
     exchange(1, file.bytes, LONG, NULL);
-    stop();
 }

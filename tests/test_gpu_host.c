@@ -176,23 +176,24 @@ REPLACE(wireup_mapping_result_t, wireup_mapping_open,
     return __real_wireup_mapping_open(channel, hello, files, fds);
 }
 
+static void destroy_pair(void)
+{
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+
 static void create_pair_with(const char *settings_of_b)
 {
     has_cuda = true;
     gpu_start("");
     pair.a = pair_pool_on(0, "LOG_LEVEL=none CUDA_BACKING=alloc");
     pair.b = pair_pool(settings_of_b);
+    test_at_end(destroy_pair);
 }
 
 static void create_pair(void)
 {
     create_pair_with("LOG_LEVEL=none COMM_SIZE=4m REGION_SIZE=4m");
-}
-
-static void destroy_pair(void)
-{
-    gpu_disconnect(&pair);
-    gpu_stop();
 }
 
 static void finish(ucxpool_request_t *request)
@@ -277,7 +278,6 @@ STAND_IN_TEST(channels_to_one_pool_share_a_mapping_and_its_pinning)
     pair.to_a = to_a;
     exchange();
     ck_assert_uint_eq(stand_in.count("cuMemHostUnregister"), 0);
-    destroy_pair();
 }
 
 STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)
@@ -297,7 +297,6 @@ STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)
     ck_assert_uint_eq(stand_in.count("cuMemHostRegister"), 0);
     pair.to_b = to_b;
     check_wire(UCXPOOL_WIRE_UCX, "cannot pin");
-    destroy_pair();
 }
 
 STAND_IN_TEST(cpu_copies_if_the_peers_memory_cannot_be_pinned)
@@ -308,7 +307,6 @@ STAND_IN_TEST(cpu_copies_if_the_peers_memory_cannot_be_pinned)
     ck_assert(stand_in.has_failed());
     check_wire(UCXPOOL_WIRE_MAP, "the CPU copies for the GPU: cannot pin");
     exchange();
-    destroy_pair();
 }
 
 STAND_IN_TEST(memory_of_peers_is_pinned_up_to_a_limit)
@@ -330,7 +328,6 @@ STAND_IN_TEST(memory_of_peers_is_pinned_up_to_a_limit)
         close_channels();
         ck_assert_uint_eq(pair.a->memory.pinnable, size - i);
     }
-    destroy_pair();
 }
 
 STAND_IN_TEST(ucx_wire_keeps_no_mapping_of_the_peers_memory)
@@ -344,7 +341,6 @@ STAND_IN_TEST(ucx_wire_keeps_no_mapping_of_the_peers_memory)
     ck_assert_uint_eq(stand_in.count("cuMemHostRegister"), 2);
     ck_assert_uint_eq(stand_in.count("cuMemHostUnregister"), 1);
     ck_assert_ptr_null(pair.to_b->peer.mapping);
-    destroy_pair();
 }
 
 /* The pool in host memory receives HELLOs in the name of the pool on the GPU:
@@ -393,7 +389,6 @@ STAND_IN_TEST(second_hello_must_offer_host_memory_of_the_same_process)
     }
     core_unlock(pair.b);
     ucxpool_channel_abort(channel);
-    destroy_pair();
 }
 
 /* --- in place, and windows ------------------------------------------------ */
@@ -425,7 +420,6 @@ STAND_IN_TEST(only_memory_of_a_host_pool_is_sent_in_place)
     ck_assert_uint_eq(stats.counts.sent[CORE_MODE_MAP_INPLACE].bytes, size);
     ucxpool_comm_free(pair.a, ours);
     ucxpool_comm_free(pair.b, theirs);
-    destroy_pair();
 }
 
 static ucxpool_remote_window_t *
@@ -483,7 +477,6 @@ STAND_IN_TEST(windows_in_gpu_memory_and_private_memory_use_messages)
     ck_assert_int_eq(use_window(false, host, device, WINDOW_SIZE),
                      UCXPOOL_WAY_MESSAGES);
     gpu_free(device);
-    destroy_pair();
 }
 
 /* Use a window in the blocks of pool b, and one in its heap. */
@@ -518,7 +511,6 @@ STAND_IN_TEST(gpu_reads_windows_in_files_of_a_host_pool)
     create_pair();
     pair_connect(&pair);
     check_file_windows(UCXPOOL_WAY_CUDA, UCXPOOL_WAY_CUDA);
-    destroy_pair();
 }
 
 STAND_IN_TEST(gpu_reads_windows_in_files_that_the_owner_passes)
@@ -527,7 +519,6 @@ STAND_IN_TEST(gpu_reads_windows_in_files_that_the_owner_passes)
     create_pair();
     pair_connect(&pair);
     check_file_windows(UCXPOOL_WAY_CUDA, UCXPOOL_WAY_CUDA);
-    destroy_pair();
 }
 
 STAND_IN_TEST(windows_that_cannot_be_pinned_use_messages)
@@ -540,7 +531,6 @@ STAND_IN_TEST(windows_that_cannot_be_pinned_use_messages)
     pair.a->memory.pinnable = 0;
     pair_connect(&pair); /* the blocks are not pinned either */
     check_file_windows(UCXPOOL_WAY_MESSAGES, UCXPOOL_WAY_MESSAGES);
-    destroy_pair();
 }
 
 /* Returns the result of revoking an imported window of pool b while pool a
@@ -574,7 +564,6 @@ STAND_IN_TEST(revoke_waits_only_for_gpus_that_may_have_pinned_the_window)
     assert_ok(revoke(several, 2 * MIB, both));
     ucxpool_comm_free(pair.b, one);
     ucxpool_comm_free(pair.b, several);
-    destroy_pair();
 }
 
 STAND_IN_TEST(windows_in_several_regions_use_messages)
@@ -591,5 +580,4 @@ STAND_IN_TEST(windows_in_several_regions_use_messages)
                      UCXPOOL_WAY_MESSAGES);
     ucxpool_comm_free(pair.b, owned);
     gpu_free(device);
-    destroy_pair();
 }

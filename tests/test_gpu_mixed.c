@@ -54,20 +54,21 @@ static pair_t            pair;
 static gpu_memory_t      source, target;
 static ucxpool_segment_t from[MAX_SEGMENTS], to[MAX_SEGMENTS];
 
-static void start(const char *configuration, const char *settings)
-{
-    gpu_start(configuration);
-    gpu_connect(&pair, settings, settings);
-    gpu_memory_init(&source, pair.a, AREA);
-    gpu_memory_init(&target, pair.b, AREA);
-}
-
 static void stop(void)
 {
     gpu_memory_cleanup(&source);
     gpu_memory_cleanup(&target);
     gpu_disconnect(&pair);
     gpu_stop();
+}
+
+static void start(const char *configuration, const char *settings)
+{
+    gpu_start(configuration);
+    gpu_connect(&pair, settings, settings);
+    gpu_memory_init(&source, pair.a, AREA);
+    gpu_memory_init(&target, pair.b, AREA);
+    test_at_end(stop);
 }
 
 static void post_and_finish(size_t num_from, size_t num_to,
@@ -122,7 +123,6 @@ TEST_EACH(segments_of_all_kinds_can_be_mixed, NUM_KINDS *num_ways())
         pass(length, length + (size_t)rand() % 5000, ALL_PLACES, ALL_PLACES,
              NULL);
     }
-    stop();
 }
 
 TEST_EACH(each_memory_kind_can_be_sent_to_each_other, NUM_KINDS)
@@ -138,7 +138,6 @@ TEST_EACH(each_memory_kind_can_be_sent_to_each_other, NUM_KINDS)
             pass(700000, 700000, from_places, to_places, NULL);
         }
     }
-    stop();
 }
 
 /* Long enough for copies that bypass the cache. */
@@ -159,7 +158,6 @@ TEST_EACH(long_message_between_host_memory_arrives, NUM_KINDS)
     }
     post_and_finish(num, num, NULL);
     ck_assert(memcmp(found, bytes, num * piece) == 0);
-    stop();
 }
 
 TEST_EACH(declared_cuda_segments_are_not_queried, NUM_KINDS)
@@ -183,7 +181,6 @@ TEST_EACH(declared_cuda_segments_are_not_queried, NUM_KINDS)
             ck_assert_uint_gt(stand_in.count("cuLaunchKernel"), 0);
         }
     }
-    stop();
 }
 
 STAND_IN_TEST(list_in_one_allocation_needs_one_query)
@@ -192,7 +189,6 @@ STAND_IN_TEST(list_in_one_allocation_needs_one_query)
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     pass(1000000, 1000000, 1u << GPU_DEVICE, 1u << GPU_DEVICE, NULL);
     ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 2);
-    stop();
 }
 
 /* Messages to and from a host pool: the direction, and the number of bytes. */
@@ -425,5 +421,4 @@ STAND_IN_TEST_EACH(more_messages_allocate_nothing_new_from_the_driver,
     core_stats_get(pair.b, &after);
     ck_assert_uint_eq(after.registrations, before.registrations);
     ck_assert_uint_eq(after.registrations_after_start, 0);
-    stop();
 }

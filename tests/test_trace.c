@@ -133,6 +133,13 @@ static void end_pair(void)
     require_all_over();
 }
 
+static void begin(const char *settings_a, const char *settings_b)
+{
+    attach();
+    pair_init(&pair, settings_a, settings_b);
+    test_at_end(end_pair);
+}
+
 /* --- host memory ---------------------------------------------------------- */
 
 /* Two segments of the given total size, with a gap between them. */
@@ -248,23 +255,20 @@ TEST(a_send_waiting_for_a_block_has_a_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
-    attach();
-    pair_init(&pair, "WIRE=map " TINY, "WIRE=map");
+    begin("WIRE=map " TINY, "WIRE=map");
     post_two(sends, recvs);
     pair_until(&pair, num_open("wait for block") != 0);
     for (unsigned i = 0; i < 2; i++) {
         assert_ok(pair_finish(&pair, sends[i]));
         assert_ok(pair_finish(&pair, recvs[i]));
     }
-    end_pair();
 }
 
 TEST(canceling_a_waiting_send_ends_its_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
-    attach();
-    pair_init(&pair, "WIRE=map " TINY, "WIRE=map");
+    begin("WIRE=map " TINY, "WIRE=map");
     post_two(sends, recvs);
     pair_until(&pair, num_open("wait for block") != 0);
     for (unsigned i = 0; i < 2; i++) {
@@ -275,7 +279,6 @@ TEST(canceling_a_waiting_send_ends_its_range)
         assert_error(pair_finish(&pair, sends[i]), CANCELED);
         assert_error(pair_finish(&pair, recvs[i]), CANCELED);
     }
-    end_pair();
 }
 
 /* The peer stops with unprocessed fragments, and both pools are destroyed. */
@@ -314,8 +317,7 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
     ucxpool_remote_window_t *remote;
     ucxpool_request_t       *request;
 
-    attach();
-    pair_init(&pair, ways[_i], ways[_i]);
+    begin(ways[_i], ways[_i]);
     assert_ok(
         ucxpool_window_create(pair.b, source, sizeof(source), NULL, &window));
     remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
@@ -332,7 +334,6 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
     ucxpool_remote_window_release(remote);
     pair_until(&pair, is_free(window));
     ucxpool_window_destroy(window);
-    end_pair();
 }
 
 /* --- GPU memory ----------------------------------------------------------- */
