@@ -123,6 +123,8 @@ static void set_ends(lane_t *ends, const pair_t *pair, unsigned number,
     }
 }
 
+static pair_t pair;
+
 TEST_SETTINGS(.timeout = 120);
 
 TEST_EACH(threads_have_a_pool_each, NUM_WIRES)
@@ -143,10 +145,9 @@ TEST_EACH(threads_have_a_pool_each, NUM_WIRES)
 
 TEST_EACH(threads_have_a_channel_each, NUM_WIRES)
 {
-    pair_t pair;
     lane_t lanes[2 * NUM_LANES];
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < NUM_LANES; i++) {
         set_ends(&lanes[2 * i], &pair, i, false);
         if (i != 0) {
@@ -156,23 +157,20 @@ TEST_EACH(threads_have_a_channel_each, NUM_WIRES)
     }
     run(lanes, 2 * NUM_LANES);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* From the callers' memory, and from communication buffers. */
 TEST_EACH(threads_share_a_channel, 2 * NUM_WIRES)
 {
     const char *wire = wires[_i % NUM_WIRES];
-    pair_t      pair;
     lane_t      lanes[2 * NUM_LANES];
 
-    pair_init(&pair, wire, wire);
+    pair_begin(&pair, wire, wire);
     for (unsigned i = 0; i < NUM_LANES; i++) {
         set_ends(&lanes[2 * i], &pair, i, _i >= NUM_WIRES);
     }
     run(lanes, 2 * NUM_LANES);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 typedef struct taker {
@@ -207,11 +205,10 @@ static void *take_blocks(void *arg)
 
 TEST_EACH(blocks_are_allocated_while_others_transfer, NUM_WIRES)
 {
-    pair_t  pair;
     lane_t  lanes[2];
     taker_t takers[2];
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     set_ends(lanes, &pair, 0, false);
     for (unsigned i = 0; i < 2; i++) {
         takers[i] = (taker_t){.pool = (i == 0) ? pair.a : pair.b};
@@ -223,7 +220,6 @@ TEST_EACH(blocks_are_allocated_while_others_transfer, NUM_WIRES)
     }
     test_join(2);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* Two players send one message back and forth, only from callbacks. Each
@@ -342,9 +338,8 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
     static uint8_t     service[sizeof(player.ball)];
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     player.pool    = pair.b;
     player.channel = pair.to_a;
     player.last    = rounds(100);
@@ -369,7 +364,6 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
     ck_assert_uint_eq(player.hits, player.last);
     ck_assert_uint_eq(player.canceled, player.last);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
 }
 
 /* A thread that waits for a request, and the result. */
@@ -409,23 +403,23 @@ static bool is_asleep(ucxpool_t *pool)
     return asleep;
 }
 
-/* Start a thread that sleeps in that function, for a receive on pair->a. */
-static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
+/* Start a thread that sleeps in that function, for a receive of pool a. */
+static void start_waiter_in(waiter_t *waiter, uint64_t tag,
                             void *(*wait)(void *))
 {
     static uint8_t byte;
 
-    waiter->request = pair_recv(pair->a, NULL, &byte, 1, tag);
-    waiter->pool    = pair->a;
+    waiter->request = pair_recv(pair.a, NULL, &byte, 1, tag);
+    waiter->pool    = pair.a;
     test_thread(wait, waiter);
-    while (!is_asleep(pair->a)) {
+    while (!is_asleep(pair.a)) {
         sched_yield();
     }
 }
 
-static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
+static void start_waiter(waiter_t *waiter, uint64_t tag)
 {
-    start_waiter_in(waiter, pair, tag, wait_for_request);
+    start_waiter_in(waiter, tag, wait_for_request);
 }
 
 /* Of several, the last one first. */
@@ -439,68 +433,62 @@ static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
 TEST_EACH(a_sleeper_wakes_when_another_thread_completes_its_request, NUM_WIRES)
 {
     static uint8_t byte;
-    pair_t         pair;
     waiter_t       waiter;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(100); i++) {
-        start_waiter(&waiter, &pair, 1);
+        start_waiter(&waiter, 1);
         assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL, NULL));
         assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL, NULL));
         pair_until(&pair, pair_ended(waiter.request));
         end_waiter(&waiter, UCXPOOL_OK);
     }
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(a_sleeper_wakes_when_another_thread_cancels_its_request, NUM_WIRES)
 {
-    pair_t   pair;
     waiter_t waiter;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(20); i++) {
-        start_waiter(&waiter, &pair, 1);
+        start_waiter(&waiter, 1);
         ucxpool_request_cancel(waiter.request);
         end_waiter(&waiter, UCXPOOL_ERR_CANCELED);
     }
-    pair_cleanup(&pair);
 }
 
 /* Afterwards the pool is idle, and only the sleeper uses it. */
-static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
+static void end_all(ucxpool_request_t *request, bool by_cancel)
 {
     static uint8_t byte;
 
-    core_lock(pair->a);
+    core_lock(pair.a);
     if (by_cancel) {
         ucxpool_request_cancel(request);
     } else {
-        assert_ok(ucxpool_send_buffer(pair->to_a, &byte, 1, 1, NULL, NULL));
-        pair_until(pair, pair_ended(request));
+        assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL, NULL));
+        pair_until(&pair, pair_ended(request));
     }
-    while (ucxpool_progress(pair->a) != 0) {
+    while (ucxpool_progress(pair.a) != 0) {
     }
-    core_unlock(pair->a);
+    core_unlock(pair.a);
 }
 
 TEST_EACH(a_wait_for_anything_returns_when_another_thread_ends_a_request,
           NUM_WIRES)
 {
-    pair_t   pair;
     waiter_t waiter;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(40); i++) {
         bool by_cancel = (i % 2 != 0);
 
-        start_waiter_in(&waiter, &pair, 1, wait_for_anything);
-        end_all(&pair, waiter.request, by_cancel);
+        start_waiter_in(&waiter, 1, wait_for_anything);
+        end_all(waiter.request, by_cancel);
         ck_assert_int_eq(ucxpool_request_test(waiter.request),
                          by_cancel ? UCXPOOL_ERR_CANCELED : UCXPOOL_OK);
         end_waiter(&waiter, UCXPOOL_OK);
     }
-    pair_cleanup(&pair);
 }
 
 /* Objects that one thread queries while another changes them. */
@@ -566,13 +554,13 @@ static void *query_all(void *arg)
  * two pools. */
 static void make_queried(queried_t *queried, unsigned number)
 {
-    pair_t *pair = &queried->pairs[number];
+    pair_t *ends = &queried->pairs[number];
 
-    assert_ok(ucxpool_window_create(pair->b, &queried_byte, 1, NULL,
+    assert_ok(ucxpool_window_create(ends->b, &queried_byte, 1, NULL,
                                     &queried->windows[number]));
     queried->remotes[number] =
-        pair_import(pair->to_b, queried->windows[number], UCXPOOL_WINDOW_READ);
-    queried->requests[number] = pair_recv(pair->a, pair->to_b, NULL, 0, 1);
+        pair_import(ends->to_b, queried->windows[number], UCXPOOL_WINDOW_READ);
+    queried->requests[number] = pair_recv(ends->a, ends->to_b, NULL, 0, 1);
 }
 
 /* The peer closes every second channel, after sending a message. */
@@ -583,19 +571,19 @@ static void change_queried(queried_t *queried, unsigned number)
         .metadata        = "there",
         .metadata_length = 5,
     };
-    pair_t *pair = &queried->pairs[number];
+    pair_t *ends = &queried->pairs[number];
 
-    pair_until(pair, pair_remote_attr(queried->remotes[number]).status !=
+    pair_until(ends, pair_remote_attr(queried->remotes[number]).status !=
                          UCXPOOL_INPROGRESS);
-    ucxpool_channel_set_name(pair->to_b, "another name");
+    ucxpool_channel_set_name(ends->to_b, "another name");
     if (number % 2 == 0) {
-        ucxpool_channel_fail(pair->to_b);
+        ucxpool_channel_fail(ends->to_b);
     } else {
-        assert_ok(ucxpool_send_buffer(pair->to_a, NULL, 0, 1, &params, NULL));
-        pair_until(pair, pair_ended(queried->requests[number]));
-        ucxpool_channel_abort(pair->to_a);
+        assert_ok(ucxpool_send_buffer(ends->to_a, NULL, 0, 1, &params, NULL));
+        pair_until(ends, pair_ended(queried->requests[number]));
+        ucxpool_channel_abort(ends->to_a);
     }
-    pair_until(pair, pair_state(pair->to_b) > UCXPOOL_CHANNEL_OPEN);
+    pair_until(ends, pair_state(ends->to_b) > UCXPOOL_CHANNEL_OPEN);
 }
 
 /* ThreadSanitizer detects a string that is written while it is read. */
@@ -663,7 +651,7 @@ static void *progress_into_gate(void *arg)
     return NULL;
 }
 
-static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
+static ucxpool_request_t *post_to_gate(gate_t *gate)
 {
     const ucxpool_request_params_t params = {
         .field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
@@ -673,23 +661,22 @@ static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
     static uint8_t     byte;
     ucxpool_request_t *request;
 
-    assert_ok(ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params, &request));
+    assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, 1, &params, &request));
     return request;
 }
 
 /* One thread is in the callback. Another sleeps until the request has ended. */
 TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
 {
-    pair_t   pair;
     waiter_t waiter;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     waiter.pool = pair.a;
     for (unsigned i = 0; i < rounds(20); i++) {
         gate_t *gate = calloc(1, sizeof(*gate));
 
         gate->pool     = pair.a;
-        waiter.request = post_to_gate(&pair, gate);
+        waiter.request = post_to_gate(gate);
         test_thread(progress_into_gate, gate);
         while (!__atomic_load_n(&gate->is_entered, __ATOMIC_ACQUIRE)) {
             sched_yield();
@@ -706,7 +693,6 @@ TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
         test_join(1);
         free(gate);
     }
-    pair_cleanup(&pair);
 }
 
 /* Two threads sleep. Whichever wakes up first must wake the other one for its
@@ -714,13 +700,12 @@ TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
 TEST_EACH(both_of_two_sleepers_are_woken, NUM_WIRES)
 {
     static uint8_t byte;
-    pair_t         pair;
     waiter_t       waiters[2];
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_begin(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(100); i++) {
-        start_waiter(&waiters[0], &pair, 1);
-        start_waiter(&waiters[1], &pair, 2);
+        start_waiter(&waiters[0], 1);
+        start_waiter(&waiters[1], 2);
         for (uint64_t tag = 1; tag <= 2; tag++) {
             assert_ok(ucxpool_send_buffer(
                 pair.to_a, &byte, 1, (i % 2 == 0) ? tag : 3 - tag, NULL, NULL));
@@ -731,5 +716,4 @@ TEST_EACH(both_of_two_sleepers_are_woken, NUM_WIRES)
         end_waiter(&waiters[1], UCXPOOL_OK);
         end_waiter(&waiters[0], UCXPOOL_OK);
     }
-    pair_cleanup(&pair);
 }
