@@ -147,13 +147,21 @@ REPLACE(int, ipc_socket_send, int fd, const void *data, size_t size,
     return error;
 }
 
-/* A first round, in which UCX and others open their permanent descriptors.
- * Returns the number of descriptors that are open then. */
-static unsigned warm_up(void)
+static unsigned num_before; /* that are open before the test */
+
+static void check_fds(void)
+{
+    ck_assert_uint_eq(net_call_num_fds(), num_before);
+}
+
+/* A first round, in which UCX and others open their permanent descriptors. The
+ * test must leave no others. */
+static void warm_up(void)
 {
     pair_init(&pair, NULL, NULL);
     pair_cleanup(&pair);
-    return net_call_num_fds();
+    num_before = net_call_num_fds();
+    test_at_end(check_fds);
 }
 
 static void teardown(void)
@@ -166,29 +174,28 @@ TEST_SETTINGS(.teardown = teardown, .timeout = 60);
 TEST_EACH(owner_sends_descriptors_that_peers_cannot_take, 2)
 {
     static const int errors[] = {EPERM, ENOSYS};
-    unsigned         num_fds  = warm_up();
 
+    warm_up();
     forbid_taking(errors[_i], true);
-    pair_init(&pair, NULL, NULL);
+    pair_begin(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_MAP);
     pair_exchange(&pair, LENGTH);
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* The owner sends the window's file; or the importer has released the window by
  * then; or the owner cannot send, because it has no socket any more. */
 TEST_EACH(owner_sends_the_file_of_a_window, 3)
 {
-    unsigned                 num_fds = warm_up();
     static uint8_t           bytes[LENGTH];
     ucxpool_window_params_t  params = {.field_mask =
                                            UCXPOOL_WINDOW_PARAM_FIELD_FD};
-    uint8_t                 *memory = sealed_get(LENGTH, &params.fd);
+    uint8_t                 *memory;
     ucxpool_window_t        *window;
     ucxpool_remote_window_t *remote;
 
+    warm_up();
+    memory = sealed_get(LENGTH, &params.fd);
     pair_fill(memory, LENGTH);
     pair_init(&pair, "WIRE=map", "WIRE=map");
     forbid_taking(EPERM, true);
@@ -221,20 +228,16 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     sealed_put(memory, LENGTH);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 TEST(many_descriptors_are_sent_in_several_messages)
 {
-    unsigned num_fds = warm_up();
-
+    warm_up();
     forbid_taking(EPERM, true);
-    pair_init(&pair, MANY, NULL);
+    pair_begin(&pair, MANY, NULL);
     ck_assert_uint_gt(pair.to_a->peer.mapping->num_regions, IPC_FDS_MAX);
     check_wire(UCXPOOL_WIRE_MAP);
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* The limit on in-flight descriptors is per user, over all processes. */
@@ -293,9 +296,9 @@ TEST_EACH(failed_call_falls_back_to_ucx, 9)
         {NET_CALL_RECVMSG, EIO, false, true},
         {NET_CALL_CALLOC, ENOMEM, false, false},
     };
-    unsigned num_fds = warm_up();
-    unsigned n       = 1;
+    unsigned n = 1;
 
+    warm_up();
     forbid_taking(EPERM, true);
     for (bool has_failed = true; has_failed; n++) {
         pair.a = pair_pool(calls[_i].is_of_messages ? MANY : NULL);
@@ -316,7 +319,7 @@ TEST_EACH(failed_call_falls_back_to_ucx, 9)
         pair_exchange(&pair, LENGTH);
         pair_check_blocks(&pair);
         pair_cleanup(&pair);
-        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        ck_assert_uint_eq(net_call_num_fds(), num_before);
     }
     ck_assert_uint_gt(n, 2);
 }
@@ -334,9 +337,9 @@ static void open_networks(ucxpool_t *pool)
 
 TEST(failed_epoll_add_falls_back_to_ucx)
 {
-    unsigned num_fds    = warm_up();
-    bool     has_failed = false;
+    bool has_failed = false;
 
+    warm_up();
     forbid_taking(EPERM, true);
     /* The calls for the pools come before; those for the peers' ends are among
      * these. */
@@ -352,21 +355,20 @@ TEST(failed_epoll_add_falls_back_to_ucx)
         has_failed = net_call_reset() || has_failed;
         pair_exchange(&pair, LENGTH);
         pair_cleanup(&pair);
-        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        ck_assert_uint_eq(net_call_num_fds(), num_before);
     }
     ck_assert(has_failed);
 }
 
 TEST_EACH(another_process_or_user_is_rejected, 4)
 {
-    unsigned num_fds = warm_up();
-
+    warm_up();
     forbid_taking(EPERM, true);
     fakes_owner  = (_i & 1) != 0;
     fakes_caller = !fakes_owner;
     add_pid      = (_i & 2) ? 1 : 0;
     add_uid      = (_i & 2) ? 0 : 1;
-    pair_init(&pair, NULL, NULL);
+    pair_begin(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_UCX);
     pair_exchange(&pair, LENGTH);
     if (fakes_owner) {
@@ -376,8 +378,6 @@ TEST_EACH(another_process_or_user_is_rejected, 4)
         ck_assert_uint_ge(pair.a->stats.handshakes_refused, 1);
         ck_assert_uint_ge(pair.b->stats.handshakes_refused, 1);
     }
-    pair_cleanup(&pair);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 TEST(each_channel_within_a_host_that_uses_ucx_is_warned_of)
@@ -426,16 +426,13 @@ TEST(pool_without_a_socket_connects_over_ucx)
 TEST_WITH(wrong_descriptor_from_the_owner_is_not_mapped,
           .first = FEWER_THAN_SAID, .end = LAST_TRICK)
 {
-    unsigned num_fds = warm_up();
-
+    warm_up();
     forbid_taking(EPERM, true);
     trick = (trick_t)_i;
-    pair_init(&pair, MANY, NULL);
+    pair_begin(&pair, MANY, NULL);
     check_wire(UCXPOOL_WIRE_UCX);
     trick = NO_TRICK;
     pair_exchange(&pair, LENGTH);
-    pair_cleanup(&pair);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* --- strangers: test-made connections to pool a's socket ----------------- */
@@ -835,8 +832,7 @@ TEST(request_for_an_ended_channel_is_disconnected)
 
 TEST_EACH(close_during_a_request_leaks_nothing, 2)
 {
-    unsigned num_fds = warm_up();
-
+    warm_up();
     forbid_taking(EPERM, true);
     pair.a    = pair_pool(NULL);
     pair.b    = pair_pool(NULL);
@@ -851,7 +847,6 @@ TEST_EACH(close_during_a_request_leaks_nothing, 2)
         ck_assert(base_list_is_empty(&pair.b->wireup.fd_imports));
     }
     pair_cleanup(&pair);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* --- other processes ------------------------------------------------------ */
@@ -971,13 +966,12 @@ static void owner_check_lost(const owner_t *owner)
 
 TEST(owner_dying_during_the_transfer_fails_the_channel)
 {
-    unsigned num_fds;
-    owner_t  owner;
+    owner_t owner;
 
     warm_up();
     forbid_taking(EPERM, true);
-    num_fds = net_call_num_fds();
-    trick   = DIES;
+    num_before = net_call_num_fds();
+    trick      = DIES;
     owner_init(&owner, NULL);
     trick = NO_TRICK;
     ck_assert_int_ne(ucxpool_channel_wait(owner.channel, pair_patience()),
@@ -987,7 +981,6 @@ TEST(owner_dying_during_the_transfer_fails_the_channel)
     ucxpool_destroy(owner.pool);
     owner_await_end(&owner, 0);
     close(owner.talk);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
 /* The import detects the owner's end, before the watcher of its process
