@@ -35,7 +35,22 @@ static core_blob_t *address_of(ucxpool_t *pool, size_t *length_p)
     return address;
 }
 
-static core_remote_t *get(ucxpool_t *pool, const core_blob_t *blob)
+static pair_t       pair;
+static core_blob_t *blob; /* of a pool, until the end of the test */
+static size_t       length;
+
+static void release_blob(void)
+{
+    ucxpool_address_release(blob);
+}
+
+static void take_blob(ucxpool_t *pool)
+{
+    blob = address_of(pool, &length);
+    test_at_end(release_blob);
+}
+
+static core_remote_t *get(ucxpool_t *pool)
 {
     core_remote_t *remote;
 
@@ -76,80 +91,69 @@ TEST_SETTINGS(.timeout = 60);
 
 TEST_EACH(a_pool_is_identified_by_all_fields_of_its_blob, NUM_BYTES)
 {
-    pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
-    size_t         length;
-    core_blob_t   *blob  = address_of(pair.b, &length);
-    core_remote_t *known = get(pair.a, blob);
-    core_remote_t *other;
+    core_remote_t *known, *other;
 
+    pair_pools(&pair, NULL, NULL);
+    take_blob(pair.b);
+    known = get(pair.a);
     ck_assert_uint_gt(length, bytes[_i].offset);
     ((uint8_t *)blob)[bytes[_i].offset] ^= 1;
-    other = get(pair.a, blob);
+    other = get(pair.a);
     ck_assert_int_eq(other == known, bytes[_i].is_of_one_call);
     ((uint8_t *)blob)[bytes[_i].offset] ^= 1;
     put(other);
-    other = get(pair.a, blob);
+    other = get(pair.a);
     ck_assert_ptr_eq(other, known);
     put(other);
     put(known);
-    ucxpool_address_release(blob);
-    ucxpool_destroy(pair.a);
-    ucxpool_destroy(pair.b);
 }
 
-static void check_address(ucxpool_t *pool, const core_blob_t *first,
-                          size_t length)
+static void check_address(void)
 {
     size_t       now_length;
-    core_blob_t *now = address_of(pool, &now_length);
+    core_blob_t *now = address_of(pair.a, &now_length);
 
     ck_assert_uint_eq(now_length, length);
-    ck_assert_mem_eq(now, first, length);
+    ck_assert_mem_eq(now, blob, length);
     ucxpool_address_release(now);
 }
 
 TEST(the_blob_of_a_pool_does_not_change)
 {
-    pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
-    size_t length;
-    core_blob_t *first = address_of(pair.a, &length);
-
+    pair_pools(&pair, "WIRE=ucx", "WIRE=ucx");
+    take_blob(pair.a);
     for (int i = 0; i < 5; i++) {
         pair_connect(&pair);
-        check_address(pair.a, first, length);
+        check_address();
         pair_exchange(&pair, 100000);
-        check_address(pair.a, first, length);
+        check_address();
         ucxpool_channel_close(pair.to_a);
         ucxpool_channel_close(pair.to_b);
         pair_until(&pair, pair.a->channels.count == 0);
         pair_until(&pair, pair.b->channels.count == 0);
-        check_address(pair.a, first, length);
+        check_address();
     }
-    ucxpool_address_release(first);
-    ucxpool_destroy(pair.a);
-    ucxpool_destroy(pair.b);
 }
 
 /* --- damaged addresses --------------------------------------------------- */
 
 static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
 
-static void create_fails(ucxpool_t *pool, const void *address, size_t length,
-                         const char *words)
+static void create_fails(size_t address_length, const char *words)
 {
     ucxpool_channel_params_t params = {
         .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-        .address        = address,
-        .address_length = length,
+        .address        = blob,
+        .address_length = address_length,
     };
     ucxpool_channel_t *none = NULL;
 
-    assert_error(ucxpool_channel_create(pool, &params, &none), INVALID_PARAM);
+    assert_error(ucxpool_channel_create(pair.a, &params, &none), INVALID_PARAM);
     ck_assert_ptr_null(none);
     assert_detail(words);
 }
 
-static void set_checksum(core_blob_t *blob, size_t length)
+static void set_checksum(void)
 {
     blob->checksum =
         base_crc32c_of_record(blob, length, offsetof(core_blob_t, checksum));
@@ -158,59 +162,44 @@ static void set_checksum(core_blob_t *blob, size_t length)
 /* The peer's other channel and its request are not affected. */
 TEST_EACH(an_address_with_any_bit_flipped_is_rejected, 2)
 {
-    pair_t       pair;
-    size_t       length;
-    core_blob_t *blob;
-
-    pair_init(&pair, wires[_i], wires[_i]);
-    blob = address_of(pair.b, &length);
+    pair_begin(&pair, wires[_i], wires[_i]);
+    take_blob(pair.b);
     for (size_t bit = 0; bit < 8 * length; bit++) {
         ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        create_fails(pair.a, blob, length,
+        create_fails(length,
                      (bit < 32) ? "not an address of a pool" : "damaged");
         ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     for (size_t cut = 0; cut < length; cut++) {
-        create_fails(pair.a, blob, cut, "address");
+        create_fails(cut, "address");
     }
     blob->reserved = 1;
-    set_checksum(blob, length);
-    create_fails(pair.a, blob, length, "reserved");
+    set_checksum();
+    create_fails(length, "reserved");
     blob->reserved = 0;
     blob->worker_length--;
-    set_checksum(blob, length);
-    create_fails(pair.a, blob, length, "length");
-    ucxpool_address_release(blob);
+    set_checksum();
+    create_fails(length, "length");
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_exchange(&pair, 100000);
-    pair_cleanup(&pair);
 }
 
 /* --- an authenticated client that sends a blob written by the test -------- */
 
-static bootstrap_client_t *begin_call(ucxpool_listener_t *listener,
-                                      const core_blob_t *blob, size_t length)
+static void call(ucxpool_listener_t *listener)
 {
     char                text[32];
     bootstrap_where_t   where;
     bootstrap_client_t *client;
+    ucxpool_status_t    status = UCXPOOL_INPROGRESS;
 
     snprintf(text, sizeof(text), "127.0.0.1:%u",
              ucxpool_listener_port(listener));
     assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where));
     assert_ok(bootstrap_client_connect(&where, NULL, blob, length,
                                        BASE_CLOCK_FOREVER, &client));
-    return client;
-}
-
-static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
-                 const core_blob_t *blob, size_t length)
-{
-    bootstrap_client_t *client = begin_call(listener, blob, length);
-    ucxpool_status_t    status = UCXPOOL_INPROGRESS;
-
     while (status == UCXPOOL_INPROGRESS) {
-        ucxpool_progress(pool);
+        ucxpool_progress(pair.a);
         status = bootstrap_client_progress(client);
     }
     assert_ok(status);
@@ -220,20 +209,16 @@ static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
 /* As a group member could, who has the addresses of all members. */
 TEST_EACH(a_client_that_poses_as_another_pool_does_not_affect_it, 2)
 {
-    pair_t     pair  = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_t *poser = pair_pool(wires[_i]);
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
-    size_t              length;
-    core_blob_t        *blob = address_of(poser, &length);
 
+    pair_pools(&pair, wires[_i], wires[_i]);
+    take_blob(poser);
     memcpy(blob->id, pair.b->id, sizeof(blob->id));
     memcpy(blob->key, pair.b->key, sizeof(blob->key));
     core_blob_set_turn(blob, CORE_BLOB_NO_TURN); /* and fix the checksum */
-    call(pair.a, listener, blob, length);
+    call(pair_listen(pair.a, "127.0.0.1:0"));
     pair_connect(&pair);
     pair_exchange(&pair, 100000);
-    ucxpool_address_release(blob);
-    pair_cleanup(&pair);
     ucxpool_destroy(poser);
 }
 
@@ -250,54 +235,50 @@ static unsigned num_remotes(const ucxpool_t *pool)
     return count;
 }
 
-static void flood(ucxpool_t *pool, core_blob_t *blob, uint32_t num)
+static void flood(uint32_t num)
 {
     for (uint32_t i = 0; i < num; i++) {
         memcpy(blob->id, &i, sizeof(i));
-        core_lock(pool);
-        ck_assert_int_eq(core_remote_called(pool, blob, false),
+        core_lock(pair.a);
+        ck_assert_int_eq(core_remote_called(pair.a, blob, false),
                          CORE_BLOB_CALLERS);
-        core_unlock(pool);
+        core_unlock(pair.a);
     }
 }
 
 TEST(a_bounded_number_of_pending_clients_is_remembered)
 {
-    pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
-    size_t         length;
-    core_blob_t   *blob = address_of(pair.b, &length);
-    core_remote_t *used = get(pair.a, blob);
+    core_remote_t *used;
 
+    pair_pools(&pair, NULL, NULL);
+    take_blob(pair.b);
+    used = get(pair.a);
     /* A slow machine may need longer than clients are remembered. */
     __real_clock_gettime(CLOCK_MONOTONIC, &stopped_at);
-    flood(pair.a, blob, CORE_CALLED_MAX);
+    flood(CORE_CALLED_MAX);
     ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
-    flood(pair.a, blob, 3 * CORE_CALLED_MAX);
+    flood(3 * CORE_CALLED_MAX);
     ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
     memcpy(blob->id, pair.b->id, sizeof(blob->id));
-    put(get(pair.a, blob));
+    put(get(pair.a));
     ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
     stopped_at = (struct timespec){0};
     put(used);
-    ucxpool_address_release(blob);
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(a_client_forgotten_before_accept_can_still_connect, 2)
 {
-    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
-    size_t              length;
-    core_blob_t        *blob = address_of(pair.b, &length);
+    ucxpool_listener_t *listener;
 
-    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_pools(&pair, wires[_i], wires[_i]);
+    take_blob(pair.b);
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+    pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, pair.to_a->wireup.client == NULL);
-    flood(pair.a, blob, 2 * CORE_CALLED_MAX);
+    flood(2 * CORE_CALLED_MAX);
     pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
                           UCXPOOL_OK);
     ck_assert(!core_remote_is_our_turn(pair.to_b));
     pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_exchange(&pair, 1000);
-    ucxpool_address_release(blob);
-    pair_cleanup(&pair);
 }
