@@ -155,9 +155,7 @@ ucxpool_channel_t *pair_call(ucxpool_t *pool, const char *host, uint16_t port)
     ucxpool_channel_t *channel;
 
     snprintf(where, sizeof(where), "%s:%u", host, port);
-    ck_assert_msg(ucxpool_channel_connect(pool, where, NULL, &channel) ==
-                      UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_channel_connect(pool, where, NULL, &channel));
     return channel;
 }
 

@@ -64,9 +64,7 @@ static ucxpool_request_t *post_send(size_t num)
 {
     ucxpool_request_t *send;
 
-    ck_assert_msg(send_ranges(pair.to_b, ranges, num, TAG, NULL, &send) ==
-                      UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(send_ranges(pair.to_b, ranges, num, TAG, NULL, &send));
     return send;
 }
 

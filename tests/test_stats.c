@@ -179,9 +179,7 @@ static uint64_t of_channel(const ucxpool_channel_t *channel, const char *name)
 {
     uint64_t value;
 
-    ck_assert_msg(ucxpool_channel_stats_get(channel, name, &value) ==
-                      UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(ucxpool_channel_stats_get(channel, name, &value));
     return value;
 }
 
@@ -527,8 +525,7 @@ static uint64_t value_of(ucxpool_t *pool, const char *name)
 {
     uint64_t value = UINT64_MAX;
 
-    ck_assert_msg(ucxpool_stats_get(pool, name, &value) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    assert_ok(ucxpool_stats_get(pool, name, &value));
     return value;
 }
 

@@ -138,8 +138,7 @@ static mem_chunk_t chunk_create(size_t num)
 {
     mem_chunk_t chunk = 0;
 
-    ck_assert_msg(calls()->chunk_create(vmm, num * PAGE, &chunk) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(calls()->chunk_create(vmm, num * PAGE, &chunk));
     ck_assert_uint_ne(chunk, 0);
     return chunk;
 }
@@ -151,8 +150,7 @@ static void chunk_destroy(mem_chunk_t chunk, size_t num)
 
 static void map(char *address, mem_chunk_t chunk, size_t num)
 {
-    ck_assert_msg(calls()->map(vmm, address, chunk, num * PAGE) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
+    assert_ok(calls()->map(vmm, address, chunk, num * PAGE));
 }
 
 static void allow(char *address, size_t num)
