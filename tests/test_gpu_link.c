@@ -27,7 +27,6 @@
 /* Transfers per peer. The link takes five at a time for all peers together. */
 #define DEPTH_MAX 6u
 #define DEPTH_MIN 5u
-#define MINUTE    UINT64_C(60000000000)
 
 /* The parent's access to the child's memory; SENDS are pushed. */
 typedef enum work { WRITES, READS, SENDS, NUM_WORKS } work_t;
@@ -131,7 +130,7 @@ static ucxpool_channel_t *connect_to_received(ucxpool_t *pool)
 
 static void await_open(ucxpool_channel_t *channel)
 {
-    two_ok(ucxpool_channel_wait(channel, MINUTE));
+    two_ok(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
     two_check(channel->peer.pushes);
 }
 

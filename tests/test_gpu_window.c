@@ -18,9 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SIZE   ((size_t)6 << 20)
-#define MAX    ((size_t)4000)
-#define MINUTE UINT64_C(60000000000)
+#define SIZE ((size_t)6 << 20)
+#define MAX  ((size_t)4000)
 
 #define REGION ((size_t)2 << 20)
 
@@ -287,7 +286,7 @@ static void operate(bool is_write, size_t num_places, size_t num_segments)
                                                    &request)
                      : ucxpool_remote_window_read(remote, &list, &data, NULL,
                                                   &request)));
-    two_ok(ucxpool_request_wait(request, MINUTE));
+    two_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     ucxpool_request_release(request);
 }
 
@@ -392,7 +391,7 @@ static ucxpool_status_t operate_even(const even_t *even, bool is_write,
                                                    &params, &request)
                      : ucxpool_remote_window_read(remote, &list, &data, &params,
                                                   &request)));
-    status = ucxpool_request_wait(request, MINUTE);
+    status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
     snprintf(detail, detail_size, "%s", ucxpool_error_detail());
     ucxpool_request_release(request);
     return status;

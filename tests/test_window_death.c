@@ -39,7 +39,6 @@ static bool has_rdma(void)
 #define PIECE  ((size_t)1000)
 #define PIECES (SIZE / PIECE)
 #define LANES  4
-#define MINUTE UINT64_C(60000000000)
 
 /* The owner exports its window; the importer imports it. */
 typedef struct side {
@@ -98,7 +97,7 @@ static void connect_lanes(side_t *side, bool is_owner)
 
     if (!is_owner) {
         two_ok(post(side, true, &request));
-        two_ok(ucxpool_request_wait(request, MINUTE));
+        two_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
         ucxpool_request_release(request);
     }
     two_meet(&side->two);
@@ -223,7 +222,7 @@ TEST_EACH(an_owner_gets_its_memory_back_when_a_peer_is_killed, ROUNDS)
     }
     progress_for(side.two.pool, rounds);
     kill_child(&side);
-    two_ok(ucxpool_window_revoke(side.window, MINUTE));
+    two_ok(ucxpool_window_revoke(side.window, UCXPOOL_FOREVER));
     check_whole(&side);
     ucxpool_window_destroy(side.window);
     end_side(&side);
@@ -240,7 +239,7 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
     begin(&side, _i % NUM_WAYS, true);
     if (side.two.is_child) {
         for (;;) {
-            ucxpool_wait(side.two.pool, MINUTE);
+            ucxpool_wait(side.two.pool, UCXPOOL_FOREVER);
         }
     }
     for (int i = 0; i < LANES; i++) {
@@ -249,7 +248,8 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
     progress_for(side.two.pool, rounds);
     kill_child(&side);
     for (int i = 0; i < LANES; i++) {
-        ucxpool_status_t status = ucxpool_request_wait(requests[i], MINUTE);
+        ucxpool_status_t status =
+            ucxpool_request_wait(requests[i], UCXPOOL_FOREVER);
 
         two_check((status == UCXPOOL_OK) || (status == UCXPOOL_ERR_PEER_LOST));
         ucxpool_request_release(requests[i]);
@@ -271,7 +271,7 @@ TEST_EACH(a_window_is_revoked_under_a_busy_peer, NUM_WAYS)
         while (status == UCXPOOL_OK) {
             status = post(&side, true, &request);
             if (status == UCXPOOL_OK) {
-                status = ucxpool_request_wait(request, MINUTE);
+                status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
                 ucxpool_request_release(request);
             }
         }
@@ -390,7 +390,7 @@ TEST_EACH(pool_destroy_waits_for_importers_that_copy, FEW)
     }
     until_imported(&side);
     progress_for(side.two.pool, 1000 * (1 + (unsigned)_i));
-    side.two.pool->config.close_timeout_ns = MINUTE;
+    side.two.pool->config.close_timeout_ns = pair_patience();
     ucxpool_destroy(side.two.pool);
     check_nothing_is_written(&side, NULL);
     close(side.two.talk);
@@ -427,7 +427,7 @@ TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
                         : attr.way == UCXPOOL_WAY_MAPPED);
     if (attr.way != UCXPOOL_WAY_MESSAGES) {
         two_ok(post(&side, false, &request));
-        two_ok(ucxpool_request_wait(request, MINUTE));
+        two_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
         ucxpool_request_release(request);
         two_check(side.memory[0] == 9);
         two_check(memcmp(side.memory, side.memory + 1, PIECES * PIECE - 1) ==
