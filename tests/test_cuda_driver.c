@@ -92,6 +92,13 @@ STAND_IN_TEST(driver_without_memory_operations_is_accepted)
     ck_assert(!driver->has_mem_ops);
 }
 
+STAND_IN_TEST(driver_without_dmabuf_export_is_accepted)
+{
+    stand_in.configure("without=cuMemGetHandleForAddressRange");
+    assert_ok(mem_cuda_driver_get(&driver));
+    ck_assert_ptr_null(driver->cuMemGetHandleForAddressRange);
+}
+
 STAND_IN_TEST(driver_without_proc_address_uses_dlsym)
 {
     int count = 0;

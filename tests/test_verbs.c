@@ -55,7 +55,37 @@ static void use_library(const char *path)
     ck_assert_msg(library != NULL, "%s", dlerror());
     verbs_library = dlsym(library, VERBS_STAND_IN_SYMBOL);
     ck_assert_ptr_nonnull(verbs_library);
+    verbs_library->reset();
+    verbs = NULL;
     setenv(MEM_VERBS_LIBRARY_VARIABLE, path, 1);
+}
+
+static mem_verbs_counts_t counts;
+
+/* Without a pool, UCX has not loaded the library. */
+static ucxpool_status_t create_alone(void)
+{
+    mem_regions_t    regions;
+    mem_verbs_t     *registration;
+    ucxpool_status_t status;
+
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
+                               BASE_SWITCH_NO));
+    status =
+        mem_verbs_create(&regions, &pds[0], ACCESS, &counts, &registration);
+    mem_regions_cleanup(&regions);
+    return status;
+}
+
+/* The first test, because UCX loads the library with the first pool. */
+TEST(a_process_without_libibverbs_gets_an_error)
+{
+    unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
+    if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
+        return; /* another library of this process has loaded it */
+    }
+    assert_error_detail(create_alone(), UNSUPPORTED,
+                        "libibverbs.so.1 is not loaded in this process");
 }
 
 static void setup(void)
@@ -472,25 +502,7 @@ TEST(destroy_continues_past_a_region_with_memory_windows)
     ucxpool_destroy(pool);
     ck_assert_uint_eq(verbs_library->live(NULL), 1);
     pool = pair_pool("");
-    verbs_library->bind(NULL);
-    exit(EXIT_SUCCESS); /* the teardown would fail: a registration is left */
-}
-
-static mem_verbs_counts_t counts;
-
-/* Without a pool, UCX has not loaded the library. */
-static ucxpool_status_t create_alone(void)
-{
-    mem_regions_t    regions;
-    mem_verbs_t     *registration;
-    ucxpool_status_t status;
-
-    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
-                               BASE_SWITCH_NO));
-    status =
-        mem_verbs_create(&regions, &pds[0], ACCESS, &counts, &registration);
-    mem_regions_cleanup(&regions);
-    return status;
+    verbs_library->reset();
 }
 
 /* --- several threads ---------------------------------------------------- */
@@ -546,16 +558,6 @@ TEST(threads_register_concurrently)
 }
 
 TEST_SETTINGS(.setup = NULL);
-
-TEST(a_process_without_libibverbs_gets_an_error)
-{
-    unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
-    if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
-        return; /* another library of this process has loaded it */
-    }
-    assert_error_detail(create_alone(), UNSUPPORTED,
-                        "libibverbs.so.1 is not loaded in this process");
-}
 
 TEST(a_missing_library_is_reported)
 {
@@ -745,15 +747,10 @@ TEST(a_driver_without_dmabuf_export_is_reported)
     must_deregister();
 }
 
-/* The driver is loaded once per process, so these tests are the last. */
 TEST_SETTINGS(.setup = bare_setup, .teardown = gpu_teardown);
 
-TEST_EACH(without_dmabuf_peermem_is_enough, 2)
+static void register_by_peermem(void)
 {
-    static const char *const configurations[] = {
-        "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
-
-    gpu_start(configurations[_i]);
     gpu_pool("vmm");
     verbs_library->set_peermem(1);
     must_register();
@@ -762,4 +759,24 @@ TEST_EACH(without_dmabuf_peermem_is_enough, 2)
     ck_assert_uint_eq(pair_stats(pool).verbs_peer_bytes, 8 * MIB);
     must_deregister();
     check_nothing_is_registered();
+}
+
+TEST(a_gpu_without_dmabuf_needs_only_peermem)
+{
+    gpu_start("dmabuf=n");
+    register_by_peermem();
+}
+
+/* A driver is loaded once per process: remove the function from its table. */
+TEST(a_driver_without_dmabuf_export_needs_only_peermem)
+{
+    mem_cuda_driver_t *driver;
+    mem_cuda_driver_t  complete;
+
+    gpu_start("");
+    driver   = (mem_cuda_driver_t *)(uintptr_t)gpu->driver;
+    complete = *driver;
+    driver->cuMemGetHandleForAddressRange = NULL;
+    register_by_peermem();
+    *driver = complete;
 }

@@ -39,6 +39,8 @@ typedef struct verbs_stand_in {
      */
     const char *(*journal)(void);
     int (*access)(void);
+    /* Forget all registrations, and the calls above. */
+    void (*reset)(void);
 } verbs_stand_in_t;
 
 /* Name of this table in the library. */

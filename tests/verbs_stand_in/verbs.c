@@ -247,7 +247,22 @@ static int get_access(void)
     return last_access;
 }
 
+static void reset(void)
+{
+    memset(mrs, 0, num_mrs * sizeof(mrs[0]));
+    num_mrs          = 0;
+    fail_at          = 0;
+    num_calls        = 0;
+    fail_error       = 0;
+    fails_only_files = false;
+    has_peermem      = false;
+    bound            = NULL;
+    last_access      = 0;
+    journal[0]       = '\0';
+}
+
 EXPORT extern const verbs_stand_in_t verbs_stand_in;
 EXPORT const verbs_stand_in_t        verbs_stand_in = {
-           refuse_nth, bind_windows, set_peermem, live, find, take_journal, get_access,
+           refuse_nth, bind_windows, set_peermem, live,
+           find,       take_journal, get_access,  reset,
 };
