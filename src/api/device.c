@@ -89,16 +89,15 @@ static ucxpool_status_t fill_memory_free(int                    ordinal,
                                          ucxpool_device_attr_t *attr)
 {
     mem_cuda_device_t *device;
-    ucxpool_status_t   status;
-    size_t             size;
+    size_t             size, total;
+    ucxpool_status_t   status = mem_cuda_device_open(ordinal, &device);
 
-    status = mem_cuda_device_open(ordinal, &device);
     if (status != UCXPOOL_OK) {
         return status;
     }
     status = mem_cuda_device_enter(device);
     if (status == UCXPOOL_OK) {
-        status = mem_cuda_device_free_size(device, &size);
+        status = mem_cuda_device_sizes(device, &size, &total);
         mem_cuda_device_leave(device);
     }
     if (status == UCXPOOL_OK) {

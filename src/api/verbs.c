@@ -164,7 +164,7 @@ static bool locate(ucxpool_t *pool, const void *address, size_t length,
     size_t offset = (uintptr_t)address - (uintptr_t)regions->address;
     block_comm_buffer_t *ignored;
 
-    if (offset < regions->num_regions * regions->region_size) {
+    if (offset < mem_regions_size(regions)) {
         piece_p->region = (uint32_t)(offset / regions->region_size);
         piece_p->offset = offset % regions->region_size;
         piece_p->length =

@@ -276,7 +276,7 @@ static void warn_of_reduction(const ucxpool_t *pool, size_t size,
 static void report(ucxpool_t *pool, const mem_regions_t *regions,
                    const outcome_t *outcome)
 {
-    size_t        size  = regions->num_regions * regions->region_size;
+    size_t        size  = mem_regions_size(regions);
     core_stats_t *stats = &pool->stats;
 
     stats->degradations += outcome->num_failed;
@@ -698,9 +698,7 @@ ucxpool_status_t core_memory_pin(ucxpool_t *pool)
     } else {
         base_info("%s: allocated %zu bytes of pinned host memory for peers on "
                   "this host that cannot map the GPU's memory",
-                  pool->name,
-                  pool->memory.pinned_regions.num_regions *
-                      pool->memory.pinned_regions.region_size);
+                  pool->name, mem_regions_size(&pool->memory.pinned_regions));
     }
     return status;
 }

@@ -21,11 +21,11 @@
 static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
                                     size_t size, CUdeviceptr *address_p)
 {
-    size_t           free_size;
+    size_t           free_size, total;
     ucxpool_status_t status;
     CUresult         result;
 
-    status = mem_cuda_device_free_size(device, &free_size);
+    status = mem_cuda_device_sizes(device, &free_size, &total);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -39,7 +39,7 @@ static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
 
 static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
 {
-    size_t             size = regions->num_regions * regions->region_size;
+    size_t             size = mem_regions_size(regions);
     mem_cuda_device_t *device;
     CUdeviceptr        address;
     ucxpool_status_t   status;
@@ -120,11 +120,6 @@ const mem_kind_t mem_kind_cuda_alloc = {
  * which peers on this host can map.
  */
 
-static size_t regions_size(const mem_regions_t *regions)
-{
-    return regions->num_regions * regions->region_size;
-}
-
 static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
 {
     mem_cuda_device_t *device;
@@ -144,8 +139,8 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     }
     /* Pin all regions with one call, because the driver does not copy across
      * the boundary between two pinned ranges. */
-    status =
-        mem_cuda_pin(device, regions->address, regions_size(regions), false);
+    status = mem_cuda_pin(device, regions->address, mem_regions_size(regions),
+                          false);
     mem_cuda_device_leave(device);
     if (status != UCXPOOL_OK) {
         goto err_destroy;

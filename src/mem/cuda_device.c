@@ -144,17 +144,13 @@ static ucxpool_status_t identity_get(mem_cuda_device_t *device)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t context_retain(mem_cuda_device_t *device)
+static ucxpool_status_t call_status(const mem_cuda_device_t *device,
+                                    CUresult result, const char *call)
 {
-    CUresult result = device->driver->cuDevicePrimaryCtxRetain(&device->context,
-                                                               device->device);
-
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuDevicePrimaryCtxRetain of GPU %d (%s)",
-                              device->ordinal, device->name);
-    }
-    return UCXPOOL_OK;
+    return (result == CUDA_SUCCESS)
+               ? UCXPOOL_OK
+               : mem_cuda_error(device->driver, result, "%s of GPU %d (%s)",
+                                call, device->ordinal, device->name);
 }
 
 ucxpool_status_t mem_cuda_device_describe(int                ordinal,
@@ -172,14 +168,10 @@ ucxpool_status_t mem_cuda_device_describe(int                ordinal,
         return no_such_device(device->driver, ordinal);
     }
     status = identity_get(device);
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (status == UCXPOOL_OK) {
+        status = switches_get(device);
     }
-    status = switches_get(device);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    return numbers_get(device);
+    return (status == UCXPOOL_OK) ? numbers_get(device) : status;
 }
 
 ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
@@ -192,19 +184,18 @@ ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
                           ordinal);
     }
     status = mem_cuda_device_describe(ordinal, device);
-    if (status != UCXPOOL_OK) {
-        goto err_free_device;
+    if (status == UCXPOOL_OK) {
+        status = call_status(device,
+                             device->driver->cuDevicePrimaryCtxRetain(
+                                 &device->context, device->device),
+                             "cuDevicePrimaryCtxRetain");
     }
-    status = context_retain(device);
     if (status != UCXPOOL_OK) {
-        goto err_free_device;
+        free(device);
+        return status;
     }
     *device_p = device;
     return UCXPOOL_OK;
-
-err_free_device:
-    free(device);
-    return status;
 }
 
 void mem_cuda_device_close(mem_cuda_device_t *device)
@@ -220,14 +211,9 @@ void mem_cuda_device_close(mem_cuda_device_t *device)
 
 ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device)
 {
-    CUresult result = device->driver->cuCtxPushCurrent(device->context);
-
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuCtxPushCurrent of GPU %d (%s)",
-                              device->ordinal, device->name);
-    }
-    return UCXPOOL_OK;
+    return call_status(device,
+                       device->driver->cuCtxPushCurrent(device->context),
+                       "cuCtxPushCurrent");
 }
 
 void mem_cuda_device_leave(const mem_cuda_device_t *device)
@@ -251,18 +237,11 @@ CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
     return driver->cuMemsetD32Async(address, number, 1, stream);
 }
 
-ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
-                                           size_t                  *size_p)
+ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
+                                       size_t *free_p, size_t *total_p)
 {
-    size_t   total;
-    CUresult result = device->driver->cuMemGetInfo(size_p, &total);
-
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuMemGetInfo of GPU %d (%s)", device->ordinal,
-                              device->name);
-    }
-    return UCXPOOL_OK;
+    return call_status(device, device->driver->cuMemGetInfo(free_p, total_p),
+                       "cuMemGetInfo");
 }
 
 ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,

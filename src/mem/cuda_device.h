@@ -74,10 +74,10 @@ void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
                              uint32_t *word, uint32_t number);
 
-/* Get the number of free bytes of the device memory. Call between enter and
- * leave. */
-ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
-                                           size_t                  *size_p);
+/* Get the numbers of free and of all bytes of the device memory. Call between
+ * enter and leave. */
+ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
+                                       size_t *free_p, size_t *total_p);
 
 /* Free reserved addresses. Nothing may be mapped there. */
 void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,

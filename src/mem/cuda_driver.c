@@ -172,9 +172,8 @@ static ucxpool_status_t initialize(const loader_t          *loader,
 static ucxpool_status_t load(mem_cuda_driver_t *driver)
 {
     loader_t         loader = {.path = NULL};
-    ucxpool_status_t status;
+    ucxpool_status_t status = open_library(&loader);
 
-    status = open_library(&loader);
     if (status != UCXPOOL_OK) {
         return status;
     }

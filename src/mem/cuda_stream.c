@@ -222,9 +222,8 @@ err_close_device:
 static ucxpool_status_t wait_for(const join_t *join, void *stream)
 {
     const mem_cuda_driver_t *driver = join->device->driver;
-    CUresult                 result;
+    CUresult result = driver->cuEventRecord(join->event, stream);
 
-    result = driver->cuEventRecord(join->event, stream);
     if (result == CUDA_SUCCESS) {
         result = driver->cuStreamWaitEvent(join->stream, join->event, 0);
     }

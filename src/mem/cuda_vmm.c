@@ -300,14 +300,14 @@ err_release:
 static ucxpool_status_t memory_take(vmm_t *vmm)
 {
     const mem_cuda_driver_t *driver = vmm->device->driver;
+    size_t                   total;
     ucxpool_status_t         status;
     CUresult                 result;
 
-    status = mem_cuda_device_free_size(vmm->device, &vmm->free_size);
-    if (status != UCXPOOL_OK) {
-        return status;
+    status = mem_cuda_device_sizes(vmm->device, &vmm->free_size, &total);
+    if (status == UCXPOOL_OK) {
+        status = granularity_check(vmm);
     }
-    status = granularity_check(vmm);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -347,7 +347,7 @@ static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
     }
     vmm.device = device;
     vmm.prop   = region_prop_of(device);
-    vmm.size   = regions->num_regions * regions->region_size;
+    vmm.size   = mem_regions_size(regions);
     status     = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {
         goto err_close;
@@ -375,7 +375,7 @@ static void vmm_destroy(mem_regions_t *regions)
     regions_release(regions, device->driver, regions->num_regions);
     mem_cuda_range_free(device->driver,
                         (CUdeviceptr)(uintptr_t)regions->address,
-                        regions->num_regions * regions->region_size);
+                        mem_regions_size(regions));
     if (is_entered) {
         mem_cuda_device_leave(device);
     }
@@ -722,23 +722,19 @@ static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,
                                    uint64_t *free_p)
 {
     const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    size_t                   total, free_size;
+    size_t                   free_size, total;
     ucxpool_status_t         status = mem_cuda_device_enter(device);
-    CUresult                 result;
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = device->driver->cuMemGetInfo(&free_size, &total);
+    status = mem_cuda_device_sizes(device, &free_size, &total);
     mem_cuda_device_leave(device);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuMemGetInfo of GPU %d (%s)", device->ordinal,
-                              device->name);
+    if (status == UCXPOOL_OK) {
+        *total_p = total;
+        *free_p  = free_size;
     }
-    *total_p = total;
-    *free_p  = free_size;
-    return UCXPOOL_OK;
+    return status;
 }
 
 static const mem_vmm_calls_t heap_calls = {

@@ -73,9 +73,8 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
     size_t size   = pieces_size(regions, pieces, num_pieces);
     size_t offset = 0;
     void  *address;
-    int    error;
+    int    error = mem_range_reserve(size, regions->page_size, &address);
 
-    error = mem_range_reserve(size, regions->page_size, &address);
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "cannot reserve %zu bytes of addresses: %s", size,
@@ -117,11 +116,6 @@ typedef struct host_plan {
     bool   is_private;       /* seal against new writable mappings */
 } host_plan_t;
 
-static size_t total_size(const mem_regions_t *regions)
-{
-    return regions->num_regions * regions->region_size;
-}
-
 /* Report why a region could not be created, and what to change. */
 static ucxpool_status_t region_error(const mem_regions_t *regions,
                                      const host_plan_t *plan, unsigned index,
@@ -135,7 +129,7 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
                           "in total, %zu are available: lower "
                           "UCXPOOL_COMM_SIZE",
                           what, index, regions->num_regions, strerror(error),
-                          total_size(regions), plan->available);
+                          mem_regions_size(regions), plan->available);
     case EMFILE:
     case ENFILE:
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -278,7 +272,7 @@ static void regions_close(mem_regions_t *regions, unsigned num_regions)
 static ucxpool_status_t regions_create(mem_regions_t *regions,
                                        host_plan_t   *plan)
 {
-    size_t size      = total_size(regions);
+    size_t size      = mem_regions_size(regions);
     size_t alignment = base_max(plan->huge_page_size, plan->transparent_size);
     ucxpool_status_t status;
     unsigned         index;
@@ -331,11 +325,11 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t      *regions,
         .is_transparent = is_transparent,
     };
 
-    if (total_size(regions) > system->available) {
+    if (mem_regions_size(regions) > system->available) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "%zu bytes are requested, %zu are available: lower "
                           "UCXPOOL_COMM_SIZE",
-                          total_size(regions), system->available);
+                          mem_regions_size(regions), system->available);
     }
     if (is_transparent && (system->transparent_size != 0) &&
         (regions->region_size % system->transparent_size == 0)) {
@@ -355,7 +349,7 @@ static const char *huge_pages_obstacle(const mem_regions_t *regions,
     if (regions->region_size % system->huge_page_size != 0) {
         return "UCXPOOL_REGION_SIZE must be a multiple of their size";
     }
-    if (total_size(regions) / system->huge_page_size >
+    if (mem_regions_size(regions) / system->huge_page_size >
         system->huge_pages_free) {
         return "raise the sysctl vm.nr_hugepages, lower UCXPOOL_COMM_SIZE, or "
                "set UCXPOOL_HUGE_PAGES=try";
@@ -396,15 +390,15 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
                 : UCXPOOL_ERR_NO_MEMORY,
             "cannot allocate %zu bytes in huge pages of %zu bytes (%zu free): "
             "%s",
-            total_size(regions), system.huge_page_size, system.huge_pages_free,
-            obstacle);
+            mem_regions_size(regions), system.huge_page_size,
+            system.huge_pages_free, obstacle);
     }
     return create_with_huge_pages(regions, &system);
 }
 
 static void host_destroy(mem_regions_t *regions)
 {
-    mem_range_release(regions->address, total_size(regions));
+    mem_range_release(regions->address, mem_regions_size(regions));
     regions_close(regions, regions->num_regions);
 }
 

@@ -123,6 +123,12 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
  *                            as above, for the GPU
  */
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
+
+static inline size_t mem_regions_size(const mem_regions_t *regions)
+{
+    return regions->num_regions * regions->region_size;
+}
+
 /* Returns true if the memory is GPU memory, which the CPU cannot access. */
 bool mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* Destroy the regions. May be called twice. */
