@@ -78,16 +78,12 @@ ucxpool_status_t api_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                ucxpool_request_t             **request_p);
 
 /* Like ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
-ucxpool_status_t api_post_read(ucxpool_remote_window_t        *remote,
-                               const ucxpool_places_t         *places,
-                               const ucxpool_data_t           *data,
-                               const ucxpool_request_params_t *params,
-                               ucxpool_request_t             **request_p);
-ucxpool_status_t api_post_write(ucxpool_remote_window_t        *remote,
-                                const ucxpool_places_t         *places,
-                                const ucxpool_data_t           *data,
-                                const ucxpool_request_params_t *params,
-                                ucxpool_request_t             **request_p);
+ucxpool_status_t api_post_operation(ucxpool_remote_window_t        *remote,
+                                    bool                            is_write,
+                                    const ucxpool_places_t         *places,
+                                    const ucxpool_data_t           *data,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p);
 
 /* --- verbs ---------------------------------------------------------------- */
 

@@ -83,11 +83,8 @@ static ucxpool_status_t post_window(const ucxpool_t    *pool,
         api_is_foreign(pool, op->remote->channel, "remote window", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return (op->kind == UCXPOOL_OP_READ)
-               ? api_post_read(op->remote, op->places, &op->data, op->params,
-                               op->request_p)
-               : api_post_write(op->remote, op->places, &op->data, op->params,
-                                op->request_p);
+    return api_post_operation(op->remote, op->kind == UCXPOOL_OP_WRITE,
+                              op->places, &op->data, op->params, op->request_p);
 }
 
 /* Returns true if the bytes that a newer version has appended to an operation

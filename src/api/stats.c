@@ -282,17 +282,18 @@ static void read_all(const section_t *section, const snapshot_t *snapshot,
     }
 }
 
-/* Returns the entry with this name. If no entry has it, returns NULL and sets
- * the error. */
-static const stat_entry_t *find(const section_t *section, const char *name)
+static ucxpool_status_t get(const section_t  *section,
+                            const snapshot_t *snapshot, const char *name,
+                            uint64_t *value_p)
 {
     for (size_t i = section->first; i < section->first + section->num; i++) {
         if (strcmp(entries[i].attr.name, name) == 0) {
-            return &entries[i];
+            *value_p = value_of(snapshot, &entries[i]);
+            return UCXPOOL_OK;
         }
     }
-    base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"", name);
-    return NULL;
+    return base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"",
+                      name);
 }
 
 /* --- of a pool ------------------------------------------------------------ */
@@ -327,19 +328,13 @@ ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
 ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
                                    uint64_t *value_p)
 {
-    const stat_entry_t *entry;
-    snapshot_t          snapshot;
+    snapshot_t snapshot;
 
     if (base_missing(pool) || base_missing(name) || base_missing(value_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    entry = find(&all_section, name);
-    if (entry == NULL) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
     take_snapshot(pool, &snapshot);
-    *value_p = value_of(&snapshot, entry);
-    return UCXPOOL_OK;
+    return get(&all_section, &snapshot, name, value_p);
 }
 
 /* --- of a channel --------------------------------------------------------- */
@@ -376,19 +371,13 @@ ucxpool_status_t ucxpool_channel_stats_read(const ucxpool_channel_t *channel,
 ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
                                            const char *name, uint64_t *value_p)
 {
-    const stat_entry_t *entry;
-    snapshot_t          snapshot;
+    snapshot_t snapshot;
 
     if (base_missing(channel) || base_missing(name) || base_missing(value_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    entry = find(&channel_section, name);
-    if (entry == NULL) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
     take_channel_snapshot(channel, &snapshot);
-    *value_p = value_of(&snapshot, entry);
-    return UCXPOOL_OK;
+    return get(&channel_section, &snapshot, name, value_p);
 }
 
 /* --- as text -------------------------------------------------------------- */
@@ -748,51 +737,42 @@ static void print_heap_metrics(const char *pool, const snapshot_t *snapshot,
 
 /* --- print ---------------------------------------------------------------- */
 
+typedef void (*print_t)(const char *name, const snapshot_t *snapshot,
+                        FILE *stream);
+
+static void print(ucxpool_t *pool, FILE *stream, ucxpool_stats_format_t format,
+                  print_t as_text, print_t as_json, print_t as_metrics)
+{
+    snapshot_t snapshot;
+    print_t    printer = (format == UCXPOOL_STATS_JSON)          ? as_json
+                         : (format == UCXPOOL_STATS_OPENMETRICS) ? as_metrics
+                                                                 : as_text;
+
+    take_snapshot(pool, &snapshot);
+    printer(pool->name, &snapshot, stream);
+}
+
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format)
 {
-    snapshot_t snapshot;
-
-    if (base_missing(pool) || base_missing(stream)) {
-        return;
-    }
-    take_snapshot(pool, &snapshot);
-    switch (format) {
-    case UCXPOOL_STATS_JSON:
-        print_json(pool->name, &snapshot, stream);
-        break;
-    case UCXPOOL_STATS_OPENMETRICS:
-        print_metrics(pool->name, &snapshot, stream);
-        break;
-    default:
-        print_text(pool->name, &snapshot, stream);
-        break;
+    if (!base_missing(pool) && !base_missing(stream)) {
+        print(pool, stream, format, print_text, print_json, print_metrics);
     }
 }
 
 void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
                         ucxpool_stats_format_t format)
 {
-    heap_t    *heap;
-    snapshot_t snapshot;
+    heap_t *heap;
 
     if (base_missing(pool) || base_missing(stream)) {
         return;
     }
-    take_snapshot(pool, &snapshot);
-    switch (format) {
-    case UCXPOOL_STATS_JSON:
-        print_heap_json(pool->name, &snapshot, stream);
-        break;
-    case UCXPOOL_STATS_OPENMETRICS:
-        print_heap_metrics(pool->name, &snapshot, stream);
-        break;
-    default:
-        print_heap_text(pool->name, &snapshot, stream);
-        heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
-        if (heap != NULL) {
-            heap_print_ranges(heap, stream);
-        }
-        break;
+    print(pool, stream, format, print_heap_text, print_heap_json,
+          print_heap_metrics);
+    heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+    if ((heap != NULL) && (format != UCXPOOL_STATS_JSON) &&
+        (format != UCXPOOL_STATS_OPENMETRICS)) {
+        heap_print_ranges(heap, stream);
     }
 }

@@ -233,19 +233,42 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
         .offsets = offsets, .count = count, .length = length};
 }
 
-ucxpool_status_t api_post_read(ucxpool_remote_window_t        *remote,
-                               const ucxpool_places_t         *places,
-                               const ucxpool_data_t           *data,
-                               const ucxpool_request_params_t *params,
-                               ucxpool_request_t             **request_p)
+ucxpool_status_t api_post_operation(ucxpool_remote_window_t        *remote,
+                                    bool                            is_write,
+                                    const ucxpool_places_t         *places,
+                                    const ucxpool_data_t           *data,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p)
 {
     api_data_t       caller;
-    ucxpool_status_t status = api_data_read_target(data, &caller);
+    ucxpool_status_t status;
 
+    if (is_write && (data->kind == UCXPOOL_DATA_RANGES)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "ranges of files cannot be written to a window: "
+                          "send them");
+    }
+    status = is_write ? api_data_read(data, &caller)
+                      : api_data_read_target(data, &caller);
     return (status == UCXPOOL_OK)
-               ? window_operate(remote, false, places, &caller.memory, params,
-                                request_p)
+               ? window_operate(remote, is_write, places, &caller.memory,
+                                params, request_p)
                : status;
+}
+
+static ucxpool_status_t operate(ucxpool_remote_window_t *remote, bool is_write,
+                                const ucxpool_places_t         *places,
+                                const ucxpool_data_t           *data,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t status;
+
+    core_lock(remote->channel->pool);
+    status =
+        api_post_operation(remote, is_write, places, data, params, request_p);
+    core_unlock_posted(remote->channel->pool);
+    return status;
 }
 
 ucxpool_status_t ucxpool_remote_window_read(
@@ -253,36 +276,10 @@ ucxpool_status_t ucxpool_remote_window_read(
     const ucxpool_data_t *data, const ucxpool_request_params_t *params,
     ucxpool_request_t **request_p)
 {
-    ucxpool_status_t status;
-
     if (base_missing(remote) || base_missing(places) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    core_lock(remote->channel->pool);
-    status = api_post_read(remote, places, data, params, request_p);
-    core_unlock_posted(remote->channel->pool);
-    return status;
-}
-
-ucxpool_status_t api_post_write(ucxpool_remote_window_t        *remote,
-                                const ucxpool_places_t         *places,
-                                const ucxpool_data_t           *data,
-                                const ucxpool_request_params_t *params,
-                                ucxpool_request_t             **request_p)
-{
-    api_data_t       caller;
-    ucxpool_status_t status;
-
-    if (data->kind == UCXPOOL_DATA_RANGES) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "ranges of files cannot be written to a window: "
-                          "send them");
-    }
-    status = api_data_read(data, &caller);
-    return (status == UCXPOOL_OK)
-               ? window_operate(remote, true, places, &caller.memory, params,
-                                request_p)
-               : status;
+    return operate(remote, false, places, data, params, request_p);
 }
 
 ucxpool_status_t ucxpool_remote_window_write(
@@ -290,13 +287,8 @@ ucxpool_status_t ucxpool_remote_window_write(
     const ucxpool_data_t *data, const ucxpool_request_params_t *params,
     ucxpool_request_t **request_p)
 {
-    ucxpool_status_t status;
-
     if (base_missing(remote) || base_missing(places) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    core_lock(remote->channel->pool);
-    status = api_post_write(remote, places, data, params, request_p);
-    core_unlock_posted(remote->channel->pool);
-    return status;
+    return operate(remote, true, places, data, params, request_p);
 }
