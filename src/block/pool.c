@@ -435,9 +435,8 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
     uint32_t         totals[BLOCK_SHARE_LAST];
     uint32_t         num_blocks;
     block_pool_t    *pool;
-    ucxpool_status_t status;
+    ucxpool_status_t status = block_split(params, totals);
 
-    status = block_split(params, totals);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -144,9 +144,8 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
 {
     struct addrinfo *list;
     where_parts_t    parts;
-    ucxpool_status_t status;
+    ucxpool_status_t status = split(text, &parts);
 
-    status = split(text, &parts);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -220,14 +220,6 @@ static void io_init(bootstrap_auth_io_t *io, int fd)
     io->num_dropped = 0;
 }
 
-/* Wipe the buffers. */
-static void io_cleanup(bootstrap_auth_io_t *io)
-{
-    OPENSSL_cleanse(io->in, sizeof(io->in));
-    OPENSSL_cleanse(io->out, sizeof(io->out));
-    io_init(io, -1);
-}
-
 static bool io_wants_send(const bootstrap_auth_io_t *io)
 {
     return io->out_offset < io->out_length;
@@ -723,7 +715,9 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
 
 void bootstrap_auth_cleanup(bootstrap_auth_t *auth)
 {
-    io_cleanup(&auth->io);
+    OPENSSL_cleanse(auth->io.in, sizeof(auth->io.in));
+    OPENSSL_cleanse(auth->io.out, sizeof(auth->io.out));
+    io_init(&auth->io, -1);
 }
 
 bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth)

@@ -613,9 +613,8 @@ static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
  * mem_cuda_device_leave() after. */
 static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 {
-    ucxpool_status_t status;
+    ucxpool_status_t status = streams_create(copier);
 
-    status = streams_create(copier);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -685,10 +684,9 @@ copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
                         copy_cuda_copier_t             **copier_p)
 {
     copy_cuda_copier_t *copier;
-    size_t              size = 0;
-    ucxpool_status_t    status;
+    size_t              size   = 0;
+    ucxpool_status_t    status = params_check(params, &size);
 
-    status = params_check(params, &size);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -929,10 +927,9 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
 static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
                                      CUstream                  stream)
 {
-    ucxpool_status_t status;
     CUresult         result;
+    ucxpool_status_t status = mem_cuda_device_enter(copier->device);
 
-    status = mem_cuda_device_enter(copier->device);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -973,10 +970,9 @@ ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
 {
     const mem_cuda_device_t *device = copier->device;
     CUstream                 stream = copier->lanes[WAY_NEAR].streams[0];
-    ucxpool_status_t         status;
     CUresult                 result = CUDA_SUCCESS;
+    ucxpool_status_t         status = mem_cuda_device_enter(device);
 
-    status = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -358,8 +358,7 @@ ucxpool_status_t core_request_shown(const ucxpool_request_t *request)
 
 bool core_request_has_ended(const ucxpool_request_t *request)
 {
-    return __atomic_load_n(&request->status, __ATOMIC_RELAXED) !=
-           UCXPOOL_INPROGRESS;
+    return core_request_status(request) != UCXPOOL_INPROGRESS;
 }
 
 /* Returns false if out of memory. */
@@ -587,11 +586,7 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
         return UCXPOOL_OK;
     }
     num = copy_pairs_present(memory->addresses, memory->num);
-    if (num == memory->num) {
-        return UCXPOOL_OK;
-    }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "piece %zu has no address; set its address", num);
+    return (num == memory->num) ? UCXPOOL_OK : copy_fault_no_address(num);
 }
 
 static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)
@@ -676,10 +671,9 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     }
     if (!declares_gpu_access(params)) {
         status = check_pieces(request);
-        if (status != UCXPOOL_OK) {
-            return status;
+        if (status == UCXPOOL_OK) {
+            status = find_memtypes(request, params, &memtypes);
         }
-        status = find_memtypes(request, params, &memtypes);
         if (status != UCXPOOL_OK) {
             return status;
         }
@@ -726,11 +720,10 @@ static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
     snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
                             stream.link) {
-        if (core_request_has_ended(request)) {
-            continue;
+        if (!core_request_has_ended(request)) {
+            core_request_stop(request, status, detail);
+            count++;
         }
-        core_request_stop(request, status, detail);
-        count++;
     }
     return count;
 }

@@ -200,11 +200,6 @@ void core_ring_publish(core_ring_t *ring)
     commit(ring, __ATOMIC_RELEASE);
 }
 
-void core_ring_fence(void)
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
 bool core_ring_has_input(const core_ring_t *ring)
 {
     return load_word(ring->theirs, ring->tail, __ATOMIC_SEQ_CST) != 0;

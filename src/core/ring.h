@@ -118,10 +118,9 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
 void core_ring_commit(core_ring_t *ring);
 
 /* Like core_ring_commit(), which is slower. The peer can read the message at
- * once, but core_ring_fence() must be called before
- * core_ring_needs_doorbell(). */
+ * once, but core_ring_needs_doorbell() needs a sequentially consistent fence
+ * before it. */
 void core_ring_publish(core_ring_t *ring);
-void core_ring_fence(void);
 
 /*
  * Get the next message from the peer.

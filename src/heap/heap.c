@@ -424,10 +424,9 @@ static heap_page_t *page_get(heap_t *heap)
 static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
                                   heap_range_t *place)
 {
-    heap_page_t     *page;
     ucxpool_status_t status;
+    heap_page_t     *page = page_get(heap);
 
-    page = page_get(heap);
     if (page == NULL) {
         heap_space_give(&heap->space, place, stream,
                         heap_stream_ticket(stream));

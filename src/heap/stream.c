@@ -21,11 +21,6 @@ static void small_init(heap_small_t *small)
     small->num_mediums = 0;
 }
 
-static void small_cleanup(heap_small_t *small)
-{
-    heap_ranges_cleanup(&small->ranges);
-}
-
 static size_t unit_of(const heap_page_t *page, uint64_t offset)
 {
     return (offset - page->place->offset) / HEAP_UNIT;
@@ -253,7 +248,7 @@ static void stream_destroy(mem_vmm_t *vmm, heap_stream_t *stream)
     if (stream->fence != NULL) {
         vmm->calls->fence_put(vmm, stream->fence);
     }
-    small_cleanup(&stream->small);
+    heap_ranges_cleanup(&stream->small.ranges);
     free(stream);
 }
 

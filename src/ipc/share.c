@@ -771,11 +771,10 @@ static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
 
 static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
 {
-    ucxpool_status_t status;
     int              path_fd = -1;
     int              fd      = -1;
+    ucxpool_status_t status  = file_find(attempt, &path_fd);
 
-    status = file_find(attempt, &path_fd);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -804,11 +803,10 @@ err_close_path:
 static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
                                  uint64_t size, void **address_p)
 {
-    ucxpool_status_t status;
     int              fd = -1;
     int              error;
+    ucxpool_status_t status = file_open(attempt, &fd);
 
-    status = file_open(attempt, &fd);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -1298,9 +1296,8 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
 {
     const gpu_attempt_t attempt = {device, share, fds, num_regions, is_written};
     CUdeviceptr         address = 0;
-    ucxpool_status_t    status;
+    ucxpool_status_t    status  = share_check(&attempt);
 
-    status = share_check(&attempt);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -246,12 +246,17 @@ static unsigned take_fds(struct msghdr *message, int *fds)
     return num;
 }
 
-/* Refuse an unexpected message: close its descriptors. */
-static int refuse(const int *fds, unsigned num_fds, int error)
+void ipc_close_all(const int *fds, unsigned num_fds)
 {
     for (unsigned i = 0; i < num_fds; i++) {
         close(fds[i]);
     }
+}
+
+/* Refuse an unexpected message: close its descriptors. */
+static int refuse(const int *fds, unsigned num_fds, int error)
+{
+    ipc_close_all(fds, num_fds);
     return error;
 }
 

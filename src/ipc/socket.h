@@ -88,6 +88,8 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 int ipc_socket_recv(int fd, void *data, size_t size, int *fds,
                     unsigned *num_fds_p);
 
+void ipc_close_all(const int *fds, unsigned num_fds);
+
 /* Shut down and close, so that a copy of the descriptor in a forked child does
  * not keep the connection open. */
 void ipc_socket_close(int fd);

@@ -109,10 +109,9 @@ static ucxpool_status_t retain_at(const mem_cuda_device_t *device,
 {
     CUdeviceptr      base = 0;
     size_t           size = 0;
-    ucxpool_status_t status;
     CUresult         result;
+    ucxpool_status_t status = retain_handle(device, address, memory);
 
-    status = retain_handle(device, address, memory);
     if (status != UCXPOOL_OK) {
         return status;
     }

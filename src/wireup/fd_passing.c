@@ -216,13 +216,6 @@ static ucxpool_status_t get_fds(const caller_t          *caller,
     return UCXPOOL_OK;
 }
 
-static void close_all(const int *fds, uint32_t num)
-{
-    for (uint32_t i = 0; i < num; i++) {
-        close(fds[i]);
-    }
-}
-
 /* Check that the caller is the process that sent the HELLO and may map the
  * memory. Returns the reason if the check fails, else NULL. */
 static const char *check_caller(const caller_t          *caller,
@@ -266,7 +259,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
     if (are_new) {
-        close_all(fds, count);
+        ipc_close_all(fds, count);
     }
     if (error == ETOOMANYREFS) {
         caller->next_try = base_clock_deadline(EXPORT_RETRY_NS);
@@ -670,7 +663,7 @@ static void import_detach(wireup_fd_import_t *fd_import)
 
 static void close_fds(wireup_fd_import_t *fd_import)
 {
-    close_all(fd_import->fds, fd_import->num_fds);
+    ipc_close_all(fd_import->fds, fd_import->num_fds);
     fd_import->num_fds = 0;
 }
 
@@ -865,7 +858,7 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
         (given.first != fd_import->num_received) ||
         (given.total != fd_import->total) || (num_fds == 0) ||
         (num_fds > fd_import->total - fd_import->num_received)) {
-        close_all(fds, num_fds);
+        ipc_close_all(fds, num_fds);
         return no(fd_import, "the descriptors that it sent are not those that "
                              "it announced");
     }

@@ -303,13 +303,6 @@ static wireup_mapping_result_t open_host(const attempt_t *attempt)
     return WIREUP_MAPPING_DONE;
 }
 
-static void close_all(const int *fds, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        close(fds[i]);
-    }
-}
-
 /* Import the descriptors of the peer's regions into this process. */
 static ucxpool_status_t import_all(const attempt_t  *attempt,
                                    const ipc_cuda_t *how, int *fds)
@@ -321,7 +314,7 @@ static ucxpool_status_t import_all(const attempt_t  *attempt,
         share.fd = attempt->files[i].fd;
         status   = ipc_cuda_import(&attempt->hello->host, &share, &fds[i]);
         if (status != UCXPOOL_OK) {
-            close_all(fds, i);
+            ipc_close_all(fds, i);
             return status;
         }
     }
@@ -397,7 +390,7 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
         return failed(attempt, status);
     }
     result = map_gpu(attempt, how, fds);
-    close_all(fds, attempt->num_regions);
+    ipc_close_all(fds, attempt->num_regions);
     return result;
 }
 

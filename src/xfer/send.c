@@ -313,9 +313,8 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
 static step_result_t step_desc(ucxpool_request_t *request)
 {
     uint32_t flags;
-    size_t   size;
+    size_t   size = desc_data_size(request, &flags);
 
-    size = desc_data_size(request, &flags);
     if (!(flags & PROTO_DESC_EAGER) &&
         !core_numbers_reserve(&request->channel->requests.sends)) {
         xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY,
