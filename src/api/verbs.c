@@ -35,8 +35,7 @@ static void domain_remove(core_domains_t *domains, ucxpool_verbs_t *domain)
 void api_verbs_close(ucxpool_t *pool)
 {
     core_domains_t  *domains = &pool->domains;
-    ucxpool_verbs_t *domain;
-    ucxpool_verbs_t *next;
+    ucxpool_verbs_t *domain, *next;
 
     base_list_for_each_safe(domain, next, &domains->list, ucxpool_verbs_t,
                             link) {

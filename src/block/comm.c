@@ -361,8 +361,7 @@ static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
 
 void block_comm_destroy(block_comm_t *comm)
 {
-    block_comm_buffer_t *buffer;
-    block_comm_buffer_t *next;
+    block_comm_buffer_t *buffer, *next;
 
     if (comm == NULL) {
         return;

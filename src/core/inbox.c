@@ -182,8 +182,7 @@ unsigned core_inbox_progress(ucxpool_t *pool)
     unsigned           max      = copy_engine_batch(pool->engine);
     unsigned           count    = 0;
     unsigned           num_read = 0;
-    ucxpool_channel_t *channel;
-    ucxpool_channel_t *next;
+    ucxpool_channel_t *channel, *next;
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {

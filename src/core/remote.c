@@ -192,8 +192,7 @@ static void destroy_if_unused(core_remote_t *remote)
 /* Free the records of pools that were kept, but were not used in time. */
 static void destroy_unused(ucxpool_t *pool)
 {
-    core_remote_t *remote;
-    core_remote_t *next;
+    core_remote_t *remote, *next;
 
     base_list_for_each_safe(remote, next, &pool->channels.remotes,
                             core_remote_t, link) {
@@ -547,8 +546,7 @@ unsigned core_remote_progress(ucxpool_t *pool)
     unsigned         count = 0;
     core_remote_t   *remote;
     core_remote_t   *next_remote;
-    core_endpoint_t *endpoint;
-    core_endpoint_t *next;
+    core_endpoint_t *endpoint, *next;
 
     __atomic_store_n(&pool->channels.endpoint_ended, false, __ATOMIC_SEQ_CST);
     base_list_for_each_safe(remote, next_remote, &pool->channels.remotes,

@@ -713,8 +713,7 @@ static void reached(ucxpool_request_t *request)
 static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_request_t *request, *next;
     char               detail[BASE_ERROR_SIZE];
 
     snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
@@ -746,8 +745,7 @@ unsigned core_request_markers_progress(ucxpool_t *pool)
 {
     copy_engine_t     *engine = pool->engine;
     unsigned           count  = 0;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_request_t *request, *next;
 
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
                             stream.link) {

@@ -231,8 +231,7 @@ err_cleanup_descriptors:
 
 static void close_channels(ucxpool_t *pool)
 {
-    ucxpool_channel_t *channel;
-    ucxpool_channel_t *next;
+    ucxpool_channel_t *channel, *next;
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {

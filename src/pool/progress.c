@@ -257,8 +257,7 @@ static unsigned progress_deadlines(ucxpool_t *pool)
     uint64_t           now;
     unsigned           count = 0;
     base_list_t        late;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_request_t *request, *next;
 
     if (pool->requests.next_deadline == BASE_CLOCK_FOREVER) {
         return 0;
@@ -308,8 +307,7 @@ static unsigned progress_runnable(ucxpool_t *pool)
 static unsigned progress_channels(ucxpool_t *pool)
 {
     unsigned           count = 0;
-    ucxpool_channel_t *channel;
-    ucxpool_channel_t *next;
+    ucxpool_channel_t *channel, *next;
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {

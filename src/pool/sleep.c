@@ -94,8 +94,7 @@ static void take_doorbell(ucxpool_channel_t *channel)
 
 static void set_sleeping(ucxpool_t *pool, bool sleeping)
 {
-    ucxpool_channel_t *channel;
-    ucxpool_channel_t *next;
+    ucxpool_channel_t *channel, *next;
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {

@@ -398,8 +398,7 @@ void window_operations_begin(ucxpool_remote_window_t *remote)
 static void abort_list(base_list_t *list, const ucxpool_remote_window_t *remote,
                        ucxpool_status_t status, const char *reason)
 {
-    window_operation_t *operation;
-    window_operation_t *next;
+    window_operation_t *operation, *next;
 
     base_list_for_each_safe(operation, next, list, window_operation_t, link) {
         if ((operation->remote == remote) && (operation->request != NULL)) {

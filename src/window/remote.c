@@ -158,8 +158,7 @@ static void ask(ucxpool_remote_window_t *remote)
 unsigned window_remotes_progress(ucxpool_channel_t *channel)
 {
     unsigned                 count = 0;
-    ucxpool_remote_window_t *remote;
-    ucxpool_remote_window_t *next;
+    ucxpool_remote_window_t *remote, *next;
 
     base_list_for_each_safe(remote, next, &channel->windows->remotes,
                             ucxpool_remote_window_t, link) {

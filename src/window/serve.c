@@ -154,8 +154,7 @@ static bool is_at_end(const window_served_t *served)
  * answers, and may already have sent new CALLs, which need the room. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
-    window_served_t *served;
-    window_served_t *next;
+    window_served_t *served, *next;
 
     base_list_for_each_safe(served, next, &channel->windows->served,
                             window_served_t, link) {
@@ -405,8 +404,7 @@ void window_served_abandon(ucxpool_channel_t *channel, uint64_t number)
 void window_served_cancel(ucxpool_channel_t    *channel,
                           const window_grant_t *grant)
 {
-    window_served_t *served;
-    window_served_t *next;
+    window_served_t *served, *next;
 
     base_list_for_each_safe(served, next, &channel->windows->served,
                             window_served_t, link) {

@@ -118,8 +118,7 @@ bool window_channel_is_busy(const ucxpool_channel_t *channel)
 
 void window_channel_ended(ucxpool_channel_t *channel)
 {
-    ucxpool_remote_window_t *remote;
-    ucxpool_remote_window_t *next;
+    ucxpool_remote_window_t *remote, *next;
 
     base_list_for_each_safe(remote, next, &channel->windows->remotes,
                             ucxpool_remote_window_t, link) {

@@ -232,8 +232,7 @@ static bool may_touch(const window_grant_t *grant)
 
 void window_revoke(ucxpool_window_t *window)
 {
-    window_grant_t *grant;
-    window_grant_t *next;
+    window_grant_t *grant, *next;
 
     if (!window->is_revoked) {
         revoke_grants(window);
@@ -249,8 +248,7 @@ void window_revoke(ucxpool_window_t *window)
 
 void window_revoke_all(ucxpool_t *pool)
 {
-    ucxpool_window_t *window;
-    ucxpool_window_t *next;
+    ucxpool_window_t *window, *next;
 
     base_list_for_each_safe(window, next, &pool->windows->all, ucxpool_window_t,
                             link) {
@@ -524,8 +522,7 @@ void window_grant_release(window_grant_t *grant)
 
 void window_grants_release(ucxpool_channel_t *channel, bool are_touched)
 {
-    window_grant_t *grant;
-    window_grant_t *next;
+    window_grant_t *grant, *next;
 
     base_list_for_each_safe(grant, next, &channel->windows->grants,
                             window_grant_t, channel_link) {

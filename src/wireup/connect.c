@@ -197,8 +197,7 @@ static unsigned progress_client(ucxpool_channel_t *channel)
 unsigned wireup_connect_progress(ucxpool_t *pool)
 {
     unsigned           count = 0;
-    ucxpool_channel_t *channel;
-    ucxpool_channel_t *next;
+    ucxpool_channel_t *channel, *next;
 
     base_list_for_each_safe(channel, next, &pool->wireup.clients,
                             ucxpool_channel_t, wireup.client_link) {

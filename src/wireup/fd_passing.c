@@ -389,8 +389,7 @@ unsigned wireup_fd_export_progress(ucxpool_t *pool)
     wireup_fd_export_t *fd_export = pool->wireup.fd_export;
     unsigned            count     = 0;
     uint64_t            now;
-    caller_t           *caller;
-    caller_t           *next;
+    caller_t           *caller, *next;
 
     if ((fd_export == NULL) ||
         (fd_export->is_watched && (fd_export->num_callers == 0))) {
@@ -677,8 +676,7 @@ static void release(wireup_fd_import_t *fd_import)
 /* Stop the imports of a channel, or only that of a remote window. */
 static void stop(ucxpool_channel_t *channel, uint64_t remote)
 {
-    wireup_fd_import_t *fd_import;
-    wireup_fd_import_t *next;
+    wireup_fd_import_t *fd_import, *next;
 
     base_list_for_each_safe(fd_import, next, &channel->pool->wireup.fd_imports,
                             wireup_fd_import_t, link) {
@@ -931,8 +929,7 @@ static void import_done(wireup_fd_import_t *fd_import, bool has_arrived)
 unsigned wireup_fd_import_progress(ucxpool_t *pool)
 {
     unsigned            count = 0;
-    wireup_fd_import_t *fd_import;
-    wireup_fd_import_t *next;
+    wireup_fd_import_t *fd_import, *next;
     ucxpool_status_t    status;
 
     base_list_for_each_safe(fd_import, next, &pool->wireup.fd_imports,

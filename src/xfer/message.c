@@ -758,8 +758,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
 
 void xfer_message_channel_ended(ucxpool_channel_t *channel)
 {
-    ucxpool_message_t *message;
-    ucxpool_message_t *next;
+    ucxpool_message_t *message, *next;
 
     base_list_for_each_safe(message, next, &channel->pool->xfer->early,
                             ucxpool_message_t, link) {
@@ -783,8 +782,7 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
                             &channel->pool->xfer->probed};
 
     for (unsigned i = 0; i < 3; i++) {
-        ucxpool_message_t *message;
-        ucxpool_message_t *next;
+        ucxpool_message_t *message, *next;
 
         base_list_for_each_safe(message, next, lists[i], ucxpool_message_t,
                                 link) {

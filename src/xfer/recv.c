@@ -419,8 +419,7 @@ ucxpool_request_t *xfer_posted_search(const ucxpool_channel_t *channel,
 void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *detail)
 {
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_request_t *request, *next;
 
     base_list_for_each_safe(request, next, &channel->pool->xfer->posted,
                             ucxpool_request_t, link) {

@@ -907,8 +907,7 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 unsigned xfer_flush_progress(ucxpool_channel_t *channel)
 {
     unsigned           count = 0;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_request_t *request, *next;
 
     base_list_for_each_safe(request, next, &channel->xfer->flushes,
                             ucxpool_request_t, link) {
