@@ -149,15 +149,28 @@ TEST_EACH(no_wake_up_is_lost_by_waiting, NUM_WIRES)
     two_cleanup(&two);
 }
 
-/* Each side sleeps until the channel is open. */
+static void meet(two_t *two, const char *settings)
+{
+    two_connect(two, settings);
+    two_meet(two);
+    two_cleanup(two);
+}
+
+/* Each side sleeps until the channel is open. Each round has its own child. */
 TEST_EACH(no_wake_up_is_lost_while_connecting, NUM_WIRES)
 {
-    two_t two;
+    enum { MANY = 20, FEW = 3 };
+    unsigned num = rounds_are_few() ? FEW : MANY;
+    two_t    two[MANY];
 
-    for (unsigned i = 0; i < rounds(50); i++) {
-        two_init(&two, wires[_i]);
-        two_meet(&two);
-        two_cleanup(&two);
+    for (unsigned i = 0; i < num; i++) {
+        two_fork(&two[i]);
+        if (two[i].is_child) {
+            meet(&two[i], wires[_i]);
+        }
+    }
+    for (unsigned i = 0; i < num; i++) {
+        meet(&two[i], wires[_i]);
     }
 }
 

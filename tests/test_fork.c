@@ -4,6 +4,7 @@
 #include "caught.h"
 #include "pair.h"
 #include "test.h"
+#include "ucx/context.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -231,6 +232,36 @@ TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
             ucxpool_destroy(pool);
         }
     }
+}
+
+static bool fails_flush;
+
+ucs_status_ptr_t __real_ucp_worker_flush_nbx(ucp_worker_h               worker,
+                                             const ucp_request_param_t *param);
+ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h               worker,
+                                             const ucp_request_param_t *param);
+
+ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h               worker,
+                                             const ucp_request_param_t *param)
+{
+    return fails_flush ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY)
+                       : __real_ucp_worker_flush_nbx(worker, param);
+}
+
+/* UCX before 1.14 cannot destroy the worker if answers may be pending. */
+TEST_WITH(child_of_a_process_that_keeps_a_worker_logs_the_same_warning,
+          .only_if = ucx_asserts_on_answers)
+{
+    pid_t pid;
+
+    fails_flush = true;
+    ucxpool_destroy(pair_pool("LOG_LEVEL=error"));
+    fails_flush = false;
+    pid         = fork_asleep();
+    if (pid == 0) {
+        _exit(warns_caller() ? 0 : 1);
+    }
+    check_ends_well(pid);
 }
 
 /* Accept callers until the log contains the warning. */

@@ -74,7 +74,7 @@ static void connect_pools(two_t *two)
     two_ok(ucxpool_channel_wait(two->channel, pair_patience()));
 }
 
-static void be_two(two_t *two)
+void two_fork(two_t *two)
 {
     int sockets[2];
 
@@ -89,26 +89,30 @@ static void be_two(two_t *two)
     close(sockets[!two->is_child]);
 }
 
-void two_init(two_t *two, const char *settings)
+void two_connect(two_t *two, const char *settings)
 {
-    be_two(two);
     two->pool = pair_pool(settings);
     connect_pools(two);
 }
 
+void two_init(two_t *two, const char *settings)
+{
+    two_fork(two);
+    two_connect(two, settings);
+}
+
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void))
 {
-    be_two(two);
+    two_fork(two);
     prepare();
-    two->pool = pair_pool(settings);
-    connect_pools(two);
+    two_connect(two, settings);
 }
 
 void two_init_on(two_t *two, two_side_t parents, two_side_t childs)
 {
     two_side_t side;
 
-    be_two(two);
+    two_fork(two);
     side      = two->is_child ? childs : parents;
     two->pool = (side.device < 0) ? pair_pool(side.settings)
                                   : pair_pool_on(side.device, side.settings);

@@ -22,7 +22,11 @@ typedef struct two {
 /* Fork a child. Each side creates a pool with these settings, and a channel.
  * Returns in both processes when the channel is open. */
 void two_init(two_t *two, const char *settings);
-/* The same, but each side first calls prepare(), which may modify the
+/* The same in two steps, for several children. They must be forked before this
+ * process creates its first pool. */
+void two_fork(two_t *two);
+void two_connect(two_t *two, const char *settings);
+/* Like two_init(), but each side first calls prepare(), which may modify the
  * process. */
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
 /* The settings and the GPU of one side's pool; device -1: in host memory. */

@@ -160,6 +160,7 @@ static bool epoll_is_kin(int fd)
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
+static atomic_bool    keeps_worker; /* a worker stays, and UCX's thread */
 static atomic_bool    lacks_thread; /* UCX's thread, which ran in the parent */
 
 /* --- fork ----------------------------------------------------------------- */
@@ -190,7 +191,8 @@ static void in_child(void)
     int          null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     ucx_child_t *child;
 
-    atomic_store(&lacks_thread, !base_list_is_empty(&children));
+    atomic_store(&lacks_thread,
+                 !base_list_is_empty(&children) || atomic_load(&keeps_worker));
     base_list_for_each(child, &children, ucx_child_t, link) {
         if (!child->is_foreign) {
             child->is_foreign = true;
@@ -213,11 +215,17 @@ void ucx_child_warn(void)
 {
     if (atomic_exchange(&lacks_thread, false)) {
         base_warn(
-            "this process was forked while its parent had a pool: channels "
-            "over ucx may never connect, because UCX does not restart its "
-            "thread. Fork before creating the first pool, or start a new "
-            "program (posix_spawn(); in Python, spawn or forkserver)");
+            "this process was forked while its parent had a pool, or UCX's "
+            "worker of an earlier pool: channels over ucx may never connect, "
+            "because UCX does not restart its thread. Fork before creating the "
+            "first pool, or start a new program (posix_spawn(); in Python, "
+            "spawn or forkserver)");
     }
+}
+
+void ucx_child_keep_worker(void)
+{
+    atomic_store(&keeps_worker, true);
 }
 
 void ucx_child_add(ucx_child_t *child)

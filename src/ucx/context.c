@@ -549,6 +549,7 @@ void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name)
                   "cannot destroy the worker then, so the worker stays until "
                   "the process ends",
                   name);
+        ucx_child_keep_worker();
         return;
     }
     if (ucx->own_worker) {

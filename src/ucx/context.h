@@ -189,9 +189,13 @@ void     ucx_child_connected(ucx_child_t *child);
 void     ucx_child_progress(ucx_child_t *child);
 uint64_t ucx_child_deadline(const ucx_child_t *child);
 
+/* Record that a worker, and so UCX's thread, stays until this process ends. */
+void ucx_child_keep_worker(void);
+
 /*
- * If this process was forked while its parent had a pool, warn once that UCX
- * may not connect, because UCX does not restart its thread in a child.
+ * If this process was forked while its parent had a pool or such a worker, warn
+ * once that UCX may not connect, because UCX does not restart its thread in a
+ * child.
  */
 void ucx_child_warn(void);
 
