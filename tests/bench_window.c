@@ -2,16 +2,19 @@
  * Reads and writes of scattered pieces of a peer's window, compared with
  * sending the same pieces as a message. The methods alternate. The pieces are
  * in random order on both sides. GB/s of payload, medians of all rounds but the
- * first, in which the data is compared.
+ * first, in which the data is compared (of long windows, the first GiB).
  *
  *     read      ucxpool_remote_window_read()
  *     write     ucxpool_remote_window_write()
  *     blocks    the peer sends, by ucxpool_send()
  *     get, put  read and write by UCX's get and put (-u)
  *
- * usage: bench_window [-g | -f | -u] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
+ * usage: bench_window [-g | -v | -f | -u] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
  *
  * -g  Pools on the first and the last GPU; default: in host memory.
+ * -v  Like -g, but the window is virtual memory of many allocations of 2 MiB,
+ *     as in PyTorch's expandable segments. Also prints how long the window's
+ *     calls take.
  * -f  The window is in the heap of its owner's pool, which peers map; default:
  *     in memory of malloc() or cuMemAlloc().
  * -u  The ucx wire. Reads and writes go by messages. In the same rounds, all
@@ -69,6 +72,7 @@ static const work_t ucx_works[] = {
 };
 
 static bool               on_gpu;
+static bool               in_units; /* -v */
 static bool               in_heap;
 static bool               over_ucx;
 static unsigned           num_rounds = 11;
@@ -128,6 +132,51 @@ static void driver_must(CUresult result, const char *call)
     }
 }
 
+#define UNIT ((size_t)2 << 20)
+
+static size_t round_up(size_t size)
+{
+    return (size + UNIT - 1) / UNIT * UNIT;
+}
+
+/* Get virtual memory with one allocation for each unit. */
+static CUdeviceptr units_get(size_t size)
+{
+    const mem_cuda_driver_t *driver = device->driver;
+    CUmemAllocationProp      prop   = {
+               .type                 = CU_MEM_ALLOCATION_TYPE_PINNED,
+               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+               .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->device},
+    };
+    CUmemAccessDesc access  = {.location = prop.location,
+                               .flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr     address = 0;
+
+    size = round_up(size);
+    driver_must(driver->cuMemAddressReserve(&address, size, 0, 0, 0),
+                "cuMemAddressReserve");
+    for (size_t done = 0; done < size; done += UNIT) {
+        CUmemGenericAllocationHandle handle;
+
+        driver_must(driver->cuMemCreate(&handle, UNIT, &prop, 0),
+                    "cuMemCreate");
+        driver_must(driver->cuMemMap(address + done, UNIT, 0, handle, 0),
+                    "cuMemMap");
+        driver_must(driver->cuMemRelease(handle), "cuMemRelease");
+    }
+    driver_must(driver->cuMemSetAccess(address, size, &access, 1),
+                "cuMemSetAccess");
+    return address;
+}
+
+static void units_put(CUdeviceptr address, size_t size)
+{
+    driver_must(device->driver->cuMemUnmap(address, round_up(size)),
+                "cuMemUnmap");
+    driver_must(device->driver->cuMemAddressFree(address, round_up(size)),
+                "cuMemAddressFree");
+}
+
 static uint8_t *memory_get(size_t size)
 {
     CUdeviceptr address = 0;
@@ -135,7 +184,12 @@ static uint8_t *memory_get(size_t size)
 
     if (device != NULL) {
         must(mem_cuda_device_enter(device));
-        driver_must(device->driver->cuMemAlloc(&address, size), "cuMemAlloc");
+        if (in_units && is_owner) {
+            address = units_get(size);
+        } else {
+            driver_must(device->driver->cuMemAlloc(&address, size),
+                        "cuMemAlloc");
+        }
         mem_cuda_device_leave(device);
         return (uint8_t *)(uintptr_t)address;
     }
@@ -154,12 +208,17 @@ static uint8_t *memory_get(size_t size)
     return memory;
 }
 
-static void memory_put(uint8_t *memory)
+static void memory_put(uint8_t *memory, size_t size)
 {
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)memory;
+
     if (device != NULL) {
         must(mem_cuda_device_enter(device));
-        driver_must(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)memory),
-                    "cuMemFree");
+        if (in_units && is_owner) {
+            units_put(address, size);
+        } else {
+            driver_must(device->driver->cuMemFree(address), "cuMemFree");
+        }
         mem_cuda_device_leave(device);
     } else if (in_heap && is_owner) {
         must(ucxpool_heap_free(pool, memory, NULL));
@@ -234,9 +293,12 @@ typedef struct side {
     uint8_t  *memory;
     uint64_t *offsets;
     void    **pieces;
-    uint8_t  *bytes; /* in host memory */
     size_t    size;
+    uint8_t  *bytes; /* copy of the first bytes of the memory, in host memory */
+    size_t    num_bytes;
 } side_t;
+
+#define BYTES_MAX ((size_t)1 << 30)
 
 static uint32_t next_random(uint32_t *seed)
 {
@@ -261,11 +323,12 @@ static void shuffle(uint64_t *offsets, const work_t *work, uint32_t seed)
 
 static void side_init(side_t *side, const work_t *work, uint32_t seed)
 {
-    side->size    = work->num * work->size;
-    side->memory  = memory_get(side->size);
-    side->bytes   = malloc(side->size);
-    side->offsets = calloc(work->num, sizeof(*side->offsets));
-    side->pieces  = calloc(work->num, sizeof(*side->pieces));
+    side->size      = work->num * work->size;
+    side->memory    = memory_get(side->size);
+    side->num_bytes = base_min(side->size, BYTES_MAX);
+    side->bytes     = malloc(side->num_bytes);
+    side->offsets   = calloc(work->num, sizeof(*side->offsets));
+    side->pieces    = calloc(work->num, sizeof(*side->pieces));
     if ((side->bytes == NULL) || (side->offsets == NULL) ||
         (side->pieces == NULL)) {
         fail("malloc");
@@ -278,7 +341,6 @@ static void side_init(side_t *side, const work_t *work, uint32_t seed)
 
 static void side_cleanup(side_t *side)
 {
-    memory_put(side->memory);
     free(side->bytes);
     free(side->offsets);
     free(side->pieces);
@@ -292,10 +354,10 @@ static void finish(ucxpool_request_t *request)
 
 static void fill(side_t *side, uint32_t seed)
 {
-    for (size_t i = 0; i < side->size; i++) {
+    for (size_t i = 0; i < side->num_bytes; i++) {
         side->bytes[i] = (uint8_t)next_random(&seed);
     }
-    memory_copy(side->memory, side->bytes, side->size);
+    memory_copy(side->memory, side->bytes, side->num_bytes);
 }
 
 static void send_pieces(const work_t *work, const side_t *side)
@@ -314,8 +376,36 @@ static void send_pieces(const work_t *work, const side_t *side)
 
 static void tell(const side_t *side)
 {
-    memory_copy(side->bytes, side->memory, side->size);
-    say(side->bytes, side->size);
+    memory_copy(side->bytes, side->memory, side->num_bytes);
+    say(side->bytes, side->num_bytes);
+}
+
+/* How long the owner's calls take, in ms. */
+typedef struct times {
+    double create;
+    double revoke; /* the window, while the peer has imported it */
+    double free;   /* the memory, after that */
+} times_t;
+
+/* Returns the time since *start_p, in ms, and sets *start_p to now. */
+static double lap(uint64_t *start_p)
+{
+    uint64_t start = *start_p;
+
+    *start_p = base_clock_now();
+    return (double)(*start_p - start) / 1e6;
+}
+
+/* Revoke the window and free its memory while the peer still has its import. */
+static void end(ucxpool_window_t *window, side_t *side, times_t *times)
+{
+    uint64_t start = base_clock_now();
+
+    must(ucxpool_window_revoke(window, UCXPOOL_FOREVER));
+    ucxpool_window_destroy(window);
+    times->revoke = lap(&start);
+    memory_put(side->memory, side->size);
+    times->free = lap(&start);
 }
 
 /* The owner. It sends the pieces or all bytes on request. */
@@ -324,13 +414,17 @@ static void own(const work_t *work)
     ucxpool_window_t *window;
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
     side_t            side;
+    times_t           times;
+    uint64_t          start;
     char              word;
 
     side_init(&side, work, 7);
     fill(&side, 1);
+    start = base_clock_now();
     must(ucxpool_window_create(pool, side.memory, side.size, NULL, &window));
     must(ucxpool_window_export(
         window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
+    times.create = lap(&start);
     say(blob, sizeof(blob));
     for (;;) {
         ssize_t num = recv(talk, &word, 1, MSG_DONTWAIT);
@@ -344,7 +438,8 @@ static void own(const work_t *work)
         }
         ucxpool_progress(pool);
     }
-    ucxpool_window_destroy(window);
+    end(window, &side, &times);
+    say(&times, sizeof(times));
     side_cleanup(&side);
 }
 
@@ -379,16 +474,19 @@ static double operate(way_t way, const work_t *work, const side_t *side,
     return (double)side->size / (double)(base_clock_now() - start);
 }
 
-/* Do the bytes of all pieces equal the owner's? */
+/* Do the bytes of all pieces equal the owner's, as far as they were copied? */
 static void compare(const work_t *work, side_t *side, const uint64_t *offsets,
                     uint8_t *theirs)
 {
     say("S", 1);
-    hear(theirs, side->size);
-    memory_copy(side->bytes, side->memory, side->size);
+    hear(theirs, side->num_bytes);
+    memory_copy(side->bytes, side->memory, side->num_bytes);
     for (size_t i = 0; i < work->num; i++) {
-        if (memcmp(side->bytes + side->offsets[i], theirs + offsets[i],
-                   work->size) != 0) {
+        size_t start = base_max(side->offsets[i], offsets[i]);
+
+        if ((start < side->num_bytes) &&
+            (memcmp(side->bytes + side->offsets[i], theirs + offsets[i],
+                    base_min(work->size, side->num_bytes - start)) != 0)) {
             fail("the comparison of the bytes");
         }
     }
@@ -429,8 +527,25 @@ static void print_medians(const work_t *work, ucxpool_way_t chosen,
         qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
         printf(" %.2f |", speeds[way][num_rounds / 2]);
     }
+}
+
+static void print_times(const times_t *times, double import)
+{
+    if (in_units) {
+        printf(" %.1f | %.1f | %.1f | %.1f |", times->create, import,
+               times->revoke, times->free);
+    }
     printf("\n");
     fflush(stdout);
+}
+
+/* Use UCX's get and put for all pieces, not only for long ones. */
+static void choose(way_t way)
+{
+    if (over_ucx) {
+        pool->config.window_way = (way >= WAY_GET) ? BASE_WINDOW_WAY_DIRECT
+                                                   : BASE_WINDOW_WAY_MESSAGES;
+    }
 }
 
 static void use(const work_t *work)
@@ -443,9 +558,12 @@ static void use(const work_t *work)
     ucxpool_remote_window_t *direct = NULL;
     side_t                   side;
     uint8_t                 *theirs;
+    times_t                  times;
+    uint64_t                 start;
+    double                   import_ms;
 
     side_init(&side, work, 9);
-    theirs = malloc(side.size);
+    theirs = malloc(side.num_bytes);
     if ((offsets == NULL) || (theirs == NULL)) {
         fail("malloc");
     }
@@ -457,17 +575,14 @@ static void use(const work_t *work)
         direct                     = import(blob, &by_ucx);
         pool->config.window_way    = BASE_WINDOW_WAY_MESSAGES;
     }
-    remote = import(blob, &chosen);
+    start     = base_clock_now();
+    remote    = import(blob, &chosen);
+    import_ms = lap(&start);
     for (unsigned round = 0; round <= num_rounds; round++) {
         for (way_t way = 0; way < num_ways(); way++) {
             double speed;
 
-            if (over_ucx) { /* all pieces, not only long ones */
-                pool->config.window_way = (way >= WAY_GET)
-                                              ? BASE_WINDOW_WAY_DIRECT
-                                              : BASE_WINDOW_WAY_MESSAGES;
-            }
-
+            choose(way);
             if (round == 0) {
                 fill(&side, way + 2);
             }
@@ -481,9 +596,12 @@ static void use(const work_t *work)
         }
     }
     print_medians(work, chosen, speeds);
+    say("q", 1);
+    hear(&times, sizeof(times));
+    print_times(&times, import_ms);
     ucxpool_remote_window_release(remote);
     ucxpool_remote_window_release(direct);
-    say("q", 1);
+    memory_put(side.memory, side.size);
     side_cleanup(&side);
     free(offsets);
     free(theirs);
@@ -498,7 +616,11 @@ static void run(const work_t *list, size_t num)
         for (way_t way = 0; way < num_ways(); way++) {
             printf(" %s |", names[way]);
         }
-        printf("\n|---|---|---|---|---|%s\n", over_ucx ? "---|---|" : "");
+        printf("%s\n|---|---|---|---|---|%s\n",
+               in_units ? " create, ms | import | revoke | free |" : "",
+               in_units   ? "---|---|---|---|"
+               : over_ucx ? "---|---|"
+                          : "");
     }
     for (size_t i = 0; i < num; i++) {
         if (is_owner) {
@@ -516,7 +638,7 @@ static bool parse_options(int argc, char **argv, work_t *one)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "fgun:s:r:")) != -1) {
+    while ((option = getopt(argc, argv, "fguvn:s:r:")) != -1) {
         switch (option) {
         case 'f':
             in_heap = true;
@@ -526,6 +648,9 @@ static bool parse_options(int argc, char **argv, work_t *one)
             break;
         case 'u':
             over_ucx = true;
+            break;
+        case 'v':
+            in_units = true;
             break;
         case 'n':
             one->num = strtoul(optarg, NULL, 0);
@@ -541,11 +666,12 @@ static bool parse_options(int argc, char **argv, work_t *one)
         }
     }
     if ((num_rounds == 0) || (num_rounds > MAX_ROUNDS) || (optind != argc) ||
-        (one->size == 0) || (on_gpu + in_heap + over_ucx > 1)) {
-        fprintf(stderr, "usage: bench_window [-g | -f | -u] [-n NUM] [-s SIZE] "
-                        "[-r ROUNDS (1 to 99)]\n");
+        (one->size == 0) || (on_gpu + in_units + in_heap + over_ucx > 1)) {
+        fprintf(stderr, "usage: bench_window [-g | -v | -f | -u] [-n NUM] "
+                        "[-s SIZE] [-r ROUNDS (1 to 99)]\n");
         return false;
     }
+    on_gpu |= in_units;
     return true;
 }
 
