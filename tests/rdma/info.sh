@@ -8,5 +8,5 @@ use "$1" "$2"
 run "$top_builddir/tools/ucxpool_info" --test >info 2>&1 ||
     { cat info; fail 'ucxpool_info failed'; }
 cat info
-grep -q "^  transports .*$1_verbs/rxe0:1" info ||
-    fail "UCX does not list $1_verbs/rxe0:1"
+grep -q "with failure handling .*$1_verbs/rxe0:1" info ||
+    fail "UCX does not list $1_verbs/rxe0:1 with failure handling"

@@ -33,7 +33,7 @@ static void report_abilities(report_t *report, const char *key,
 
     for (size_t i = 0; i < num; i++) {
         if (attr->abilities & abilities[i].ability) {
-            words_add(&names, abilities[i].name);
+            words_add(&names, abilities[i].name, strlen(abilities[i].name));
         }
     }
     report_words(report, key, &names);

@@ -185,9 +185,9 @@ static bool contains(const words_t *words, const char *text)
     return false;
 }
 
-void words_add(words_t *words, const char *text)
+void words_add(words_t *words, const char *text, size_t length)
 {
-    char  *copy  = strdup(text);
+    char  *copy  = strndup(text, length);
     char **texts = NULL;
 
     if ((copy != NULL) && !contains(words, copy)) {

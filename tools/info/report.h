@@ -58,9 +58,9 @@ typedef struct words {
     size_t num_texts;
 } words_t;
 
-/* Add a text, unless the list already contains it. The text is left out if
- * memory is exhausted. */
-void words_add(words_t *words, const char *text);
+/* Add `length` bytes of text, unless the list already contains this text. The
+ * text is left out if memory is exhausted. */
+void words_add(words_t *words, const char *text, size_t length);
 
 /* Report the texts as one value, and free them. In text, an empty list is shown
  * as "none". */
@@ -74,7 +74,7 @@ void report_words(report_t *report, const char *key, words_t *words);
 /* Report the version of the library and how this tool was built. */
 void info_build_report(report_t *report);
 
-/* Report UCX's version and devices. */
+/* Report UCX's version, devices and lanes. */
 bool info_ucx_report(report_t *report);
 
 /* Report this machine's memory, huge pages and limits. */
