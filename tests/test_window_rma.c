@@ -197,8 +197,16 @@ static uint64_t stat(const char *name)
     return value;
 }
 
+static void forget_calls(void)
+{
+    spoil     = SPOIL_NOTHING;
+    is_native = false;
+    num_gets = num_puts = num_flushes = 0;
+}
+
 static void open_window(const char *importers, const char *owners)
 {
+    forget_calls();
     pair_init(&pair, importers, owners);
     pair.a->windows->may_emulate = strstr(importers, "direct") != NULL;
     num_maps_before              = num_maps;
