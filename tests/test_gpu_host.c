@@ -9,6 +9,7 @@
 #include "core/stats.h"
 #include "forbid.h"
 #include "pair.h"
+#include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
 #include "replace.h"
@@ -105,7 +106,8 @@ TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
 TEST_EACH(messages_arrive_in_both_directions, NUM_KINDS)
 {
-    static const struct {
+    const size_t large = RUNNING_ON_VALGRIND ? 6000000 : 30000000;
+    const struct {
         size_t size, length, gap;
     } shapes[] = {
         {1, 1, 0},
@@ -113,9 +115,9 @@ TEST_EACH(messages_arrive_in_both_directions, NUM_KINDS)
         {4096, 4096, 0},
         {100000, 7, 1},
         {64 * 4096, 4096, 4096},
-        {3000000, 256, 3},
-        {20000000, 4096, 16},
-        {30000000, 30000000, 0},
+        {large / 10, 256, 3},
+        {large / 3 * 2, 4096, 16},
+        {large, large, 0},
     };
     uint8_t *memory;
 
