@@ -97,6 +97,7 @@ static void setup(void)
 static void teardown(void)
 {
     ucxpool_destroy(pool);
+    pool = NULL;
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
 }
 
@@ -420,13 +421,17 @@ TEST_EACH(registration_can_be_retried_after_a_refusal, NUM_REFUSALS)
 
 TEST(the_error_names_the_limit_of_locked_memory)
 {
+    struct rlimit before;
     struct rlimit limit;
 
-    ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    limit          = before;
     limit.rlim_cur = 4096;
     ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
     verbs_library->refuse(1, ENOMEM, 0);
-    assert_error_detail(try_register(), NO_MEMORY, "(ulimit -l), 4096 bytes");
+    assert_error_detail(try_register(), NO_MEMORY,
+                        "(ulimit -l; now 4096 bytes)");
+    ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
 TEST(a_failed_registration_is_undone_in_reverse_order)
@@ -590,6 +595,7 @@ static void gpu_setup(void)
 static void gpu_teardown(void)
 {
     ucxpool_destroy(pool);
+    pool = NULL;
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
     gpu_stop();
 }

@@ -321,7 +321,7 @@ TEST(the_error_names_the_limit_of_locked_memory)
     ck_assert_ptr_null(verbs);
     assert_detail("region 2 of 4");
     snprintf(words, sizeof(words),
-             "raise the limit of locked memory (ulimit -l), %llu bytes",
+             "raise the limit of locked memory (ulimit -l; now %llu bytes)",
              (unsigned long long)limit.rlim_cur);
     assert_detail(words);
     core_stats_get(pool, &stats);

@@ -208,7 +208,7 @@ typedef struct core_channel_wireup {
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when HELLO is sent, or repeated */
     bool offers_pinned; /* HELLO has our pinned memory, not our GPU's memory */
-    unsigned num_importing; /* connected imports of files; see fd_passing.c */
+    unsigned num_connected_imports; /* see fd_passing.c */
 } core_channel_wireup_t;
 
 struct ucxpool_channel {

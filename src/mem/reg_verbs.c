@@ -272,8 +272,8 @@ static const char *advice_for(const mem_verbs_t *verbs, int error, char *text)
             return "lower UCXPOOL_COMM_SIZE";
         }
         snprintf(text, WORDS_SIZE,
-                 "raise the limit of locked memory (ulimit -l), %llu bytes, or "
-                 "lower UCXPOOL_COMM_SIZE",
+                 "raise the limit of locked memory (ulimit -l; now %llu bytes) "
+                 "or lower UCXPOOL_COMM_SIZE",
                  (unsigned long long)locked.rlim_cur);
         return text;
     }

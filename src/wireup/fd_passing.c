@@ -102,7 +102,8 @@ static bool export_disconnect(ucxpool_t *pool, caller_t *caller)
     return true;
 }
 
-static void warn(ucxpool_t *pool, const ipc_caller_t *peer, const char *reason)
+static void warn_rarely(ucxpool_t *pool, const ipc_caller_t *peer,
+                        const char *reason)
 {
     if (core_pool_count_refused(pool)) {
         base_warn("%s: process %" PRIu32 " of user %" PRIu32
@@ -113,7 +114,7 @@ static void warn(ucxpool_t *pool, const ipc_caller_t *peer, const char *reason)
 
 static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 {
-    warn(pool, &caller->peer, reason);
+    warn_rarely(pool, &caller->peer, reason);
     return export_disconnect(pool, caller);
 }
 
@@ -143,7 +144,7 @@ static void enter(ucxpool_t *pool, int fd)
     return;
 
 err_close:
-    warn(pool, &peer, reason);
+    warn_rarely(pool, &peer, reason);
     free(caller);
     ipc_socket_close(fd);
 }
@@ -656,7 +657,7 @@ static void import_detach(wireup_fd_import_t *fd_import)
     if (fd >= 0) {
         core_source_remove(&fd_import->source);
         ipc_socket_close(fd);
-        fd_import->channel->wireup.num_importing--;
+        fd_import->channel->wireup.num_connected_imports--;
     }
 }
 
@@ -775,7 +776,7 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
 
 static bool may_connect(const wireup_fd_import_t *fd_import)
 {
-    return fd_import->channel->wireup.num_importing < IMPORTS_MAX;
+    return fd_import->channel->wireup.num_connected_imports < IMPORTS_MAX;
 }
 
 /* Returns the folder of the owner's socket, as core_local_folder(). The address
@@ -824,7 +825,7 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
         return no(fd_import, "cannot watch its socket: %s",
                   ucxpool_error_detail());
     }
-    fd_import->channel->wireup.num_importing++;
+    fd_import->channel->wireup.num_connected_imports++;
     status = check_owner(fd_import);
     if (status == UCXPOOL_OK) {
         status = watch_owner(fd_import);
@@ -848,7 +849,7 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
         return no(fd_import, "cannot receive its descriptors: %s",
                   (error == EMFILE) ? "this process has too many (ulimit -n)"
                   : (error == ECONNRESET)
-                      ? "it closed the connection; its log has the reason"
+                      ? "it closed the connection; its log may have the reason"
                       : strerror(error));
     }
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
