@@ -143,8 +143,8 @@ cpu_ticks() {
     awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
 
-# Raw UCX without failure handling is not told that the server died. The client
-# fails, in the middle of a message, when nothing has moved for a while.
+# Raw UCX without failure handling does not detect the death of the server. The
+# client fails, in the middle of a message, when nothing has moved for a while.
 serve
 timeout 150 "$perf" -q -s 100 -n 100000 -T 100 -r 1000000 \
     --sides am-each/none "$where" >"$dir/out" 2>"$dir/err" &
@@ -257,6 +257,14 @@ code=0
     >/dev/full 2>"$dir/err" || code=$?
 [ "$code" -eq 1 ] || fail "a full disk: exit code $code"
 says err 'standard output'
+# A file that may not grow: the limit is 1 or 2 GiB, which depends on the shell.
+truncate -s 4G "$dir/big"
+code=0
+(ulimit -f 2097152 && "$perf" -q -r 1 -s 64 -n 2 --sides am/none --json) \
+    >>"$dir/big" 2>"$dir/err" || code=$?
+[ "$code" -eq 1 ] || fail "a file that may not grow: exit code $code"
+says err 'standard output'
+rm "$dir/big"
 UCX_TLS=nonsense run 1 $short -s 64 -n 2 --sides am/peer
 says err 'look at UCX_TLS'
 UCXPOOL_DEPTH=nonsense run 1 $short -s 64 -n 2

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,8 @@ int output_take(FILE **stream_p)
         }
         return -1;
     }
+    /* With SIGXFSZ ignored, write() fails at the file size limit. */
+    signal(SIGXFSZ, SIG_IGN);
     /* If there is no standard error, no log is printed. */
     if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
         close(STDOUT_FILENO);
