@@ -75,7 +75,7 @@ table() {
         options=(-r 1 -T 0.1 -s 64k -n 50)
     fi
     try "$name" 900 sh -c 'exec "$@" >"$0"' "$(json "$1" "$2")" \
-        "$build/tools/ucxpool_perf" -q --table "$1" --device "$2" \
+        "$build/tools/ucxpool_perf" --table "$1" --device "$2" \
         "${options[@]}" --json
 }
 

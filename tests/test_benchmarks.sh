@@ -77,9 +77,9 @@ JSON
 awk -f "$top_srcdir/tools/benchmarks/results.awk" \
     -f "$top_srcdir/tools/benchmarks/tables.awk" "$dir/gpus.json" >"$dir/gpus"
 says "$dir/gpus" '| 6 GB/s (3 to 12) | copy-each/gpu | 1.5 GB/s |'
-says "$dir/gpus" '- In the memory of cuda:0,1: One, Two'
-says "$dir/gpus" '- am-each/peer is missing: this UCX knows no GPU'
-says "$dir/gpus" '- copy-each/gpu transfers only the first 16,384 buffers'
+says "$dir/gpus" '- The buffers are in the memory of cuda:0,1'
+says "$dir/gpus" ': am-each/peer is missing: this UCX knows no GPU'
+says "$dir/gpus" '- copy-each/gpu transfers at most 16,384 buffers'
 
 # Run the short benchmarks. Text written by hand is kept.
 set --

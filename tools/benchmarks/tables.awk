@@ -39,15 +39,16 @@ function note(text) {
 
 function note_sides(job,    i, line) {
     if (gpus[job] != "") {
-        note("In the memory of " gpus[job])
+        note("The buffers are in the memory of " gpus[job])
     }
     for (i = 1; i <= num_sides[job]; i++) {
         line = sides[job, i]
         if (field(line, "missing") != "") {
-            note(field(line, "side") " is missing: " field(line, "missing"))
+            note(tests[job] ", " works[job] ": " field(line, "side") \
+                " is missing: " field(line, "missing"))
         }
         if (field(line, "buffers_moved") != "") {
-            note(field(line, "side") " transfers only the first " \
+            note(field(line, "side") " transfers at most " \
                 commas(field(line, "buffers_moved")) \
                 " buffers of a message. Its figure is scaled to all of them")
         }
@@ -67,7 +68,7 @@ END {
         if (wires[job] != wires[job - 1]) {
             end_table()
             printf "\n| work (%s) | the pool (5%% to 95%%) | against " \
-                "| its figure | ratio | 5%% to 95%% |\n" \
+                "| its figure | ratio | ratio, 5%% to 95%% |\n" \
                 "|---|---|---|---|---|---|\n", wires[job]
         }
         if (missing[job] != "") {
