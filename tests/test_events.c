@@ -159,9 +159,8 @@ static void meet(two_t *two, const char *settings)
 /* Each side sleeps until the channel is open. Each round has its own child. */
 TEST_EACH(no_wake_up_is_lost_while_connecting, NUM_WIRES)
 {
-    enum { MANY = 20, FEW = 3 };
-    unsigned num = rounds_are_few() ? FEW : MANY;
-    two_t    two[MANY];
+    unsigned num = rounds(20);
+    two_t   *two = test_alloc(num * sizeof(*two));
 
     for (unsigned i = 0; i < num; i++) {
         two_fork(&two[i]);

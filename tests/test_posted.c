@@ -123,7 +123,7 @@ static unsigned longest_list(const xfer_index_t *index)
 
 TEST_EACH(last_of_many_posted_receives_is_found_in_few_steps, 2)
 {
-    uint32_t            num      = RUNNING_ON_VALGRIND ? 1000
+    uint32_t            num      = RUNNING_ON_VALGRIND ? 3000
                                    : rounds_are_few()  ? 10000
                                                        : 100000;
     ucxpool_request_t **recvs    = test_alloc(num * sizeof(*recvs));

@@ -143,6 +143,8 @@ TEST(a_ucx_configuration_file_decides_on_transports)
     FILE *file;
 
     unsetenv("UCX_TLS");
+    unsetenv("UCX_TCP_TX_SEG_SIZE");
+    unsetenv("UCX_TCP_RX_SEG_SIZE");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     ck_assert(tells(folder, "UCX_TLS=^posix,sysv"));
     snprintf(path, sizeof(path), "%s/ucx.conf", folder);
