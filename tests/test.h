@@ -52,7 +52,8 @@ void test_at_end(void (*function)(void));
 /* Returns zeroed memory that is freed after these functions. */
 void *test_alloc(size_t size);
 
-/* Start a thread. Wait for the last threads that were started. */
+/* Start a thread. Wait for the `num` threads that were started last. Only the
+ * main thread of a test may call these. */
 void test_thread(void *(*run)(void *), void *arg);
 void test_join(unsigned num);
 

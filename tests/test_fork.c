@@ -3,6 +3,7 @@
 
 #include "caught.h"
 #include "pair.h"
+#include "replace.h"
 #include "test.h"
 #include "ucx/context.h"
 
@@ -236,13 +237,8 @@ TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
 
 static bool fails_flush;
 
-ucs_status_ptr_t __real_ucp_worker_flush_nbx(ucp_worker_h               worker,
-                                             const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h               worker,
-                                             const ucp_request_param_t *param);
-
-ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h               worker,
-                                             const ucp_request_param_t *param)
+REPLACE(ucs_status_ptr_t, ucp_worker_flush_nbx, ucp_worker_h worker,
+        const ucp_request_param_t *param)
 {
     return fails_flush ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY)
                        : __real_ucp_worker_flush_nbx(worker, param);

@@ -230,8 +230,8 @@ static const struct {
 };
 #define NUM_SETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
 
-/* With the first three settings, data moves in each way, near and far. With the
- * others, the sides only agree differently. */
+/* With the first three settings, data moves in each way, near and far. The
+ * others differ only in how the sides choose the method. */
 TEST_EACH(both_sides_choose_the_same_method,
           2 * (RUNNING_ON_VALGRIND ? 3 : NUM_SETTINGS))
 {

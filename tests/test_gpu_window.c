@@ -282,10 +282,10 @@ static void operate(bool is_write, size_t num_places, size_t num_segments)
     ucxpool_data_t     data = ucxpool_data_segments(segments, num_segments);
     ucxpool_request_t *request;
 
-    two_ok((is_write ? ucxpool_remote_window_write(remote, &list, &data, NULL,
-                                                   &request)
-                     : ucxpool_remote_window_read(remote, &list, &data, NULL,
-                                                  &request)));
+    two_ok(
+        is_write
+            ? ucxpool_remote_window_write(remote, &list, &data, NULL, &request)
+            : ucxpool_remote_window_read(remote, &list, &data, NULL, &request));
     two_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     ucxpool_request_release(request);
 }
@@ -387,10 +387,10 @@ static ucxpool_status_t operate_even(const even_t *even, bool is_write,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    two_ok((is_write ? ucxpool_remote_window_write(remote, &list, &data,
-                                                   &params, &request)
-                     : ucxpool_remote_window_read(remote, &list, &data, &params,
-                                                  &request)));
+    two_ok(is_write ? ucxpool_remote_window_write(remote, &list, &data, &params,
+                                                  &request)
+                    : ucxpool_remote_window_read(remote, &list, &data, &params,
+                                                 &request));
     status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
     snprintf(detail, detail_size, "%s", ucxpool_error_detail());
     ucxpool_request_release(request);

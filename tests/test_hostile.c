@@ -189,7 +189,7 @@ TEST_SETTINGS(.timeout = 60);
 
 /* --- messages that fail the channel -------------------------------------- */
 
-static int row; /* of a table, for the attack */
+static int row; /* the row of the table that the attack uses */
 
 #define NUM_ROWS(_rows) ((int)(sizeof(_rows) / sizeof((_rows)[0])))
 

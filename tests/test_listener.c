@@ -675,7 +675,6 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
 
 TEST(hello_with_a_wrong_key_is_rejected)
 {
-
     pair_pools(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
     pair.to_a = connect_to(pair.b, pair.a, offsetof(core_blob_t, key) + 3);
     pair.to_b = connect_to(pair.a, pair.b, 0);

@@ -207,10 +207,10 @@ static ucxpool_request_t *post(two_t *two, uint8_t *bytes, bool is_send)
 {
     ucxpool_request_t *request;
 
-    two_ok((is_send ? ucxpool_send_buffer(two->channel, bytes, SIZE, TAG, NULL,
-                                          &request)
-                    : ucxpool_recv_buffer(two->pool, two->channel, bytes, SIZE,
-                                          TAG, UINT64_MAX, NULL, &request)));
+    two_ok(is_send ? ucxpool_send_buffer(two->channel, bytes, SIZE, TAG, NULL,
+                                         &request)
+                   : ucxpool_recv_buffer(two->pool, two->channel, bytes, SIZE,
+                                         TAG, UINT64_MAX, NULL, &request));
     return request;
 }
 

@@ -422,7 +422,7 @@ static void start_waiter(waiter_t *waiter, uint64_t tag)
     start_waiter_in(waiter, tag, wait_for_request);
 }
 
-/* Of several, the last one first. */
+/* Waiters must be ended in reverse order of their start. */
 static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
 {
     test_join(1);

@@ -20,8 +20,6 @@ static const char *const ways[] = {
 #define NUM_PLACES  20u
 #define BOTH        (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 #define MILLISECOND UINT64_C(1000000)
-/* Long enough for any machine: a thread that waits longer would wait
- * forever. */
 
 /* b owns the windows. Threads read and write them over a's channel. */
 static pair_t  pair;

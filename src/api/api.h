@@ -77,7 +77,8 @@ ucxpool_status_t api_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                const ucxpool_request_params_t *params,
                                ucxpool_request_t             **request_p);
 
-/* Like ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
+/* Like ucxpool_remote_window_write() if is_write is true, otherwise like
+ * ucxpool_remote_window_read(). */
 ucxpool_status_t api_post_operation(ucxpool_remote_window_t        *remote,
                                     bool                            is_write,
                                     const ucxpool_places_t         *places,

@@ -249,8 +249,8 @@ struct bootstrap_listener {
 };
 
 /* Log a warning, unless one was logged just before. */
-static void warn(bootstrap_listener_t *listener, const char *who,
-                 const char *what)
+static void warn_rarely(bootstrap_listener_t *listener, const char *who,
+                        const char *what)
 {
     uint64_t now = base_clock_now();
 
@@ -304,7 +304,7 @@ static void slot_refuse(bootstrap_listener_t *listener, pending_slot_t *slot,
                         const char *reason)
 {
     listener->stats.num_refused++;
-    warn(listener, slot->name, reason);
+    warn_rarely(listener, slot->name, reason);
     slot_close(listener, slot);
 }
 
@@ -441,7 +441,7 @@ static void add_connection(bootstrap_listener_t *listener, int fd,
     if (!make_spare(listener)) {
         bootstrap_address_format(peer, name);
         listener->stats.num_refused++;
-        warn(listener, name, no_descriptors);
+        warn_rarely(listener, name, no_descriptors);
         bootstrap_refuse_full(fd, no_descriptors);
         close(fd);
         return;
@@ -463,7 +463,7 @@ static void add_connection(bootstrap_listener_t *listener, int fd,
     }
 }
 
-static uint64_t next_timeout(const bootstrap_listener_t *listener)
+static uint64_t next_deadline(const bootstrap_listener_t *listener)
 {
     if (base_list_is_empty(&listener->half_open)) {
         return BASE_CLOCK_FOREVER;
@@ -482,7 +482,7 @@ static unsigned end_late(bootstrap_listener_t *listener)
         return 0;
     }
     now = base_clock_now();
-    while (next_timeout(listener) <= now) {
+    while (next_deadline(listener) <= now) {
         slot = base_list_head(&listener->half_open, pending_slot_t, link);
         listener->stats.num_timed_out++;
         slot_abort(listener, slot, "it exceeded UCXPOOL_HANDSHAKE_TIMEOUT");
@@ -605,8 +605,9 @@ static void pause_accept(bootstrap_listener_t *listener, int error)
 {
     char text[64];
 
-    warn(listener, "cannot accept a connection; raise the limit of open files",
-         strerror_r(error, text, sizeof(text)));
+    warn_rarely(listener,
+                "cannot accept a connection; raise the limit of open files",
+                strerror_r(error, text, sizeof(text)));
     listener->is_paused = true;
     listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);
     watch_listener(listener, EPOLL_CTL_MOD, 0);
@@ -686,7 +687,7 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
 
 uint64_t bootstrap_listener_deadline(const bootstrap_listener_t *listener)
 {
-    uint64_t deadline = next_timeout(listener);
+    uint64_t deadline = next_deadline(listener);
 
     return listener->is_paused ? base_min(deadline, listener->pause_end)
                                : deadline;

@@ -215,11 +215,11 @@ void ucx_child_warn(void)
 {
     if (atomic_exchange(&lacks_thread, false)) {
         base_warn(
-            "this process was forked while its parent had a pool, or UCX's "
-            "worker of an earlier pool: channels over ucx may never connect, "
-            "because UCX does not restart its thread. Fork before creating the "
-            "first pool, or start a new program (posix_spawn(); in Python, "
-            "spawn or forkserver)");
+            "this process was forked while its parent had a pool, or had "
+            "destroyed one whose UCX worker stays: channels over ucx may never "
+            "connect, because UCX does not restart its thread. Fork before "
+            "creating the first pool, or start a new program (posix_spawn(); "
+            "in Python, spawn or forkserver)");
     }
 }
 

@@ -39,7 +39,8 @@ typedef struct verbs_stand_in {
      */
     const char *(*journal)(void);
     int (*access)(void);
-    /* Forget all registrations, and the calls above. */
+    /* Forget all registrations, the journal, and what the calls above have
+     * set. */
     void (*reset)(void);
 } verbs_stand_in_t;
 
