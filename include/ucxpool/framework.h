@@ -71,10 +71,10 @@ extern "C" {
 ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p);
 
 /*
- * Make the frameworks allocate from a pool of the caller. The pool must have
- * been created for this device. The pool must live until all memory from it has
- * been freed. To destroy the pool before the process exits, call this function
- * with NULL first.
+ * Make the frameworks allocate from a pool that the caller has created. The
+ * pool must have been created for this device. The pool must live until all
+ * memory from it has been freed. To destroy the pool before the process exits,
+ * call this function with NULL first.
  *
  * pool  NULL: remove the device's pool. The next use then creates a pool from
  *       the environment variables.

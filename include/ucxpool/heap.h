@@ -130,8 +130,8 @@ typedef struct ucxpool_heap_segment {
 /*
  * Get the physically contiguous pieces of a range, in address order. Their
  * total length is the length of the range. Use this function with an interface
- * that does not accept memory across the end of a physical allocation, and pass
- * it the pieces one by one.
+ * that does not accept a range of several physical allocations, and pass it one
+ * piece at a time.
  *
  * address           An address in a live allocation.
  * length            Bytes; the range must be within the allocation.

@@ -14,7 +14,7 @@
  * ucxpool_create() divides the blocks once: SEND_SHARE percent for packing
  * messages to send, RECV_SHARE percent for arriving data, and the rest for the
  * caller. The functions below take blocks only from the caller's share. So a
- * caller cannot use up the blocks of transfers.
+ * caller cannot exhaust the blocks that transfers need.
  */
 #ifndef UCXPOOL_MEMORY_H
 #define UCXPOOL_MEMORY_H

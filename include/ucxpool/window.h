@@ -35,10 +35,10 @@
  *                           at most 262,144 allocations that can be exported
  *                           as file descriptors, as in the pool's heap and in
  *                           PyTorch's expandable segments. Both processes need
- *                           only a few free descriptors, and a Unix socket in
- *                           common: one network namespace, or SOCKET_DIR. One
- *                           kernel on the peer's GPU copies all pieces. The
- *                           owner does nothing.
+ *                           only a few free descriptors, and a Unix socket that
+ *                           both can reach: in the same network namespace, or
+ *                           in SOCKET_DIR. One kernel on the peer's GPU copies
+ *                           all pieces. The owner does nothing.
  *                           A pool on a GPU also reads, but does not write, a
  *                           window of a pool in host memory in this way: one
  *                           allocation of the owner's pool, or one file, as
@@ -65,8 +65,9 @@
  *
  * The library uses the first way in this list that is available. With
  * WINDOW_WAY=direct it never uses messages: a remote window without another way
- * fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting REQUIRE does
- * not limit the ways, because messages also use the required path.
+ * fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting REQUIRE
+ * excludes none of these ways: it applies to the channel, and messages use the
+ * channel.
  *
  * If the window is in memory of the pool, the caller must not free this memory
  * while the window exists. Otherwise peers may read and write the data of its
@@ -74,7 +75,8 @@
  *
  * The blob is a capability: any process that has the blob, and a channel to the
  * owner's pool, has the access that the blob grants. Keep the blob secret. The
- * library allows only the access that a blob grants. The system allows more:
+ * library allows only the access that a blob grants. The operating system, CUDA
+ * and UCX do not enforce this limit:
  *
  *   - a process can access all memory of another process of the same user, as
  *     far as the rules for debuggers (ptrace) allow
@@ -380,7 +382,7 @@ ucxpool_status_t ucxpool_remote_window_read(
  * data  As for ucxpool_send(), but not ranges. Its length must be the total
  *       length of all places.
  *
- * The request ends with UCXPOOL_OK when the bytes are in their places.
+ * The request ends with UCXPOOL_OK when all bytes are in the window.
  * Otherwise it ends with one of the errors of ucxpool_remote_window_read(), and
  * some of the places may have been written. The errors that are returned at
  * once are also the same, but UCXPOOL_ERR_PERMISSION means that the blob does

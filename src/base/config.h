@@ -150,10 +150,10 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
                                     base_secret_t      **secret_p);
 
 /*
- * Environment variables that apply to the process, not to a pool. They replace
- * system libraries and directories, and other layers read them. Their names are
- * defined here, so that they are not reported as unknown keys when a
- * configuration is read.
+ * Environment variables that apply to the process, not to a pool. They override
+ * the paths of system libraries and directories, and other layers read them.
+ * Their names are defined here, so that they are not reported as unknown keys
+ * when a configuration is read.
  */
 #define BASE_VARIABLE_CUDA_DRIVER   "UCXPOOL_CUDA_DRIVER"
 #define BASE_VARIABLE_NVML_LIBRARY  "UCXPOOL_NVML_LIBRARY"

@@ -3,7 +3,7 @@
  * unlocking cost one atomic operation each, about half of the cost of a C
  * library mutex. If another thread has the lock, the calling thread sleeps.
  *
- * Zeroed memory is a free lock. A lock works within one process only. A
+ * A zero-initialized lock is unlocked. A lock works within one process only. A
  * base_own_lock_t is recursive: the owning thread may take it again.
  */
 #ifndef BASE_LOCK_H

@@ -103,8 +103,8 @@ ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level)
     return UCXPOOL_OK;
 }
 
-/* Write a line with one system call, so that the lines of several threads and
- * processes on one terminal do not mix. A line that cannot be written is
+/* Write a line with one system call, so that lines from several threads and
+ * processes do not interleave on a terminal. A line that cannot be written is
  * lost. */
 static void write_line(const char *line, size_t length)
 {

@@ -33,8 +33,8 @@
  * has a word in revoked[]. To end such a send early, the sender writes the
  * message's number to this word, and only then returns the memory to the
  * caller. The receiver copies a fragment and then checks the word: if the word
- * has the number, the data may be newer than the message, and the receive does
- * not complete.
+ * has the number, the data may have been overwritten since the send ended, and
+ * the receive does not complete.
  *
  * Withdrawal: the owner of a window ends the importer's access without the
  * importer's help. The importer sets `copying` before each step of a copy, and

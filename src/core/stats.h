@@ -103,8 +103,8 @@ void core_latency_get(core_latency_t *latency, const core_series_t *series,
  * because of their size. */
 #define CORE_LATENCY_SAMPLE UINT64_C(1)
 
-/* Returns the start of an operation of `size` bytes, for core_latency_end(); 0:
- * it is not timed. */
+/* Returns the start time of an operation of `size` bytes, for
+ * core_latency_end(), or 0 if it is not timed. */
 static inline uint64_t core_latency_begin(core_latency_t  *latency,
                                           core_operation_t operation,
                                           uint64_t         size)

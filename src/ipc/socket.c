@@ -328,9 +328,9 @@ void ipc_folder_remove(const char *folder, const uint8_t *id)
 
 /* --- preparing a folder --------------------------------------------------- */
 
-/* Returns true if no process has the socket open. connect() with another type
- * of socket always fails, so the owner does not notice it. The error is
- * EPROTOTYPE if the socket is open. */
+/* Returns true if no process has the socket open. The check calls connect()
+ * with another socket type than the owner's, which always fails, so the owner
+ * does not notice it. The error is EPROTOTYPE if the socket is open. */
 static bool is_abandoned(const struct sockaddr_un *address)
 {
     struct stat is;

@@ -8,7 +8,7 @@
  *     peer    | allocation 0 | allocation 1 | allocation 2 |
  *
  * There may be tens of thousands of allocations. The owner keeps a handle for
- * each, which takes no descriptor. It exports some as descriptors and sends
+ * each, which uses no file descriptor. It exports some as descriptors and sends
  * these to the peer. The peer maps them and closes the descriptors, and then
  * requests the next ones.
  *

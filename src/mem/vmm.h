@@ -62,8 +62,8 @@ typedef struct mem_vmm_calls {
     ucxpool_status_t (*unmap)(mem_vmm_t *vmm, void *address, size_t size);
 
     /*
-     * Set a fence after the work that is in a stream now. This and the next
-     * four functions are never called if is_host is true.
+     * Record a fence after the work queued in a stream so far. This and the
+     * next four functions are never called if is_host is true.
      */
     ucxpool_status_t (*fence_set)(mem_vmm_t *vmm, void *stream,
                                   mem_fence_t **fence_p);

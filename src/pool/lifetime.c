@@ -100,7 +100,7 @@ err_close_epoll:
 
 /* --- creating and destroying ---------------------------------------------- */
 
-/* The time in which the data in flight of one message, at most some MiB, must
+/* The time allowed for the data in flight of one message (a few MiB at most) to
  * arrive. It takes longer only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 

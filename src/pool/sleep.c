@@ -46,8 +46,8 @@
  * so a wake always reaches it.
  */
 
-/* Reset wake_fd. The caller must then check for all work that a wake may
- * announce. */
+/* Reset wake_fd. The caller must then check for every kind of work that a
+ * wakeup can signal. */
 static void forget_wake(ucxpool_t *pool)
 {
     eventfd_t number;
@@ -527,8 +527,8 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
 }
 
 /* Sleep until the leader wakes, or as the leader if there is none. Returns the
- * number of events and steps processed before the sleep. If this number is not
- * 0, a wait for any event is over. */
+ * number of events and steps processed before the sleep. A result other than 0
+ * ends a wait for any event. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {

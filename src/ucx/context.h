@@ -42,8 +42,9 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices);
  * loopback, and RDMA devices. Writes "" if there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
-/* Write the names of the devices that UCX's TCP may use and that `devices` does
- * not contain. Returns false if the system cannot list its devices. */
+/* Write the names of the devices that UCX's TCP transport may use and that
+ * `devices` does not contain. Returns false if the system cannot list its
+ * devices. */
 bool ucx_tune_other_devices(const char *devices, char *others, size_t size);
 
 /* Returns true if `devices` contains the network device `name`. If `name` is

@@ -172,8 +172,8 @@ bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
  * keys for peers, and unpacks the peers' keys.
  */
 
-/* Maximum size of a packed key that is sent to peers or accepted from them.
- * UCX's keys have some bytes for each network card, and up to 200 for GPU
+/* Maximum size of a packed key that is sent to peers or accepted from them. A
+ * UCX key needs a few bytes for each network card, and up to 200 for GPU
  * memory. */
 #define UCX_RMA_KEY_MAX 2048u
 

@@ -271,7 +271,8 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
     return message;
 }
 
-/* Free the message's units of max_unexpected for other messages of the peer. */
+/* Stop counting the message against max_unexpected, so that the peer can send
+ * others. */
 static void uncount(ucxpool_message_t *message)
 {
     message->channel->xfer->messages.announced -= message->cost;
