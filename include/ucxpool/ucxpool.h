@@ -55,9 +55,11 @@
  * expires, the function returns UCXPOOL_INPROGRESS. UCXPOOL_ERR_TIMED_OUT has
  * another meaning: the deadline of a request has passed.
  *
- * Structs. The caller passes the size of a struct that the library fills. If
- * the library is newer than the program, it fills only the fields that fit in
- * this size. If the library is older, it sets the rest of the struct to 0. A
+ * Structs. The functions that query an object take the size of the struct that
+ * they fill. If the library is newer than the program, it fills only the fields
+ * that fit in this size. If the library is older, it sets the rest of the
+ * struct to 0. Small structs that come in arrays, such as ucxpool_event_t and
+ * ucxpool_completion_t, never change their size; most have `reserved` fields. A
  * struct that the caller fills has either a mask of the fields that are set, or
  * `reserved` fields, which must be 0.
  *
