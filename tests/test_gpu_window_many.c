@@ -236,16 +236,7 @@ static void stop(void)
 
 static void use(size_t at, size_t size, bool is_write, uint8_t *ours)
 {
-    ucxpool_place_t    place  = {at, size};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(ours, size);
-    ucxpool_request_t *request;
-
-    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
-                                                     NULL, &request)
-                       : ucxpool_remote_window_read(remote, &places, &data,
-                                                    NULL, &request));
-    assert_ok(gpu_finish(&pair, request));
+    assert_ok(gpu_finish(&pair, pair_access(remote, is_write, at, ours, size)));
 }
 
 /* Read and write across the end of each allocation, or of some of many. */
