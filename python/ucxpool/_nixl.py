@@ -321,7 +321,7 @@ class Peer:
         with self._lock:
             self.resend(side)
             return (bool(self._notes) and not side.pool.closed and
-                    self.channel(side, HOST).state == "connecting")
+                    self.channel(side, HOST).state != "open")
 
     def take_failed(self):
         """Return the reason for each notification that could not be sent, and

@@ -41,15 +41,18 @@ public final class Transfer {
         Source.releaseAll(held);
     }
 
-    /** Ends the transfer. The request is released afterwards. */
+    /**
+     * Ends the transfer. The files are released first: a thread that waits
+     * may use them as soon as isDone is set.
+     */
     void finish(Status how, String why, long bytes) {
+        Source.releaseAll(held);
         synchronized (this) {
             status = how;
             detail = why;
             length = bytes;
             isDone = true;
         }
-        Source.releaseAll(held);
         if (listener != null) {
             listener.ended(this);
         }
