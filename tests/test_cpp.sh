@@ -95,6 +95,7 @@ remote.write(place, ints);
 remote.read(ucxpool_places(&place, 1), ints);
 remote.write(ucxpool_places(&place, 1), ints);
 END
+    compile 17 "$top_srcdir/examples/cpp_batch.cpp" cpp_batch
     compile 17 "$top_srcdir/examples/cpp_sender.cpp" cpp_sender
     if has_coroutines; then
         rejects 20 <<'END'
@@ -113,6 +114,7 @@ if [ ! -x "$dir/cpp_sender" ]; then
     exit 77
 fi
 
+"$dir/cpp_batch" | grep -x 'the sum of 1000 numbers is 500500'
 if [ -x "$dir/cpp_coroutines" ]; then
     "$dir/cpp_coroutines" | grep -x '1000 messages were returned'
 fi

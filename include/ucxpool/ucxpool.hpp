@@ -63,6 +63,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <pthread.h>
 #include <sys/uio.h>
@@ -1042,6 +1043,197 @@ private:
     }
 
     std::shared_ptr<detail::life> life_;
+};
+
+/* --- batches -------------------------------------------------------------- */
+
+/*
+ * Operations on any channels and remote windows of one pool, which one call
+ * posts: see batch.h.
+ *
+ *     ucxpool::batch                batch;
+ *     std::vector<ucxpool::request> requests;
+ *
+ *     batch.recv(channel, answer, 2).send(channel, question, 1);
+ *     batch.post(pool, requests);
+ *
+ * The handles and the metadata must exist until post(), and the data until the
+ * request of its operation has ended.
+ */
+class batch
+{
+public:
+    batch &send(const channel &to, const source &what, std::uint64_t tag,
+                const request_params &params = {})
+    {
+        entry &added = add(UCXPOOL_OP_SEND, what.get(), params);
+
+        added.op.channel = to.get();
+        added.op.tag     = tag;
+        return *this;
+    }
+
+    /* Receive from one peer. */
+    batch &recv(const channel &from, const target &where, std::uint64_t tag,
+                std::uint64_t         mask   = ~std::uint64_t(0),
+                const request_params &params = {})
+    {
+        /* Without a channel, the C function receives from any peer. */
+        if (!from) {
+            throw error(UCXPOOL_ERR_INVALID_PARAM,
+                        "the channel's handle is empty");
+        }
+        return recv(from.get(), where, tag, mask, params);
+    }
+
+    /* Receive from any peer. */
+    batch &recv(const target &where, std::uint64_t tag,
+                std::uint64_t         mask   = ~std::uint64_t(0),
+                const request_params &params = {})
+    {
+        return recv(nullptr, where, tag, mask, params);
+    }
+
+    batch &read(const remote_window &remote, const ucxpool_places_t &places,
+                const target &where, const request_params &params = {})
+    {
+        return add(UCXPOOL_OP_READ, remote, places, where.get(), params);
+    }
+
+    batch &write(const remote_window &remote, const ucxpool_places_t &places,
+                 const source &what, const request_params &params = {})
+    {
+        return add(UCXPOOL_OP_WRITE, remote, places, what.get(), params);
+    }
+
+    batch &read(const remote_window &remote, const ucxpool_place_t &place,
+                const target &where, const request_params &params = {})
+    {
+        return read(remote, ucxpool_places(&place, 1), where, params);
+    }
+
+    batch &write(const remote_window &remote, const ucxpool_place_t &place,
+                 const source &what, const request_params &params = {})
+    {
+        return write(remote, ucxpool_places(&place, 1), what, params);
+    }
+
+    /* The number of operations that have not been posted. */
+    std::size_t size() const noexcept { return entries_.size(); }
+
+    /*
+     * Post the operations, and append their requests in the same order. The
+     * batch is then empty and can be used again.
+     *
+     * If an operation is refused, throws its error. The operations before it
+     * are posted, and their requests are appended. The refused operation is
+     * removed, so calling post() again continues with the operation after it.
+     */
+    void post(const pool &pool, std::vector<request> &requests)
+    {
+        std::vector<ucxpool_request_t *> raw(size());
+
+        requests.reserve(requests.size() + size());
+        post(pool, raw.data(), [&](std::size_t num_posted) {
+            for (std::size_t i = 0; i < num_posted; i++) {
+                requests.emplace_back(pool, raw[i]);
+            }
+        });
+    }
+
+    /* As post(), but the requests continue without handles: see
+     * request::detach(). */
+    void post_detached(const pool &pool)
+    {
+        post(pool, nullptr, [](std::size_t) {});
+    }
+
+private:
+    struct entry {
+        ucxpool_op_t     op;
+        request_params   params;
+        ucxpool_places_t places;
+        ucxpool_place_t  place; /* copy of a list of one place */
+    };
+
+    entry &add(ucxpool_op_kind_t kind, const ucxpool_data_t &data,
+               const request_params &params)
+    {
+        entry &added = entries_.emplace_back();
+
+        added.op.kind = kind;
+        added.op.data = data;
+        added.params  = params;
+        return added;
+    }
+
+    batch &recv(ucxpool_channel_t *from, const target &where, std::uint64_t tag,
+                std::uint64_t mask, const request_params &params)
+    {
+        entry &added = add(UCXPOOL_OP_RECV, where.get(), params);
+
+        added.op.channel = from;
+        added.op.tag     = tag;
+        added.op.mask    = mask;
+        return *this;
+    }
+
+    batch &add(ucxpool_op_kind_t kind, const remote_window &remote,
+               const ucxpool_places_t &places, const ucxpool_data_t &data,
+               const request_params &params)
+    {
+        entry &added = add(kind, data, params);
+
+        added.op.remote = remote.get();
+        added.places    = places;
+        if (places.count == 1 && places.places != nullptr) {
+            added.place = places.places[0];
+        }
+        return *this;
+    }
+
+    /* Returns the operation for the C function. */
+    static ucxpool_op_t complete(entry &one, ucxpool_request_t **request_p)
+    {
+        ucxpool_op_t op = one.op;
+
+        if (one.params.get()->field_mask != 0) {
+            op.params = one.params.get();
+        }
+        if (one.places.count == 1 && one.places.places != nullptr) {
+            one.places.places = &one.place;
+        }
+        op.places    = &one.places;
+        op.request_p = request_p;
+        return op;
+    }
+
+    /* raw: array for the requests, or NULL. Calls posted(num_posted). */
+    template <typename Posted>
+    void post(const pool &pool, ucxpool_request_t **raw, Posted posted)
+    {
+        std::vector<ucxpool_op_t> ops;
+        std::size_t               num = 0;
+
+        ops.reserve(size());
+        for (entry &one : entries_) {
+            ops.push_back(
+                complete(one, raw == nullptr ? nullptr : raw + ops.size()));
+        }
+
+        ucxpool_status_t status = ucxpool_post(
+            pool.get(), ops.data(), sizeof(ucxpool_op_t), ops.size(), &num);
+
+        posted(num);
+        if (status == UCXPOOL_OK) {
+            entries_.clear();
+        } else if (pool) {
+            entries_.erase(entries_.begin(), entries_.begin() + num + 1);
+        }
+        check(status);
+    }
+
+    std::vector<entry> entries_;
 };
 
 /* --- coroutines -----------------------------------------------------------

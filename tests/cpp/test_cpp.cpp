@@ -634,6 +634,67 @@ TEST(event_loops_arm_the_descriptor)
     }
 }
 
+/* --- batches -------------------------------------------------------------- */
+
+TEST(a_batch_posts_operations_of_all_kinds)
+{
+    two              two;
+    std::vector<int> memory = numbers(1000), sent = numbers(10);
+    std::vector<int> got(10), any(10), read(10), written(10, 7);
+    auto             window = two.b.create_window(memory.data(), 4000);
+    auto             remote = two.a_to_b.import(
+                    window.blob(UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE));
+    const ucxpool_place_t places[] = {{20, 20}, {0, 20}};
+    ucxpool::batch        batch, other;
+    std::vector<request>  requests;
+
+    other.recv(two.b_to_a, got, 1).recv(any, 2);
+    other.post(two.b, requests);
+    batch.send(two.a_to_b, sent, 2)
+        .send(two.a_to_b, sent, 1, ucxpool::request_params().metadata("text"))
+        .read(remote, ucxpool_places(places, 2), read)
+        .write(remote, {400, 40}, written);
+    REQUIRE(batch.size() == 4);
+    batch.post(two.a, requests);
+    REQUIRE(batch.size() == 0 && requests.size() == 6);
+    for (const request &request : requests) {
+        REQUIRE(two.end_of(request) == UCXPOOL_OK);
+    }
+    REQUIRE(got == sent && any == sent && requests[0].metadata() == "text");
+    REQUIRE(read[0] == 6 && read[9] == 5);
+    REQUIRE(memory[99] == 100 && memory[100] == 7 && memory[109] == 7);
+    batch.post(two.a, requests);
+    REQUIRE(requests.size() == 6);
+}
+
+TEST(a_batch_continues_after_a_refused_operation)
+{
+    two                  two;
+    channel              empty;
+    std::vector<int>     sent = numbers(10), first(10), last(10);
+    ucxpool::batch       batch;
+    std::vector<request> requests;
+    request              recv_first = two.b_to_a.recv(first, 1);
+    request              recv_last  = two.b_to_a.recv(last, 3);
+
+    batch.send(two.a_to_b, sent, 1);
+    batch.send(two.b_to_a, sent, 2); /* of another pool */
+    batch.send(two.a_to_b, sent, 3);
+    REQUIRE(error_of([&] { batch.recv(empty, first, 1); }).code() ==
+            std::errc::invalid_argument);
+
+    ucxpool::error error = error_of([&] { batch.post(two.a, requests); });
+
+    REQUIRE(error.status() == UCXPOOL_ERR_INVALID_PARAM);
+    REQUIRE(has(error.detail(), "pool"));
+    REQUIRE(requests.size() == 1 && batch.size() == 1);
+    REQUIRE(two.end_of(recv_first) == UCXPOOL_OK && first == sent);
+    REQUIRE(two.end_of(requests[0]) == UCXPOOL_OK);
+    batch.post_detached(two.a);
+    REQUIRE(batch.size() == 0);
+    REQUIRE(two.end_of(recv_last) == UCXPOOL_OK && last == sent);
+}
+
 /* --- coroutines ----------------------------------------------------------- */
 
 #ifdef __cpp_impl_coroutine
