@@ -11,6 +11,7 @@
 
 #include <rmm/cuda_stream.hpp>
 #include <rmm/device_buffer.hpp>
+#include <rmm/mr/callback_memory_resource.hpp>
 #include <rmm/mr/failure_callback_resource_adaptor.hpp>
 #include <rmm/mr/limiting_resource_adaptor.hpp>
 #include <rmm/mr/per_device_resource.hpp>
@@ -129,6 +130,23 @@ static void memory_comes_from_the_heap()
     REQUIRE(stat("heap_num_live") == 0);
     REQUIRE(resource.allocate(default_stream, 0) == nullptr);
     resource.deallocate(default_stream, nullptr, 0);
+}
+
+/* For versions of RMM before 26.10, docs/guide/frameworks.md has this code. */
+static void callbacks_allocate_from_the_heap()
+{
+    rmm::mr::callback_memory_resource heap{
+        [](std::size_t size, cuda::stream_ref stream, void *arg) {
+            return ucxpool_rmm_alloc(size, stream.get(), arg);
+        },
+        [](void *address, std::size_t size, cuda::stream_ref stream,
+           void *arg) { ucxpool_rmm_free(address, size, stream.get(), arg); },
+        pool, pool};
+    void *address = heap.allocate(default_stream, 1000, ALIGN);
+
+    REQUIRE(address != nullptr && stat("heap_num_live") == 1);
+    heap.deallocate(default_stream, address, 1000, ALIGN);
+    REQUIRE(stat("heap_num_live") == 0);
 }
 
 static void copies_are_equal_and_free_each_others_memory()
@@ -323,6 +341,7 @@ int main()
     use_gpu(is_stand_in);
     RUN(a_resource_needs_a_pool_on_a_gpu);
     RUN(memory_comes_from_the_heap);
+    RUN(callbacks_allocate_from_the_heap);
     RUN(copies_are_equal_and_free_each_others_memory);
     RUN(errors_have_their_type_and_detail);
     RUN(memory_is_allocated_without_a_stream);

@@ -1,6 +1,10 @@
 """Tests that Ray's actors send tensors to each other through the pool."""
 import asyncio
+import contextlib
+import io
 import os
+import pathlib
+import runpy
 import signal
 import tempfile
 import threading
@@ -27,6 +31,9 @@ from ray.exceptions import RayDirectTransportError, RayTaskError
 from ray.experimental.rdt.util import get_tensor_transport_manager
 
 ucxpool.ray.register()
+
+EXAMPLE = (pathlib.Path(__file__).resolve().parents[2] / "python" / "examples"
+           / "ray_tensors.py")
 
 # Larger than the blocks of a pool, so that it is never completely in transit.
 LARGE = 256 << 20
@@ -155,6 +162,11 @@ class Actors(unittest.TestCase):
         self.assertEqual(RDT_FETCH_FAIL_TIMEOUT_SECONDS, 1800)
         self.assertEqual(ray.get(self.one.limits.remote(), timeout=1800),
                          (1800, os.nice(0)))
+
+    def test_example(self):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            runpy.run_path(EXAMPLE, run_name="__main__")
+        self.assertEqual(said.getvalue(), "3145728.0\n")
 
     def test_object_with_many_tensors(self):
         self.assertIsNone(ray.get(
