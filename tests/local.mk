@@ -229,7 +229,7 @@ tests_test_call_faults_LDFLAGS = $(WRAP_POOL_CALLS) \
 	$(CALL_FAULTS_CALLS:%=-Wl,--wrap=%)
 tests_test_comm_SOURCES = tests/calls.c tests/test_comm.c
 tests_test_comm_LDFLAGS = $(WRAP_CALLS)
-tests_test_config_LDFLAGS = -Wl,--wrap=calloc
+tests_test_config_LDFLAGS = -Wl,--wrap=calloc,--wrap=realloc
 tests_test_copy_cuda_SOURCES = tests/calls.c tests/test_copy_cuda.c
 tests_test_copy_cuda_LDFLAGS = $(WRAP_CALLS)
 tests_test_create_SOURCES = tests/calls.c tests/pool_calls.c tests/test_create.c

@@ -17,15 +17,23 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* The linker redirects the library's calloc() here: the n-th call fails. */
+/* The linker redirects the library's calloc() and realloc() here: the n-th call
+ * fails. */
 static int calls_until_failure;
+
+static bool fails_now(void)
+{
+    return (calls_until_failure > 0) && (--calls_until_failure == 0);
+}
 
 REPLACE(void *, calloc, size_t num, size_t size)
 {
-    if ((calls_until_failure > 0) && (--calls_until_failure == 0)) {
-        return NULL;
-    }
-    return __real_calloc(num, size);
+    return fails_now() ? NULL : __real_calloc(num, size);
+}
+
+REPLACE(void *, realloc, void *memory, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(memory, size);
 }
 
 static void assert_read_refused(void)
@@ -40,13 +48,9 @@ static void assert_read_refused(void)
 /* The printed settings; the caller frees them. */
 static char *printed(unsigned flags)
 {
-    char  *text;
-    size_t size;
-    FILE  *stream = open_memstream(&text, &size);
+    char *text = ucxpool_config_string(config, flags);
 
-    ck_assert_ptr_nonnull(stream);
-    ucxpool_config_print(config, stream, flags);
-    fclose(stream);
+    ck_assert_ptr_nonnull(text);
     return text;
 }
 
@@ -316,7 +320,7 @@ TEST(values_are_printed_one_per_line)
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_BLOCK_SIZE=auto\n"));
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SPIN=200us\n"));
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SECRET_FILE=\n"));
-    free(text);
+    ucxpool_string_free(text);
 }
 
 TEST(printed_values_can_be_read_back)
@@ -339,7 +343,7 @@ TEST(printed_values_can_be_read_back)
         set(line + strlen("UCXPOOL_"), value + 1);
     }
     ck_assert_mem_eq(values_of(config), &before, sizeof(before));
-    free(text);
+    ucxpool_string_free(text);
 }
 
 TEST(a_value_is_printed_with_its_source)
@@ -357,7 +361,7 @@ TEST(a_value_is_printed_with_its_source)
     ck_assert_ptr_nonnull(strstr(text, "# From: ucxpool_config_modify()\n"
                                        "UCXPOOL_CREDITS=9\n"));
     ck_assert_ptr_nonnull(strstr(text, "# From: default\nUCXPOOL_WIRE=auto\n"));
-    free(text);
+    ucxpool_string_free(text);
 }
 
 TEST(print_includes_meaning_and_default)
@@ -372,7 +376,7 @@ TEST(print_includes_meaning_and_default)
     for (char *at = text; *at != '\0'; at = strchr(at, '\n') + 1) {
         ck_assert_int_lt(strchr(at, '\n') - at, 80);
     }
-    free(text);
+    ucxpool_string_free(text);
 }
 
 TEST(a_value_cannot_break_the_printed_line)
@@ -383,7 +387,41 @@ TEST(a_value_cannot_break_the_printed_line)
     text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
     ck_assert_ptr_nonnull(
         strstr(text, "UCXPOOL_SECRET_FILE=/a?UCXPOOL_DEPTH=9\n"));
-    free(text);
+    ucxpool_string_free(text);
+}
+
+TEST_EACH(print_writes_the_text_of_the_string, 16)
+{
+    char  *text = printed((unsigned)_i);
+    char  *written;
+    size_t size;
+    FILE  *stream = open_memstream(&written, &size);
+
+    ck_assert_ptr_nonnull(stream);
+    ucxpool_config_print(config, stream, (unsigned)_i);
+    fclose(stream);
+    ck_assert_str_eq(written, text);
+    free(written);
+    ucxpool_string_free(text);
+}
+
+TEST(string_is_null_if_memory_runs_out)
+{
+    int num_failed = 0;
+
+    for (calls_until_failure = 1;; calls_until_failure = num_failed + 1) {
+        char *text = ucxpool_config_string(config, UCXPOOL_CONFIG_PRINT_DOC);
+
+        if (text != NULL) {
+            calls_until_failure = 0;
+            ucxpool_string_free(text);
+            break;
+        }
+        ck_assert_int_eq(calls_until_failure, 0);
+        assert_detail("no memory for a string");
+        num_failed++;
+    }
+    ck_assert_int_ge(num_failed, 3);
 }
 
 TEST(allocation_failure_is_reported_and_retry_works)

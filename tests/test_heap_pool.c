@@ -227,6 +227,24 @@ TEST_EACH(counters_are_printed_in_three_formats, NUM_MEMORIES)
     ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
 }
 
+/* The last format is unknown. */
+TEST_EACH(print_writes_the_text_of_the_string, UCXPOOL_STATS_OPENMETRICS + 2)
+{
+    ucxpool_stats_format_t format = (ucxpool_stats_format_t)_i;
+    char                   text[16384];
+    char                  *string;
+
+    create(0, "MEMORY_LIMIT=64m COMM_SIZE=16m");
+    (void)get(3 * MIB);
+    string = ucxpool_heap_string(pool, format);
+    ck_assert_ptr_nonnull(string);
+    print(format, text, sizeof(text));
+    ck_assert_str_eq(string, text);
+    ck_assert_int_eq(string[0] == '{', format == UCXPOOL_STATS_JSON);
+    ck_assert_int_eq(string[0] == '#', format == UCXPOOL_STATS_OPENMETRICS);
+    ucxpool_string_free(string);
+}
+
 TEST_EACH(a_log_has_every_call, NUM_MEMORIES)
 {
     char  path[] = "/tmp/test_heap_pool.XXXXXX";

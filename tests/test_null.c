@@ -125,6 +125,8 @@ TEST(settings)
     refused(ucxpool_config_query(config, "AM_ID", NULL, sizeof(attr)));
     refused(ucxpool_config_set_secret(NULL, "0123456789abcdef", 16));
     ignored(ucxpool_config_print(config, NULL, UCXPOOL_CONFIG_PRINT_VALUES));
+    ignored(ck_assert_ptr_null(ucxpool_config_string(NULL, 0)));
+    ucxpool_string_free(NULL);
     ucxpool_config_release(config);
     ucxpool_config_release(NULL);
 }
@@ -363,6 +365,8 @@ TEST(statistics)
     ignored(ucxpool_stats_print(pool, NULL, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_heap_print(NULL, stdout, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_heap_print(pool, NULL, UCXPOOL_STATS_TEXT));
+    ignored(ck_assert_ptr_null(ucxpool_stats_string(NULL, UCXPOOL_STATS_TEXT)));
+    ignored(ck_assert_ptr_null(ucxpool_heap_string(NULL, UCXPOOL_STATS_TEXT)));
     ucxpool_destroy(pool);
 }
 

@@ -6,6 +6,7 @@
 #include "core/pool.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -519,6 +520,39 @@ TEST(text_output_names_every_statistic)
                       text);
     }
     free(text);
+}
+
+/* The last format is unknown. */
+TEST_EACH(print_writes_the_text_of_the_string, UCXPOOL_STATS_OPENMETRICS + 2)
+{
+    ucxpool_stats_format_t format = (ucxpool_stats_format_t)_i;
+    ucxpool_t             *pool   = pair_pool(NULL);
+    char                  *string = ucxpool_stats_string(pool, format);
+    char                  *written;
+    size_t                 size;
+    FILE                  *stream = open_memstream(&written, &size);
+
+    ck_assert_ptr_nonnull(string);
+    ck_assert_ptr_nonnull(stream);
+    ucxpool_stats_print(pool, stream, format);
+    fclose(stream);
+    ck_assert_str_eq(string, written);
+    free(written);
+    ucxpool_string_free(string);
+    ucxpool_destroy(pool);
+}
+
+TEST(unknown_format_is_printed_as_text)
+{
+    ucxpool_t *pool = pair_pool(NULL);
+    char      *text = ucxpool_stats_string(pool, UCXPOOL_STATS_TEXT);
+    char      *unknown =
+        ucxpool_stats_string(pool, (ucxpool_stats_format_t)(INT_MAX));
+
+    ck_assert_str_eq(unknown, text);
+    ucxpool_string_free(unknown);
+    ucxpool_string_free(text);
+    ucxpool_destroy(pool);
 }
 
 static uint64_t value_of(ucxpool_t *pool, const char *name)

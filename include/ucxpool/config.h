@@ -108,7 +108,22 @@ typedef enum ucxpool_config_print_flags {
     UCXPOOL_CONFIG_PRINT_SOURCE  = 1u << 3  /* where the value comes from */
 } ucxpool_config_print_flags_t;
 
-/* Print every key to a stream. flags is a set of the flags above. */
+/*
+ * Print every key into a string.
+ *
+ * flags  A set of the flags above.
+ *
+ * Returns the text, which the caller must release with ucxpool_string_free().
+ * Returns NULL if config is NULL or memory ran out; ucxpool_error_detail() has
+ * the cause.
+ */
+char *ucxpool_config_string(const ucxpool_config_t *config, unsigned flags);
+
+/* Free a string of ucxpool_config_string(), ucxpool_stats_string() or
+ * ucxpool_heap_string(). NULL is allowed. */
+void ucxpool_string_free(char *string);
+
+/* Print the text of ucxpool_config_string() to a stream. */
 void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
                           unsigned flags);
 

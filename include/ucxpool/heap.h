@@ -196,8 +196,19 @@ typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
 ucxpool_status_t ucxpool_heap_set_failure_handler(
     ucxpool_t *pool, ucxpool_heap_failure_handler_t handler, void *arg);
 
-/* Print the heap's statistics (stats.h), and its allocations and free ranges by
- * size. The text format also lists every range of the home. */
+/*
+ * Print the heap's statistics (stats.h), and its allocations and free ranges by
+ * size, into a string. The text format also lists every range of the home.
+ *
+ * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
+ *
+ * Returns the text, which the caller must release with ucxpool_string_free().
+ * Returns NULL if pool is NULL or memory ran out; ucxpool_error_detail() has
+ * the cause.
+ */
+char *ucxpool_heap_string(ucxpool_t *pool, ucxpool_stats_format_t format);
+
+/* Print the text of ucxpool_heap_string() to a stream. */
 void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
                         ucxpool_stats_format_t format);
 

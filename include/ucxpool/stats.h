@@ -226,10 +226,22 @@ typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_OPENMETRICS = 2  /* metric families, ends with # EOF */
 } ucxpool_stats_format_t;
 
-/* Print the statistics of the pool in one snapshot. ucxpool_heap_print() prints
- * the heap's statistics. The pool's name is a label (OpenMetrics) or a field.
- * Latencies and the statistics of channels are not printed: read them with
- * ucxpool_histogram_get() and ucxpool_channel_stats_read(). */
+/*
+ * Print the statistics of the pool in one snapshot into a string.
+ * ucxpool_heap_string() prints the heap's statistics. The pool's name is a
+ * label (OpenMetrics) or a field. Latencies and the statistics of channels are
+ * not printed: read them with ucxpool_histogram_get() and
+ * ucxpool_channel_stats_read().
+ *
+ * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
+ *
+ * Returns the text, which the caller must release with ucxpool_string_free().
+ * Returns NULL if pool is NULL or memory ran out; ucxpool_error_detail() has
+ * the cause.
+ */
+char *ucxpool_stats_string(ucxpool_t *pool, ucxpool_stats_format_t format);
+
+/* Print the text of ucxpool_stats_string() to a stream. */
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format);
 

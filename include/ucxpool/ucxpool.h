@@ -43,7 +43,8 @@
  *   _release     an object that the library returned: request, remote window,
  *                address, settings
  *   _free        memory of ucxpool_comm_alloc(), ucxpool_heap_alloc(),
- *                ucxpool_device_list_alloc() and the allocators of framework.h
+ *                ucxpool_device_list_alloc() and the allocators of framework.h;
+ *                strings (ucxpool_string_free())
  *   _put         a block: returns it to its pool
  *   _deregister  the registration of a pool in a protection domain (verbs.h)
  *

@@ -309,14 +309,10 @@ static void print_comments(const base_key_t       *key,
     }
 }
 
-void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
-                          unsigned flags)
+static void print(const ucxpool_config_t *config, FILE *stream, unsigned flags)
 {
     char value[BASE_KEY_VALUE_SIZE];
 
-    if (base_missing(config) || base_missing(stream)) {
-        return;
-    }
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         const base_key_t *key = &base_keys[i];
 
@@ -330,6 +326,32 @@ void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
         if ((flags & ~(unsigned)UCXPOOL_CONFIG_PRINT_VALUES) != 0) {
             fputc('\n', stream);
         }
+    }
+}
+
+char *ucxpool_config_string(const ucxpool_config_t *config, unsigned flags)
+{
+    base_string_t string;
+
+    if (base_missing(config)) {
+        return NULL;
+    }
+    if (base_string_open(&string) != NULL) {
+        print(config, string.stream, flags);
+    }
+    return base_string_close(&string);
+}
+
+void ucxpool_string_free(char *string)
+{
+    free(string);
+}
+
+void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
+                          unsigned flags)
+{
+    if (!base_missing(config) && !base_missing(stream)) {
+        print(config, stream, flags);
     }
 }
 

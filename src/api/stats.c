@@ -752,27 +752,60 @@ static void print(ucxpool_t *pool, FILE *stream, ucxpool_stats_format_t format,
     printer(pool->name, &snapshot, stream);
 }
 
-void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
-                         ucxpool_stats_format_t format)
+static void print_pool(ucxpool_t *pool, FILE *stream,
+                       ucxpool_stats_format_t format)
 {
-    if (!base_missing(pool) && !base_missing(stream)) {
-        print(pool, stream, format, print_text, print_json, print_metrics);
-    }
+    print(pool, stream, format, print_text, print_json, print_metrics);
 }
 
-void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
-                        ucxpool_stats_format_t format)
+static void print_heap(ucxpool_t *pool, FILE *stream,
+                       ucxpool_stats_format_t format)
 {
     heap_t *heap;
 
-    if (base_missing(pool) || base_missing(stream)) {
-        return;
-    }
     print(pool, stream, format, print_heap_text, print_heap_json,
           print_heap_metrics);
     heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
     if ((heap != NULL) && (format != UCXPOOL_STATS_JSON) &&
         (format != UCXPOOL_STATS_OPENMETRICS)) {
         heap_print_ranges(heap, stream);
+    }
+}
+
+static char *to_string(ucxpool_t *pool, ucxpool_stats_format_t format,
+                       void (*printer)(ucxpool_t *pool, FILE *stream,
+                                       ucxpool_stats_format_t format))
+{
+    base_string_t string;
+
+    if (base_string_open(&string) != NULL) {
+        printer(pool, string.stream, format);
+    }
+    return base_string_close(&string);
+}
+
+char *ucxpool_stats_string(ucxpool_t *pool, ucxpool_stats_format_t format)
+{
+    return base_missing(pool) ? NULL : to_string(pool, format, print_pool);
+}
+
+char *ucxpool_heap_string(ucxpool_t *pool, ucxpool_stats_format_t format)
+{
+    return base_missing(pool) ? NULL : to_string(pool, format, print_heap);
+}
+
+void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
+                         ucxpool_stats_format_t format)
+{
+    if (!base_missing(pool) && !base_missing(stream)) {
+        print_pool(pool, stream, format);
+    }
+}
+
+void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
+                        ucxpool_stats_format_t format)
+{
+    if (!base_missing(pool) && !base_missing(stream)) {
+        print_heap(pool, stream, format);
     }
 }

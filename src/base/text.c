@@ -1,6 +1,9 @@
+#include <config.h>
+
 #include "base/text.h"
 
 #include "base/config.h"
+#include "base/error.h"
 #include "base/math.h"
 
 #include <ctype.h>
@@ -8,6 +11,7 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -95,6 +99,49 @@ void base_quote_print(FILE *stream, const char *text)
         text += size;
     }
     fputc('"', stream);
+}
+
+/* --- printing into a string ----------------------------------------------- */
+
+static ssize_t append(void *cookie, const char *text, size_t length)
+{
+    base_string_t *string = cookie;
+    char          *longer = realloc(string->text, string->length + length + 1);
+
+    if (longer == NULL) {
+        string->has_failed = true;
+        return 0;
+    }
+    memcpy(longer + string->length, text, length);
+    string->text = longer;
+    string->length += length;
+    string->text[string->length] = '\0';
+    return (ssize_t)length;
+}
+
+FILE *base_string_open(base_string_t *string)
+{
+    const cookie_io_functions_t calls = {.write = append};
+
+    memset(string, 0, sizeof(*string));
+    string->text = calloc(1, 1);
+    if (string->text != NULL) {
+        string->stream = fopencookie(string, "w", calls);
+    }
+    return string->stream;
+}
+
+char *base_string_close(base_string_t *string)
+{
+    if ((string->stream == NULL) || (fclose(string->stream) != 0) ||
+        string->has_failed) {
+        free(string->text);
+        string->text = NULL;
+        (void)base_error(UCXPOOL_ERR_NO_MEMORY,
+                         "no memory for a string of more than %zu bytes",
+                         string->length);
+    }
+    return string->text;
 }
 
 /* --- values of settings --------------------------------------------------- */

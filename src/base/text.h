@@ -24,6 +24,26 @@ void base_text_copy(char *to, size_t to_size, const char *from);
  * becomes '?'. */
 void base_quote_print(FILE *stream, const char *text);
 
+/* --- printing into a string -----------------------------------------------
+ * open_memstream() does the same, but does not report that memory ran out while
+ * the stream was written.
+ */
+
+typedef struct base_string {
+    FILE  *stream;
+    char  *text;
+    size_t length;
+    bool   has_failed; /* a write found no memory */
+} base_string_t;
+
+/* Returns a stream that writes into the string. Returns NULL if out of memory.
+ * In both cases, call base_string_close(). */
+FILE *base_string_open(base_string_t *string);
+
+/* Close the stream. Returns the text, which the caller must free(). Returns
+ * NULL and records an error if memory ran out. */
+char *base_string_close(base_string_t *string);
+
 /* --- values of settings --------------------------------------------------- */
 
 /*
