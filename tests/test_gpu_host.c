@@ -282,6 +282,21 @@ STAND_IN_TEST(channels_to_one_pool_share_a_mapping_and_its_pinning)
     ck_assert_uint_eq(stand_in.count("cuMemHostUnregister"), 0);
 }
 
+STAND_IN_TEST(pinned_host_memory_is_not_a_direct_path)
+{
+    create_pair_with("LOG_LEVEL=none REQUIRE=direct,rma");
+    pair.to_b = pair_meet(pair.a, pair.b);
+    pair.to_a = pair_meet(pair.b, pair.a);
+    pair_until(&pair,
+               (pair_attr(pair.to_a).state != UCXPOOL_CHANNEL_CONNECTING) &&
+                   (pair_attr(pair.to_b).state >= UCXPOOL_CHANNEL_CLOSED));
+    assert_error(pair_attr(pair.to_a).status, UNSUPPORTED);
+    ck_assert_str_eq(pair_attr(pair.to_a).reason,
+                     "the channel requires direct, but the map wire copies "
+                     "through pinned host memory; allow map, or use two pools "
+                     "in host memory or on GPUs that can access each other");
+}
+
 STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)
 {
     ucxpool_channel_t *to_b;

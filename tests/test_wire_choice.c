@@ -71,7 +71,12 @@ static const struct {
 } requirements[] = {
     {"REQUIRE=map", "", NULL},
     {"REQUIRE=map,rma", "", NULL},
+    {"REQUIRE=direct", "", NULL},
+    {"REQUIRE=direct,rma", "", NULL},
     {"REQUIRE=any", "WIRE=ucx", NULL},
+    {"REQUIRE=direct", "WIRE=ucx",
+     "the channel requires map, but the peer's memory cannot be mapped: the "
+     "owner does not offer its memory"},
     {"REQUIRE=map", "WIRE=ucx",
      "the channel requires map, but the peer's memory cannot be mapped: the "
      "owner does not offer its memory"},
@@ -144,7 +149,7 @@ TEST(an_unknown_path_is_rejected)
     ucxpool_t               *pool   = pair_pool("");
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
-        .require    = 4,
+        .require    = 8,
     };
     ucxpool_channel_t *channel;
 
@@ -152,7 +157,7 @@ TEST(an_unknown_path_is_rejected)
         ucxpool_channel_connect(pool, "127.0.0.1:1", &params, &channel),
         INVALID_PARAM);
     ck_assert_str_eq(ucxpool_error_detail(),
-                     "the paths that a channel requires are 0x4; use bits of "
+                     "the paths that a channel requires are 0x8; use bits of "
                      "ucxpool_path_t");
     ucxpool_destroy(pool);
 }

@@ -74,9 +74,13 @@ typedef enum ucxpool_channel_params_field {
 
 /* Fast paths between two pools. */
 typedef enum ucxpool_path {
-    UCXPOOL_PATH_MAP = 1u << 0, /* the map wire */
-    UCXPOOL_PATH_RMA = 1u << 1  /* the ucx wire, over transports with their own
-                                   get and put, such as RDMA */
+    UCXPOOL_PATH_MAP = 1u << 0,   /* the map wire */
+    UCXPOOL_PATH_RMA = 1u << 1,   /* the ucx wire, over transports with their
+                                     own get and put, such as RDMA */
+    UCXPOOL_PATH_DIRECT = 1u << 2 /* the map wire, unless it copies through
+                                     pinned host memory: between GPUs that
+                                     cannot access each other, or between a GPU
+                                     and host memory */
 } ucxpool_path_t;
 
 /* Only the fields named in field_mask are read. address and ep are for

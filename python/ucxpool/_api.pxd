@@ -120,6 +120,7 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE
         UCXPOOL_PATH_MAP
         UCXPOOL_PATH_RMA
+        UCXPOOL_PATH_DIRECT
     ctypedef struct ucxpool_channel_params_t:
         uint64_t field_mask
         void *user_ptr

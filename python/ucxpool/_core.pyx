@@ -1158,7 +1158,8 @@ cdef object _paths(require):
     """Return the bits of the paths in a text like "map,rma", or None for the
     setting REQUIRE."""
     cdef dict bits = {"any": 0, "map": UCXPOOL_PATH_MAP,
-                      "rma": UCXPOOL_PATH_RMA}
+                      "rma": UCXPOOL_PATH_RMA,
+                      "direct": UCXPOOL_PATH_DIRECT}
     cdef uint64_t paths = 0
 
     if require is None:
@@ -1166,7 +1167,8 @@ cdef object _paths(require):
     for word in require.split(","):
         if word not in bits or (word == "any" and require != "any"):
             raise InvalidParameterError(
-                f'require is "{require}"; use "any", "map", "rma" or "map,rma"')
+                f'require is "{require}"; use "any", "map", "rma", "direct", '
+                '"map,rma" or "direct,rma"')
         paths |= bits[word]
     return paths
 

@@ -830,8 +830,8 @@ class Pool(_core.Pool):
         The result is an open channel. name is for logs and statistics. timeout
         is in seconds, after which the operation raises TimedOutError; the
         setting HANDSHAKE_TIMEOUT also limits the time. require names the paths
-        that the channel may use: "map", "rma", "map,rma" or "any" (default: the
-        setting REQUIRE). Raises InvalidParameterError if `where` is not of the
+        that the channel may use: "map", "rma", "direct", "map,rma",
+        "direct,rma" or "any" (default: the setting REQUIRE). Raises InvalidParameterError if `where` is not of the
         form "host:port", PeerLostError if no process listens there,
         NotPermittedError if the secrets differ, UnsupportedError if the channel
         cannot use a required path."""

@@ -32,7 +32,9 @@ typedef enum base_require {
     BASE_REQUIRE_ANY,
     BASE_REQUIRE_MAP,
     BASE_REQUIRE_RMA,
-    BASE_REQUIRE_MAP_RMA
+    BASE_REQUIRE_MAP_RMA,
+    BASE_REQUIRE_DIRECT,
+    BASE_REQUIRE_DIRECT_RMA
 } base_require_t;
 
 typedef enum base_map_way {
@@ -93,7 +95,7 @@ typedef struct base_config {
 
     /* transfer */
     base_wire_t       wire;    /* WIRE: auto, map, ucx */
-    base_require_t    require; /* REQUIRE: any, map, rma, map,rma */
+    base_require_t    require; /* REQUIRE */
     base_map_way_t    map_way; /* MAP_WAY: auto, pull, push, host */
     char              socket_dir[BASE_PATH_SIZE]; /* SOCKET_DIR: empty */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */

@@ -259,10 +259,12 @@ static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          NULL};
 
 static const char *const require_words[] = {
-    [BASE_REQUIRE_ANY]     = "any",
-    [BASE_REQUIRE_MAP]     = "map",
-    [BASE_REQUIRE_RMA]     = "rma",
-    [BASE_REQUIRE_MAP_RMA] = "map,rma",
+    [BASE_REQUIRE_ANY]        = "any",
+    [BASE_REQUIRE_MAP]        = "map",
+    [BASE_REQUIRE_RMA]        = "rma",
+    [BASE_REQUIRE_MAP_RMA]    = "map,rma",
+    [BASE_REQUIRE_DIRECT]     = "direct",
+    [BASE_REQUIRE_DIRECT_RMA] = "direct,rma",
     NULL,
 };
 
@@ -366,10 +368,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     WORD("REQUIRE", require, "any", require_words,
          "The paths that a channel may use; one that would use another path "
          "fails before its first message. map: the map wire. rma: the ucx wire "
-         "over transports with their own get and put, such as RDMA. map,rma: "
-         "either. any: all; a channel between two processes on one host that "
-         "does not use map then logs a warning, unless WIRE=ucx is set on "
-         "either side."),
+         "over transports with their own get and put, such as RDMA. direct: "
+         "map, unless it copies through pinned host memory. map,rma and "
+         "direct,rma: either. any: all; a channel between two processes on one "
+         "host that does not use map then logs a warning, unless WIRE=ucx is "
+         "set on either side."),
     PATH("SOCKET_DIR", socket_dir, "",
          "Folder for Unix sockets of pools. Processes on one host, but of "
          "different network namespaces, use the map wire if both have mounted "

@@ -89,7 +89,8 @@ void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
 ucxpool_status_t
 core_channel_check_paths(const ucxpool_channel_params_t *params)
 {
-    const uint64_t paths = UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA;
+    const uint64_t paths =
+        UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA | UCXPOOL_PATH_DIRECT;
 
     if ((params != NULL) &&
         (params->field_mask & UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE) &&
@@ -113,9 +114,15 @@ core_channel_params_check(const ucxpool_channel_params_t *params)
     return core_channel_check_paths(params);
 }
 
-static_assert(((int)BASE_REQUIRE_MAP == (int)UCXPOOL_PATH_MAP) &&
-                  ((int)BASE_REQUIRE_RMA == (int)UCXPOOL_PATH_RMA),
-              "REQUIRE must consist of bits of ucxpool_path_t");
+/* The bits of ucxpool_path_t for the setting REQUIRE. */
+static const unsigned required_paths[] = {
+    [BASE_REQUIRE_ANY]        = 0,
+    [BASE_REQUIRE_MAP]        = UCXPOOL_PATH_MAP,
+    [BASE_REQUIRE_RMA]        = UCXPOOL_PATH_RMA,
+    [BASE_REQUIRE_MAP_RMA]    = UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA,
+    [BASE_REQUIRE_DIRECT]     = UCXPOOL_PATH_DIRECT,
+    [BASE_REQUIRE_DIRECT_RMA] = UCXPOOL_PATH_DIRECT | UCXPOOL_PATH_RMA,
+};
 
 static void read_params(ucxpool_channel_t              *channel,
                         const ucxpool_channel_params_t *params,
@@ -132,7 +139,7 @@ static void read_params(ucxpool_channel_t              *channel,
     }
     channel->require = (fields & UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE)
                            ? (unsigned)params->require
-                           : channel->pool->config.require;
+                           : required_paths[channel->pool->config.require];
 }
 
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,

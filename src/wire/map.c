@@ -69,6 +69,12 @@ static bool map_is_connected(const ucxpool_channel_t *channel)
 static unsigned map_path(const ucxpool_channel_t *channel)
 {
     (void)channel;
+    return UCXPOOL_PATH_MAP | UCXPOOL_PATH_DIRECT;
+}
+
+static unsigned host_path(const ucxpool_channel_t *channel)
+{
+    (void)channel;
     return UCXPOOL_PATH_MAP;
 }
 
@@ -401,7 +407,7 @@ const core_wire_t wire_map_host = {
     .has_ring         = true,
     .reach            = CORE_REACH_MIXED,
     .is_connected     = map_is_connected,
-    .path             = map_path,
+    .path             = host_path,
     .opened           = map_opened,
     .takes_any_memory = map_takes_any_memory,
     .how              = host_how,

@@ -606,7 +606,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
                          channel->wire_reason);
         return false;
     }
-    if (channel->require == UCXPOOL_PATH_MAP) {
+    if ((channel->require != 0) && !(channel->require & UCXPOOL_PATH_RMA)) {
         fail_unreachable(channel, "the channel requires map, but %.120s",
                          channel->wire_reason);
         return false;
@@ -629,10 +629,16 @@ static bool has_required_path(ucxpool_channel_t *channel)
     if (path & channel->require) {
         return true;
     }
-    if (path == UCXPOOL_PATH_MAP) {
+    if ((path != 0) && (channel->require & UCXPOOL_PATH_DIRECT)) {
+        fail_unreachable(channel,
+                         "the channel requires direct, but the map wire copies "
+                         "%.60s; allow map, or use two pools in host memory or "
+                         "on GPUs that can access each other",
+                         channel->wire->how(channel));
+    } else if (path & UCXPOOL_PATH_MAP) {
         fail_unreachable(channel, "the channel requires rma, but uses the map "
                                   "wire; set UCXPOOL_WIRE=ucx, or allow map");
-    } else if (channel->require & UCXPOOL_PATH_MAP) {
+    } else if (channel->require != UCXPOOL_PATH_RMA) {
         fail_unreachable(channel,
                          "the channel requires map or rma, but UCX has no RDMA "
                          "transport to the peer, and %.70s",

@@ -236,7 +236,8 @@ public final class Pool implements AutoCloseable {
      *
      * @param where host and port: "1.2.3.4:7000", "[::1]:7000"
      * @param require the paths that the channel may use: "map", "rma",
-     *        "map,rma" or "any"; null for the setting REQUIRE
+     *        "direct", "map,rma", "direct,rma" or "any"; null for the setting
+     *        REQUIRE
      * @return the channel, which is connecting
      * @throws UcxpoolException the host is unknown, or no path has this name
      */
@@ -266,10 +267,15 @@ public final class Pool implements AutoCloseable {
             return 2;
         case "map,rma":
             return 3;
+        case "direct":
+            return 4;
+        case "direct,rma":
+            return 6;
         default:
             throw UcxpoolException.of(Status.INVALID_PARAM,
                                       "require is \"" + require + "\"; use "
-                                      + "any, map, rma or map,rma");
+                                      + "any, map, rma, direct, map,rma or "
+                                      + "direct,rma");
         }
     }
 

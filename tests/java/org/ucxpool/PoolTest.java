@@ -752,6 +752,8 @@ public class PoolTest {
             assertUnsupported(rma.accept(LIMIT, TimeUnit.SECONDS));
             assertTrue(left.connect("127.0.0.1:" + any.port(), "map,rma")
                            .await(LIMIT, TimeUnit.SECONDS));
+            assertTrue(left.connect("127.0.0.1:" + any.port(), "direct")
+                           .await(LIMIT, TimeUnit.SECONDS));
         }
         UcxpoolException failure =
             assertThrows(UcxpoolException.class,
