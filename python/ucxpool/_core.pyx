@@ -19,6 +19,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memmove, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+import functools
 import os
 import time
 import weakref
@@ -2196,20 +2197,8 @@ cdef class Pool:
     def stats(self):
         """Return the statistics by name (<ucxpool/stats.h>). Raises
         ClosedError if the pool is closed."""
-        cdef size_t count = ucxpool_stats_count()
-        cdef size_t num = 0
-        cdef size_t i
-        cdef uint64_t *values
-
         self._check()
-        values = <uint64_t *>calloc(count, sizeof(uint64_t))
-        if values == NULL:
-            raise MemoryError("no memory for statistics")
-        try:
-            _check(ucxpool_stats_read(self._pool, values, count, &num))
-            return _by_name(stat_names(), values)
-        finally:
-            free(values)
+        return pool_stats(<uintptr_t>self._pool)
 
     def histograms(self):
         """Return the histograms of latencies by name (<ucxpool/stats.h>). Each
@@ -2269,11 +2258,28 @@ cdef list _stat_names(size_t count, _query_t query):
     return names
 
 
+def pool_stats(uintptr_t pool):
+    """Return the statistics of a pool by name."""
+    cdef size_t count = ucxpool_stats_count()
+    cdef size_t num = 0
+    cdef uint64_t *values = <uint64_t *>calloc(count, sizeof(uint64_t))
+
+    if values == NULL:
+        raise MemoryError("no memory for statistics")
+    try:
+        _check(ucxpool_stats_read(<ucxpool_t *>pool, values, count, &num))
+        return _by_name(stat_names(), values)
+    finally:
+        free(values)
+
+
+@functools.cache
 def stat_names():
     """Return name, unit, help, and "counter" or "gauge" of each statistic."""
     return _stat_names(ucxpool_stats_count(), ucxpool_stats_query)
 
 
+@functools.cache
 def channel_stat_names():
     """Return the same of each statistic of channels."""
     return _stat_names(ucxpool_channel_stats_count(),

@@ -1,7 +1,6 @@
 """The heap of a pool."""
 import collections
 import ctypes
-import json
 import os
 import weakref
 
@@ -224,25 +223,12 @@ class Heap:
     def stats(self):
         """Return the heap's statistics as a dict. The keys are the statistics'
         names in <ucxpool/stats.h> without the prefix heap_."""
-        return {name: value
-                for name, value in json.loads(self.report("json")).items()
-                if isinstance(value, int)}
+        return {name.removeprefix("heap_"): value
+                for name, value in _core().pool_stats(self.pool).items()
+                if name.startswith("heap_")}
 
     def report(self, form="text"):
-        """Return the report of ucxpool_heap_print(), as "text", "json" or
+        """Return the report of ucxpool_heap_string(), as "text", "json" or
         "openmetrics"."""
-        libc = ctypes.CDLL(None)
-        libc.open_memstream.restype = ctypes.c_void_p
-        libc.fclose.argtypes = [ctypes.c_void_p]
-        libc.free.argtypes = [ctypes.c_void_p]
-        text, length = ctypes.c_void_p(), ctypes.c_size_t()
-        stream = libc.open_memstream(ctypes.byref(text), ctypes.byref(length))
-        if not stream:
-            raise MemoryError("no memory for a report")
-        try:
-            self._lib.heap_print(self.pool, stream, _FORMATS[form])
-        finally:
-            libc.fclose(stream)
-            said = ctypes.string_at(text.value or 0, length.value)
-            libc.free(text)
-        return said.decode()
+        return self._lib.text(
+            self._lib.heap_string(self.pool, _FORMATS[form]))

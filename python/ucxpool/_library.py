@@ -36,8 +36,9 @@ _FUNCTIONS = (
     ("status_string", ctypes.c_char_p, (ctypes.c_int,)),
     ("version_string", ctypes.c_char_p, ()),
     ("config_read", ctypes.c_int, (_out,)),
-    ("config_print", None, (_pointer, _pointer, ctypes.c_uint)),
+    ("config_string", _pointer, (_pointer, ctypes.c_uint)),
     ("config_release", None, (_pointer,)),
+    ("string_free", None, (_pointer,)),
     ("destroy", None, (_pointer,)),
     ("torch_alloc", _pointer, (ctypes.c_ssize_t, ctypes.c_int, _pointer)),
     ("torch_free", None,
@@ -51,7 +52,7 @@ _FUNCTIONS = (
     ("heap_trim", ctypes.c_int, (_pointer, _size, _out_size)),
     ("heap_set_failure_handler", ctypes.c_int,
      (_pointer, FAILURE, _pointer)),
-    ("heap_print", None, (_pointer, _pointer, ctypes.c_int)),
+    ("heap_string", _pointer, (_pointer, ctypes.c_int)),
 )
 
 
@@ -161,6 +162,15 @@ class Library:
     def check(self, status):
         if status != OK:
             raise self.error(status)
+
+    def text(self, string):
+        """Return a string that the library has returned, and free it."""
+        if not string:
+            raise MemoryError(self.error_detail().decode(errors="replace"))
+        try:
+            return ctypes.string_at(string).decode(errors="replace")
+        finally:
+            self.string_free(string)
 
     def address_of(self, name):
         """Return the address of a function, for callers in C."""

@@ -9,7 +9,7 @@ import ucxpool
 
 from ._library import library
 
-# Flags of ucxpool_config_print(): values, meanings, defaults and sources.
+# Flags of ucxpool_config_string(): values, meanings, defaults and sources.
 PRINT_ALL = 0xf
 
 
@@ -19,10 +19,7 @@ def print_settings():
     config = ctypes.c_void_p()
     lib.check(lib.config_read(ctypes.byref(config)))
     try:
-        libc = ctypes.CDLL(None)
-        stdout = ctypes.c_void_p.in_dll(libc, "stdout")
-        lib.config_print(config, stdout, PRINT_ALL)
-        libc.fflush(stdout)
+        print(lib.text(lib.config_string(config, PRINT_ALL)), end="")
     finally:
         lib.config_release(config)
 

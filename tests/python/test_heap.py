@@ -185,7 +185,9 @@ class HeapTest(unittest.TestCase):
     def test_report_matches_the_statistics(self):
         address = self.heap.alloc(5000)
         report = json.loads(self.heap.report("json"))
-        self.assertIn(str(self.heap.stats()["live"]), json.dumps(report))
+        self.assertEqual(self.heap.stats(),
+                         {name: value for name, value in report.items()
+                          if isinstance(value, int)})
         self.assertTrue(self.heap.report("openmetrics")
                         .rstrip().endswith("# EOF"))
         self.assertNotEqual(self.heap.report(), "")

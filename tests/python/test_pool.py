@@ -704,8 +704,11 @@ class Package(unittest.TestCase):
                      f"library +{ucxpool.version()}, .*libucxpool",
                      r"UCX +1\.\d+\.\d+, /", r"block size +\d+\n"):
             self.assertRegex(report, line)
+        settings = told("--config")
         for key in ("COMM_SIZE", "SECRET_FILE", "LOG_LEVEL"):
-            self.assertRegex(told("--config"), rf"(?m)^UCXPOOL_{key}=")
+            self.assertRegex(settings, rf"(?m)^UCXPOOL_{key}=")
+        for comment in ("Takes", "Default", "From"):
+            self.assertRegex(settings, rf"(?m)^# {comment}: ")
 
     def test_each_status_has_a_matching_builtin(self):
         for kind, builtin in ((ucxpool.InvalidParameterError, ValueError),
