@@ -965,6 +965,16 @@ public:
         return value;
     }
 
+    /* Returns all statistics as text, as ucxpool_stats_string() does. */
+    std::string stats(ucxpool_stats_format_t format) const
+    {
+        std::unique_ptr<char, void (*)(char *)> text{
+            ucxpool_stats_string(get(), format), ucxpool_string_free};
+
+        check(text ? UCXPOOL_OK : UCXPOOL_ERR_NO_MEMORY);
+        return text.get();
+    }
+
     channel connect(const std::string              &where,
                     const ucxpool_channel_params_t *params = nullptr) const
     {

@@ -316,6 +316,15 @@ TEST(an_exception_ends_requests_before_their_memory)
     REQUIRE(two.a.stat("messages_failed") == 1);
 }
 
+TEST(statistics_are_text)
+{
+    two two;
+
+    REQUIRE(
+        has(two.a.stats(UCXPOOL_STATS_JSON).c_str(), "\"messages_sent\":0"));
+    REQUIRE(has(two.a.stats(UCXPOOL_STATS_OPENMETRICS).c_str(), "# EOF\n"));
+}
+
 TEST(detached_requests_continue)
 {
     two              two;
