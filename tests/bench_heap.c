@@ -33,29 +33,22 @@ static counts_t counts;
 
 static void nothing_destroy(mem_vmm_t *vmm)
 {
-    (void)vmm;
 }
 
 static ucxpool_status_t nothing_reserve(mem_vmm_t *vmm, size_t size,
                                         size_t alignment, void **address_p)
 {
-    (void)vmm;
-    (void)size;
     *address_p = (void *)alignment;
     return UCXPOOL_OK;
 }
 
 static void nothing_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    (void)vmm;
-    (void)address;
-    (void)size;
 }
 
 static ucxpool_status_t nothing_create(mem_vmm_t *vmm, size_t size,
                                        mem_chunk_t *chunk_p)
 {
-    (void)vmm;
     *chunk_p = ++counts.created;
     counts.held += size;
     if (counts.held > counts.most_held) {
@@ -67,18 +60,12 @@ static ucxpool_status_t nothing_create(mem_vmm_t *vmm, size_t size,
 static void nothing_destroy_chunk(mem_vmm_t *vmm, mem_chunk_t chunk,
                                   size_t size)
 {
-    (void)vmm;
-    (void)chunk;
     counts.held -= size;
 }
 
 static ucxpool_status_t nothing_map(mem_vmm_t *vmm, void *address,
                                     mem_chunk_t chunk, size_t size)
 {
-    (void)vmm;
-    (void)address;
-    (void)chunk;
-    (void)size;
     counts.mapped++;
     return UCXPOOL_OK;
 }
@@ -86,18 +73,12 @@ static ucxpool_status_t nothing_map(mem_vmm_t *vmm, void *address,
 static ucxpool_status_t nothing_allow(mem_vmm_t *vmm, void *address,
                                       size_t size)
 {
-    (void)vmm;
-    (void)address;
-    (void)size;
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t nothing_unmap(mem_vmm_t *vmm, void *address,
                                       size_t size)
 {
-    (void)vmm;
-    (void)address;
-    (void)size;
     counts.unmapped++;
     return UCXPOOL_OK;
 }

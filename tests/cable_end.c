@@ -35,7 +35,6 @@ static char                  data[LENGTH];
 
 static void end(int signal_number)
 {
-    (void)signal_number;
     is_over = 1;
 }
 

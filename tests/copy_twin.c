@@ -143,7 +143,6 @@ void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
 static void twin_memcpy(void *context, uint64_t target, uint64_t source,
                         uint64_t size)
 {
-    (void)context;
     if (source == COPY_TWIN_ZEROS) {
         memset((void *)(uintptr_t)target, 0, size);
         return;

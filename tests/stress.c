@@ -904,7 +904,6 @@ static void advance_heap(void)
 
 static void on_term(int signal)
 {
-    (void)signal;
     is_ending = 1;
 }
 

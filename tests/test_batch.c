@@ -350,8 +350,6 @@ static unsigned num_calls;
 static void called(ucxpool_request_t *request, ucxpool_status_t status,
                    void *arg)
 {
-    (void)request;
-    (void)arg;
     assert_ok(status);
     num_calls++;
 }

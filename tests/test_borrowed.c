@@ -344,8 +344,6 @@ static void side_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     side_t *side = arg;
 
-    (void)ep;
-    (void)status;
     side->ep_failed = true;
     if (side->channel != NULL) {
         ucxpool_channel_fail(side->channel);

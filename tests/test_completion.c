@@ -250,8 +250,6 @@ static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
 {
     ucxpool_completion_t completion;
 
-    (void)request;
-    (void)status;
     num_called++;
     /* The completion is queued after the callback returns. */
     ck_assert_uint_eq(collect(arg, &completion, 1), 0);
@@ -293,7 +291,6 @@ static void look_within(ucxpool_request_t *request, ucxpool_status_t status,
     called_t              *called = arg;
     ucxpool_request_attr_t attr;
 
-    (void)status;
     ucxpool_request_query(request, &attr, sizeof(attr));
     called->count++;
     called->tested  = ucxpool_request_test(request);

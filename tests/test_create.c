@@ -227,7 +227,6 @@ static ucxpool_status_t make_pool(maker_t *maker, void **made_p)
 
 static void unmake_pool(maker_t *maker, void *made)
 {
-    (void)maker;
     ucxpool_destroy(made);
 }
 
@@ -305,7 +304,6 @@ static ucxpool_status_t make_listener(maker_t *maker, void **made_p)
 
 static void unmake_listener(maker_t *maker, void *made)
 {
-    (void)maker;
     ucxpool_listener_destroy(made);
 }
 

@@ -282,7 +282,6 @@ static void count(ucxpool_log_level_t level, const char *message, void *arg)
 
 static void *say_in_thread(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < NUM_SAID; i++) {
         base_warn("said");
     }

@@ -42,7 +42,6 @@ static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
 
 static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
 {
-    (void)pool;
     /* Wait without a timeout: when a timeout expires, ucxpool_wait() checks for
      * events once more, and would hide a lost wake-up. */
     two_ok(ucxpool_request_wait((ucxpool_request_t *)request, UCXPOOL_FOREVER));

@@ -87,7 +87,6 @@ TEST(invalid_device_is_an_error)
 
 static void *ask(void *arg)
 {
-    (void)arg;
     return pool_of(0);
 }
 
@@ -185,7 +184,6 @@ static void *cupy_alloc(size_t size, int device, void *stream)
 
 static void cupy_free(void *address, size_t size, int device, void *stream)
 {
-    (void)size;
     ucxpool_cupy_free(&stream, address, device);
 }
 
@@ -553,9 +551,6 @@ static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
     const int host = UCXPOOL_FRAMEWORK_HOST;
     pid_t     child;
 
-    (void)level;
-    (void)message;
-    (void)arg;
     if (!wants_fork) {
         return;
     }

@@ -35,7 +35,6 @@ typedef struct memory {
 
 static size_t same_size(unsigned index)
 {
-    (void)index;
     return UNIT;
 }
 

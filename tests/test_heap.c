@@ -490,8 +490,6 @@ static int make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
 {
     void **victim = arg;
 
-    (void)pool;
-    (void)size;
     if (*victim == NULL) {
         return 0;
     }

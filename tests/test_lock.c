@@ -20,7 +20,6 @@ static unsigned    num_each;
 
 static void *count_up(void *arg)
 {
-    (void)arg;
     for (unsigned i = 0; i < num_each; i++) {
         base_lock_take(&lock);
         count++;
@@ -45,7 +44,6 @@ static base_own_lock_t own_lock;
 /* A second time while holding it. */
 static void *count_up_twice(void *arg)
 {
-    (void)arg;
     for (unsigned i = 0; i < num_each; i++) {
         base_own_lock_take(&own_lock);
         base_own_lock_take(&own_lock);

@@ -30,7 +30,6 @@ static void *wait_for_message(void *arg)
     ucxpool_event_t event;
     size_t          num = 0;
 
-    (void)arg;
     if (asks_for_events) {
         (void)ucxpool_event_get(pair.a, &event, 1, &num);
     }
@@ -62,7 +61,6 @@ static bool naps_or_has_ended(void)
 
 static void *poll_until_notified(void *arg)
 {
-    (void)arg;
     while (__atomic_load_n(&is_polled, __ATOMIC_SEQ_CST)) {
         ucxpool_progress(pair.a);
     }

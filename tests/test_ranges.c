@@ -68,7 +68,6 @@ TEST(an_empty_table_finds_nothing)
 
 static void *find_last(void *arg)
 {
-    (void)arg;
     return ranges_find(ranges, RANGE(2));
 }
 
@@ -98,7 +97,6 @@ TEST(a_reader_ignores_a_half_changed_table)
 
 static void *find_forever(void *arg)
 {
-    (void)arg;
     while (!atomic_load(&stop)) {
         void *owner;
 

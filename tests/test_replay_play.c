@@ -26,7 +26,6 @@ typedef struct piece {
 
 static int fake_init(allocator_t *allocator, uint64_t capacity)
 {
-    (void)allocator;
     limit = capacity;
     used  = 0;
     return 0;
@@ -34,7 +33,6 @@ static int fake_init(allocator_t *allocator, uint64_t capacity)
 
 static void fake_cleanup(allocator_t *allocator)
 {
-    (void)allocator;
 }
 
 static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
@@ -42,8 +40,6 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
 {
     piece_t *piece;
 
-    (void)allocator;
-    (void)stream;
     /* The threads of a round call this. */
     if ((__atomic_load_n(&break_at, __ATOMIC_RELAXED) != 0) &&
         (__atomic_sub_fetch(&break_at, 1, __ATOMIC_RELAXED) == 0)) {
@@ -72,8 +68,6 @@ static allocator_answer_t fake_free(allocator_t *allocator, void *address,
     piece_t *piece =
         (piece_t *)(void *)((char *)address - offsetof(piece_t, bytes));
 
-    (void)allocator;
-    (void)stream;
     if (!gives_twice) {
         ck_assert_uint_eq(piece->size, size);
         __atomic_sub_fetch(&used, piece->size, __ATOMIC_RELAXED);
@@ -84,7 +78,6 @@ static allocator_answer_t fake_free(allocator_t *allocator, void *address,
 
 static uint64_t fake_reserved(allocator_t *allocator)
 {
-    (void)allocator;
     return used;
 }
 

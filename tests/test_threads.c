@@ -240,7 +240,6 @@ static void post_receive(player_t *player);
 static void free_sent(ucxpool_request_t *request, ucxpool_status_t status,
                       void *arg)
 {
-    (void)arg;
     assert_ok(status);
     ucxpool_request_release(request);
 }
@@ -632,7 +631,6 @@ static void pass_gate(ucxpool_request_t *request, ucxpool_status_t status,
 {
     gate_t *gate = arg;
 
-    (void)status;
     assert_ok(ucxpool_request_test(request));
     __atomic_store_n(&gate->is_entered, true, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&gate->is_open, __ATOMIC_ACQUIRE)) {

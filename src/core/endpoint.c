@@ -27,7 +27,6 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
  * failure later. */
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-    (void)ep;
     base_debug("UCX reports a failed endpoint: %s", ucs_status_string(status));
     core_endpoint_set_failed(arg);
 }
@@ -150,7 +149,6 @@ static void flushed(void *request, ucs_status_t status, void *arg)
 {
     core_endpoint_t *endpoint = arg;
 
-    (void)status;
     ucp_request_free(request);
     endpoint->flush = NULL;
     end_operation(endpoint);
@@ -177,7 +175,6 @@ static void closed(void *request, ucs_status_t status, void *arg)
 {
     core_endpoint_t *endpoint = arg;
 
-    (void)status;
     ucp_request_free(request);
     endpoint->step = CORE_ENDPOINT_CLOSED;
     endpoint->ep   = NULL;

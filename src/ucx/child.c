@@ -249,7 +249,6 @@ static void close_on_exec(int fd, void *arg)
 {
     int flags = fcntl(fd, F_GETFD);
 
-    (void)arg;
     if ((flags >= 0) && !(flags & FD_CLOEXEC)) {
         (void)fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
     }

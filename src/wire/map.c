@@ -62,19 +62,16 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
 /* Always returns true: the wire needs only the mapped memory of the peer. */
 static bool map_is_connected(const ucxpool_channel_t *channel)
 {
-    (void)channel;
     return true;
 }
 
 static unsigned map_path(const ucxpool_channel_t *channel)
 {
-    (void)channel;
     return UCXPOOL_PATH_MAP | UCXPOOL_PATH_DIRECT;
 }
 
 static unsigned host_path(const ucxpool_channel_t *channel)
 {
-    (void)channel;
     return UCXPOOL_PATH_MAP;
 }
 
@@ -86,8 +83,6 @@ static void map_opened(ucxpool_channel_t *channel)
 /* Always returns false: the receiver can read only mapped memory. */
 static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
 {
-    (void)pool;
-    (void)length;
     return false;
 }
 
@@ -131,7 +126,6 @@ static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
 {
     uint64_t size = params->stream_size / CUTS;
 
-    (void)channel;
     *inplace_size_p = 0;
     if (params->in_place || (size >= FRAG_SIZE)) {
         return FRAG_SIZE;
@@ -147,7 +141,6 @@ static uint64_t host_frag_size(const ucxpool_channel_t  *channel,
 {
     uint64_t size = base_align_up(params->stream_size / HOST_CUTS, FRAG_ALIGN);
 
-    (void)channel;
     *inplace_size_p = UINT64_MAX;
     return base_max(HOST_FRAG_MIN, base_min(HOST_FRAG_SIZE, size));
 }
@@ -171,7 +164,6 @@ static uint64_t host_frag_max(const ucxpool_t *pool)
 
 static const char *map_how(const ucxpool_channel_t *channel)
 {
-    (void)channel;
     return "each side reads the other's blocks";
 }
 
@@ -276,7 +268,6 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
 {
     ucxpool_channel_t *channel = request->channel;
 
-    (void)arg;
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CHECKSUM)) {
         return;
     }
@@ -351,7 +342,6 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
 /* Does nothing: the wire holds no fragments. */
 static void map_forget(ucxpool_request_t *request)
 {
-    (void)request;
 }
 
 const core_wire_t wire_map = {

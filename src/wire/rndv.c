@@ -131,7 +131,6 @@ static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
     rndv_t            *rndv    = arg;
     ucxpool_channel_t *channel = rndv->channel;
 
-    (void)length;
     ucp_request_free(ucx);
     core_channel_get(channel);
     written(rndv, status);

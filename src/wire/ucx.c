@@ -66,7 +66,6 @@ static uint64_t ucx_frag_size(const ucxpool_channel_t  *channel,
     const block_pool_t *blocks = ucx_blocks(channel->pool);
     block_stats_t       share;
 
-    (void)params;
     if (core_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
         *inplace_size_p = 0;
         return FRAG_SIZE;
@@ -92,7 +91,6 @@ static void fragment_sent(void *request, ucs_status_t status, void *arg)
 
     /* Ignore the status: on an error, the endpoint's error handler fails the
      * channel. */
-    (void)status;
     ucp_request_free(request);
     core_channel_get(channel);
     fragment->done(fragment);
@@ -152,7 +150,6 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
-    (void)arg;
     wire_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
 }
 

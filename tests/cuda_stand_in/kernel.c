@@ -246,7 +246,6 @@ ENTRY(cuModuleGetFunction, CUfunction *function, CUmodule module,
       const char *name)
 {
     BEGIN("cuModuleGetFunction", NEEDS_CONTEXT);
-    (void)module;
     for (size_t i = 0; i < sizeof(twins) / sizeof(twins[0]); i++) {
         if (strcmp(twins[i].name, name) == 0) {
             *function = &twins[i];

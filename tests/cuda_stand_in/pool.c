@@ -89,7 +89,6 @@ ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr *address, size_t size,
     void      *range;
     owned_t   *owned;
 
-    (void)stream;
     BEGIN("cuMemAllocFromPoolAsync", NEEDS_CONTEXT);
     if ((size == 0) || (whole < size)) {
         return done(CUDA_ERROR_INVALID_VALUE);
@@ -121,7 +120,6 @@ ENTRY(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
     owned_t   *owned;
     mapping_t *mapping;
 
-    (void)stream;
     BEGIN("cuMemFreeAsync", NEEDS_CONTEXT);
     while ((*link != NULL) && ((*link)->address != address)) {
         link = &(*link)->next;

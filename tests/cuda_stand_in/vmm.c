@@ -15,9 +15,6 @@
 
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
 {
-    (void)address;
-    (void)start_p;
-    (void)size_p;
 }
 
 #else
@@ -93,7 +90,6 @@ ENTRY(cuMemGetAllocationGranularity, size_t *granularity,
     CUresult result;
 
     BEGIN("cuMemGetAllocationGranularity", NEEDS_INIT);
-    (void)option;
     result       = check_prop(prop);
     *granularity = config.grain;
     /* The query succeeds although creation is not permitted. */
@@ -110,7 +106,6 @@ ENTRY(cuMemAddressReserve, CUdeviceptr *address, size_t size, size_t alignment,
         ((alignment & (alignment - 1)) != 0)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    (void)wish;
     for (unsigned i = 0; i < MAX_RANGES; i++) {
         if (ranges[i].size == 0) {
             range = range_reserve(size, alignment < GRANULARITY ? GRANULARITY

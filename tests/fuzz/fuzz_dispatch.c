@@ -76,8 +76,6 @@ static ucxpool_remote_window_t *remotes[NUM_REMOTES];
 /* Called by libcheck's macros; libcheck itself works only in its tests. */
 void _mark_point(const char *file, int line)
 {
-    (void)file;
-    (void)line;
 }
 
 void _ck_assert_failed(const char *file, int line, const char *expression,

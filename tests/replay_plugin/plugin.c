@@ -65,8 +65,6 @@ void *plugin_alloc(ssize_t size, int device, void *stream)
 {
     piece_t *piece = NULL;
 
-    (void)device;
-    (void)stream;
     pthread_mutex_lock(&mutex);
     if ((limit == 0) || (used + (size_t)size <= limit)) {
         piece = malloc(sizeof(*piece) + (size_t)size);
@@ -83,8 +81,6 @@ void plugin_free(void *address, ssize_t size, int device, void *stream)
     piece_t *piece =
         (piece_t *)(void *)((char *)address - offsetof(piece_t, bytes));
 
-    (void)device;
-    (void)stream;
     pthread_mutex_lock(&mutex);
     require(piece->size == (size_t)size, "another size");
     used -= (size_t)size;

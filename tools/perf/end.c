@@ -43,7 +43,6 @@ int end_fail(end_t *end, const char *what, const char *why)
 
 int end_no_part(end_t *end, unsigned slot)
 {
-    (void)slot;
     return end_fail(end, "cannot start a message",
                     "this process is the receiver");
 }

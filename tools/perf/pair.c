@@ -140,7 +140,6 @@ static void on_child(int signal_number)
 {
     siginfo_t info = {0};
 
-    (void)signal_number;
     waitid(P_PID, (id_t)receiver, &info, WEXITED | WNOHANG | WNOWAIT);
     if ((info.si_pid == 0) || (info.si_status == 0)) {
         return;

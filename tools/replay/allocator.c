@@ -225,7 +225,6 @@ static allocator_answer_t heap_alloc(allocator_t *allocator, size_t size,
 static allocator_answer_t heap_free(allocator_t *allocator, void *address,
                                     size_t size, void *stream)
 {
-    (void)size;
     if (ucxpool_heap_free(allocator->pool, address, stream) != UCXPOOL_OK) {
         pool_error();
         return ALLOCATOR_BROKEN;
@@ -334,7 +333,6 @@ static allocator_answer_t cuda_alloc(allocator_t *allocator, size_t size,
     CUdeviceptr address = 0;
     CUresult result = allocator->device->gpu.driver.cuMemAlloc(&address, size);
 
-    (void)stream;
     *address_p = (void *)(size_t)address;
     return cuda_answer(allocator, result, "cuMemAlloc");
 }
@@ -342,8 +340,6 @@ static allocator_answer_t cuda_alloc(allocator_t *allocator, size_t size,
 static allocator_answer_t cuda_free(allocator_t *allocator, void *address,
                                     size_t size, void *stream)
 {
-    (void)size;
-    (void)stream;
     return cuda_answer(
         allocator,
         allocator->device->gpu.driver.cuMemFree(gpu_address(address)),
@@ -422,7 +418,6 @@ static allocator_answer_t async_alloc(allocator_t *allocator, size_t size,
 static allocator_answer_t async_free(allocator_t *allocator, void *address,
                                      size_t size, void *stream)
 {
-    (void)size;
     return cuda_answer(
         allocator,
         allocator->calls.cuMemFreeAsync(gpu_address(address), stream),

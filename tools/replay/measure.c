@@ -156,7 +156,6 @@ static int measure_memory(const play_t *play, const measure_params_t *params,
 {
     play_result_t result;
 
-    (void)params;
     if (run_round(play, PLAY_SAMPLED, measure, &result) != 0) {
         return -1;
     }

@@ -256,7 +256,6 @@ static void make_checkerboard(maker_t *maker, const uint64_t *numbers)
  * frees. B allocates 1 GiB that stays live. */
 static void make_aba(maker_t *maker, const uint64_t *numbers)
 {
-    (void)numbers;
     maker_alloc(maker, GIB);
     maker_alloc(maker, 4 * GIB);
     maker_free(maker, 1);
