@@ -165,11 +165,11 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->path           = CORE_MODE_EAGER;
     request->started        = 0;
     request->data.capacity  = 0;
-    request->stream.has_host_segments = false;
-    request->stream.has_gpu_segments  = false;
-    request->data.num_runs            = 0;
-    request->data.totals              = (copy_totals_t){.num_segments = 0};
-    request->metadata.length          = 0;
+    request->has_host_segments = false;
+    request->has_gpu_segments  = false;
+    request->data.num_runs     = 0;
+    request->data.totals       = (copy_totals_t){.num_segments = 0};
+    request->metadata.length   = 0;
     if (request->detail != NULL) {
         request->detail[0] = '\0';
     }
@@ -678,18 +678,18 @@ core_request_find_memtypes(ucxpool_request_t              *request,
             return status;
         }
     }
-    request->stream.has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
-    request->stream.has_gpu_segments =
+    request->has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
+    request->has_gpu_segments =
         (memtypes & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
     /* Addresses of host memory are replaced in the list, so the GPU cannot use
      * the caller's array. */
     request->data.memory.is_pinned =
-        !request->stream.has_host_segments &&
+        !request->has_host_segments &&
         copy_engine_reaches_list(engine, &request->data.memory);
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
         stream = params->stream;
     }
-    if (!request->stream.has_gpu_segments) {
+    if (!request->has_gpu_segments) {
         return UCXPOOL_OK; /* no memory that a stream could use */
     }
     return set_marker(request, stream);

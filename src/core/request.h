@@ -60,24 +60,25 @@ typedef struct core_request_kind {
     bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
-/* The caller's stream in which the memory is used, and the type of the
- * memory. */
+/* The caller's stream in which the memory is used. */
 typedef struct core_stream {
-    base_list_t        link;              /* the engine's marked requests */
-    mem_cuda_marker_t *marker;            /* NULL: none, or reached */
-    bool               has_host_segments; /* which the GPU cannot access */
-    bool               has_gpu_segments;  /* which the GPU can access */
+    base_list_t        link;   /* the engine's marked requests */
+    mem_cuda_marker_t *marker; /* NULL: none, or reached */
 } core_stream_t;
 
 /* The data to send, or the buffers to receive into. */
 typedef struct core_data {
     copy_memory_t memory; /* owned by the caller */
     union {
-        ucxpool_segment_t segment; /* copy of a list of one segment or piece */
-        ucxpool_range_t   range;   /* copy of a list of one range */
+        struct {
+            ucxpool_segment_t segment; /* copy of a list of one segment or
+                                          piece */
+            uint64_t capacity;         /* of a receive, in bytes */
+        };
+        ucxpool_range_t range; /* copy of a list of one range, which only sends
+                                  have */
     };
-    uint64_t      capacity; /* of a receive, in bytes */
-    copy_run_t   *runs;     /* kept when the request is reused */
+    copy_run_t   *runs; /* kept when the request is reused */
     size_t        num_runs;
     size_t        runs_size; /* allocated size */
     copy_totals_t totals;
@@ -134,6 +135,8 @@ struct ucxpool_request {
     bool            has_completion; /* reported by ucxpool_completion_get() */
     uint8_t         operation;      /* core_operation_t */
     uint8_t         path;           /* of its last data: core/stats.h */
+    bool            has_host_segments; /* which the GPU cannot access */
+    bool            has_gpu_segments;  /* which the GPU can access */
     core_notify_t   notify;
     uint64_t        deadline;
     uint64_t        started; /* see core_latency_begin() */

@@ -200,7 +200,7 @@ static void device_close(ucxpool_remote_window_t *remote)
 /* Returns true if the GPU can also access the operation's local memory. */
 bool window_device_fits(const window_operation_t *operation)
 {
-    return !operation->request->stream.has_host_segments;
+    return !operation->request->has_host_segments;
 }
 
 /* --- launches ------------------------------------------------------------- */

@@ -104,8 +104,8 @@ static bool launch(delivery_t *delivery)
             .flag          = delivery->flag,
             .has_host_block =
                 (delivery->copy_of_bytes != NULL) || delivery->are_unpinned,
-            .has_host_segments = request->stream.has_host_segments,
-            .has_gpu_segments  = request->stream.has_gpu_segments,
+            .has_host_segments = request->has_host_segments,
+            .has_gpu_segments  = request->has_gpu_segments,
     };
     bool             goes_back = work.offset < request->plan->at.offset;
     uint64_t         covered   = 0;
@@ -254,8 +254,8 @@ static void deliver_now(ucxpool_request_t            *request,
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const wire_delivery_params_t *params)
 {
-    return request->stream.has_gpu_segments ||
-           (request->stream.has_host_segments && !params->must_copy);
+    return request->has_gpu_segments ||
+           (request->has_host_segments && !params->must_copy);
 }
 
 void wire_deliver(ucxpool_request_t            *request,

@@ -185,7 +185,7 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 
     if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
         request->data.memory.is_unseen ||
-        (request->stream.has_gpu_segments &&
+        (request->has_gpu_segments &&
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* finding the target among many pieces walks the plan */
     }

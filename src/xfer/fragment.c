@@ -443,8 +443,8 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         .is_gather         = true,
         .is_pushed         = fragment->is_pushed,
         .flag              = xfer_mailbox_flag(request),
-        .has_host_segments = request->stream.has_host_segments,
-        .has_gpu_segments  = request->stream.has_gpu_segments,
+        .has_host_segments = request->has_host_segments,
+        .has_gpu_segments  = request->has_gpu_segments,
         .range             = &fragment->range,
     };
 

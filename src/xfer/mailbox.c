@@ -48,10 +48,9 @@ static bool is_mailable(const ucxpool_request_t *request)
     const struct xfer_send *send   = request->send;
     uint64_t                size   = request->data.totals.stream_size;
 
-    return (theirs->free_slots != 0) && request->stream.has_gpu_segments &&
-           !request->stream.has_host_segments &&
-           (request->stream.marker == NULL) && (size != 0) &&
-           (size <= theirs->slot_size - PROTO_FLAG_SIZE) &&
+    return (theirs->free_slots != 0) && request->has_gpu_segments &&
+           !request->has_host_segments && (request->stream.marker == NULL) &&
+           (size != 0) && (size <= theirs->slot_size - PROTO_FLAG_SIZE) &&
            (send->desc_flags == 0) && !send->in_place &&
            !copy_memory_is_ranges(&request->data.memory) &&
            ((uint32_t)send->message != 0);

@@ -39,7 +39,7 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
  */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
-    if (request->stream.has_gpu_segments && (request->data.memory.num == 1)) {
+    if (request->has_gpu_segments && (request->data.memory.num == 1)) {
         return 1;
     }
     return request->pool->config.inplace_min;
@@ -325,7 +325,7 @@ static void match(ucxpool_request_t *request, ucxpool_message_t *message)
 static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size)
 {
-    if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
+    if (request->has_gpu_segments || (request->data.memory.num != 1) ||
         (request->data.capacity < size)) {
         return false;
     }

@@ -59,7 +59,7 @@ static bool is_eager(const ucxpool_request_t *request)
 
     /* An eager send ends before the receiver copies its data, so a write to a
      * window must not be eager. */
-    return (!request->stream.has_gpu_segments ||
+    return (!request->has_gpu_segments ||
             (request->data.totals.payload_size == 0)) &&
            (request->send->desc_flags != PROTO_DESC_WRITE) &&
            (request->data.totals.payload_size <= limit) &&
