@@ -160,3 +160,22 @@ TEST_EACH(queries_clear_the_fields_that_only_a_newer_program_knows, NUM_STRUCTS)
     free(newer);
     free(whole);
 }
+
+TEST(reserved_fields_are_set_to_0)
+{
+    ucxpool_block_t        block;
+    ucxpool_heap_segment_t segment;
+    void                  *address;
+    size_t                 num;
+
+    memset(&block, 0xa5, sizeof(block));
+    assert_ok(ucxpool_block_get(pair.a, &block));
+    ck_assert_uint_eq(block.reserved[0] | block.reserved[1], 0);
+    ucxpool_block_put(pair.a, &block);
+
+    memset(&segment, 0xa5, sizeof(segment));
+    assert_ok(ucxpool_heap_alloc(pair.a, 1, NULL, &address));
+    assert_ok(ucxpool_heap_segments(pair.a, address, 1, &segment, 1, &num));
+    ck_assert_uint_eq(segment.reserved[0] | segment.reserved[1], 0);
+    assert_ok(ucxpool_heap_free(pair.a, address, NULL));
+}

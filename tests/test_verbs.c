@@ -222,11 +222,13 @@ TEST(bytes_inside_a_block_have_its_keys)
     ucxpool_verbs_piece_t piece;
 
     must_register();
+    memset(&piece, 0xa5, sizeof(piece));
     assert_ok(ucxpool_block_get(pool, &block));
     assert_ok(
         ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7, &piece));
     ck_assert_uint_eq(piece.address, (uintptr_t)block.address + 1000);
     ck_assert_uint_eq(piece.length, 7);
+    ck_assert_uint_eq(piece.reserved[0] | piece.reserved[1], 0);
     check_piece(&piece, &pds[0]);
     ucxpool_block_put(pool, &block);
     must_deregister();

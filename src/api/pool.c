@@ -289,12 +289,14 @@ static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
     mem_piece_t where;
 
     block_pool_locate(pool->memory.blocks, index, &where);
-    block->address       = block_pool_address(pool->memory.blocks, index);
-    block->size          = block_pool_block_size(pool->memory.blocks);
-    block->memh          = pool->memory.regions.regions[where.region].memh;
-    block->region        = where.region;
-    block->index         = index;
-    block->region_offset = where.offset;
+    *block = (ucxpool_block_t){
+        .address       = block_pool_address(pool->memory.blocks, index),
+        .size          = block_pool_block_size(pool->memory.blocks),
+        .memh          = pool->memory.regions.regions[where.region].memh,
+        .region        = where.region,
+        .index         = index,
+        .region_offset = where.offset,
+    };
 }
 
 ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)

@@ -198,11 +198,13 @@ ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
                           "region %u is deregistered: register again",
                           where.region);
     }
-    piece_p->address =
-        (uintptr_t)pool->memory.regions.regions[where.region].address +
-        where.offset;
-    piece_p->length = where.length;
-    piece_p->lkey   = lkey;
-    piece_p->rkey   = rkey;
+    *piece_p = (ucxpool_verbs_piece_t){
+        .address =
+            (uintptr_t)pool->memory.regions.regions[where.region].address +
+            where.offset,
+        .length = where.length,
+        .lkey   = lkey,
+        .rkey   = rkey,
+    };
     return UCXPOOL_OK;
 }

@@ -923,11 +923,12 @@ static void segment_at(const heap_t *heap, const place_t *place,
     uint64_t grain = heap_home_grain(&heap->space.home, home);
     uint64_t chunk = home & ~(grain - 1);
 
-    segment->address    = heap->address + home;
-    segment->chunk      = heap->address + chunk;
-    segment->chunk_size = grain;
-    segment->length =
-        base_min(base_min(in_a_row, chunk + grain - home), length);
+    *segment = (ucxpool_heap_segment_t){
+        .address = heap->address + home,
+        .length  = base_min(base_min(in_a_row, chunk + grain - home), length),
+        .chunk   = heap->address + chunk,
+        .chunk_size = grain,
+    };
 }
 
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
