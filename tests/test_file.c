@@ -631,7 +631,7 @@ static void check_descriptor(int fd, ucxpool_status_t status, const char *words)
 TEST(files_without_offsets_are_rejected)
 {
     int             fds[2];
-    ucxpool_range_t other = {(ucxpool_range_kind_t)7, 0, {NULL}, 0, NULL};
+    ucxpool_range_t other = {.kind = (ucxpool_range_kind_t)7};
 
     start(0);
     ck_assert_int_eq(pipe(fds), 0);
@@ -668,6 +668,18 @@ TEST(invalid_ranges_are_rejected)
                   UCXPOOL_ERR_INVALID_PARAM, "makes the message longer");
     check_refused(ucxpool_range_memory(NULL, 1), UCXPOOL_ERR_INVALID_PARAM,
                   "no address");
+}
+
+TEST(reserved_fields_of_ranges_must_be_0)
+{
+    start(0);
+    for (int i = 0; i < 2; i++) {
+        ucxpool_range_t range = ucxpool_range_memory(NULL, 0);
+
+        range.reserved[i] = 1;
+        check_refused(range, UCXPOOL_ERR_UNSUPPORTED,
+                      "reserved field that is not 0");
+    }
 }
 
 TEST(missing_or_too_long_list_is_rejected)

@@ -274,6 +274,8 @@ TEST(descriptions)
     ck_assert_int_eq(memory.kind, UCXPOOL_RANGE_MEMORY);
     ck_assert_int_eq(memory.fd, -1);
     ck_assert_uint_eq(memory.length, 3);
+    ck_assert_uint_eq(memory.reserved[0] | memory.reserved[1], 0);
+    ck_assert_uint_eq(file.reserved[0] | file.reserved[1], 0);
     ck_assert_int_eq(file.kind, UCXPOOL_RANGE_FILE);
     ck_assert_int_eq(file.fd, 4);
     ck_assert_int_eq(file.at.offset, 5);

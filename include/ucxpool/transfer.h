@@ -94,7 +94,7 @@ typedef enum ucxpool_range_kind {
     UCXPOOL_RANGE_FILE   = 1
 } ucxpool_range_kind_t;
 
-/* `length` bytes of memory or of a file. If length is 0, the other fields are
+/* `length` bytes of memory or of a file. If length is 0, fd, at and name are
  * ignored. Made by ucxpool_range_memory() and ucxpool_range_file(). */
 typedef struct ucxpool_range {
     ucxpool_range_kind_t kind;
@@ -106,6 +106,7 @@ typedef struct ucxpool_range {
     size_t length;
     /* File name for error messages. NULL: its path in /proc. */
     const char *name;
+    uint64_t    reserved[2]; /* 0 */
 } ucxpool_range_t;
 
 typedef enum ucxpool_data_kind {
@@ -322,7 +323,8 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or this library is too old to
- *                            know the kind of data or range
+ *                            know the kind of data or range, or a `reserved`
+ *                            field that is not 0
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
  *                            segments of the same length count as one

@@ -59,10 +59,13 @@
  * Structs. The functions that query an object take the size of the struct that
  * they fill. If the library is newer than the program, it fills only the fields
  * that fit in this size. If the library is older, it sets the rest of the
- * struct to 0. Small structs that come in arrays, such as ucxpool_event_t and
- * ucxpool_completion_t, never change their size; most have `reserved` fields. A
- * struct that the caller fills has either a mask of the fields that are set, or
- * `reserved` fields, which must be 0.
+ * struct to 0. A struct that the caller fills has either a mask of the fields
+ * that are set, or `reserved` fields, which must be 0. Structs that come in
+ * arrays, such as ucxpool_event_t and ucxpool_range_t, never change their size
+ * and have `reserved` fields, which are 0 in the structs that the library
+ * fills. There are two exceptions. ucxpool_op_t may grow, because
+ * ucxpool_post() takes its size. ucxpool_segment_t, ucxpool_const_segment_t and
+ * ucxpool_place_t have no `reserved` fields, because their arrays can be long.
  *
  * docs/reference/api.md lists the few calls that most programs need, the calls
  * that may block, the calls that are allowed in callbacks, and how long

@@ -96,6 +96,13 @@ static ucxpool_status_t check_file(files_t *files, const ucxpool_range_t *range,
 static ucxpool_status_t check_range(files_t               *files,
                                     const ucxpool_range_t *range, size_t index)
 {
+    if ((range->reserved[0] != 0) || (range->reserved[1] != 0)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "range %zu has a reserved field that is not 0; use a "
+                          "newer library, or create the range with "
+                          "ucxpool_range_...()",
+                          index);
+    }
     switch (range->kind) {
     case UCXPOOL_RANGE_MEMORY:
         if ((range->length != 0) && (range->at.address == NULL)) {
