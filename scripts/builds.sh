@@ -9,7 +9,7 @@ declare -A begins_after # the build that must have ended before, if it is run
 
 stand_in=tests/cuda_stand_in/libstand_in.la
 # The number of tests that run at a time. It is larger than the number of
-# processors because some tests wait more than they compute.
+# CPUs because some tests wait more than they compute.
 tests_at_once=$((jobs + 1))
 
 # configure NAME CONFIGURE-ARGUMENT... - configure a build. Uses a relative

@@ -20,7 +20,7 @@ links() {
         }' | sort | paste -s -d ,
 }
 
-# Print how each GPU is connected to the others and to the processors.
+# Print how each GPU is connected to the others and to the CPUs.
 topology() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' |
@@ -52,7 +52,7 @@ describe_machine() {
         echo "${label#UCX }"
     done | paste -s -d ,)"
     tell CPU "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
-        head -n 1), $(nproc) processors, $(awk '/^MemTotal/ {
+        head -n 1), $(nproc) CPUs, $(awk '/^MemTotal/ {
             printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)"
     tell kernel "$(uname -r)"
     tell 'load average at the start' "$(cut -d' ' -f1-3 /proc/loadavg)"

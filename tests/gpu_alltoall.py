@@ -270,7 +270,7 @@ class OwnShare:
         device = cupy.cuda.Device(source.device.index)
         device.use()
         self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
-        # With all shared memory, no other block fits on the processor.
+        # With all shared memory, no other block fits on the multiprocessor.
         room = device.attributes["MaxSharedMemoryPerBlockOptin"]
         self.kernel.max_dynamic_shared_size_bytes = room
         words = source.shape[1] * source.element_size() // 16

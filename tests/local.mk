@@ -18,7 +18,7 @@ tests_stress_LDADD = libucxpool.la
 # runs all tests.
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 TEST_EXTENSIONS = .py .sh .vg
-# Limit of processor seconds without output. Most tests print nothing before
+# Limit of CPU seconds without output. Most tests print nothing before
 # their end.
 END_HUNG = $(abs_top_srcdir)/scripts/end-hung
 LOG_COMPILER = $(END_HUNG) 900

@@ -16,8 +16,8 @@
 #define LOOPBACK_QUEUE 12
 
 /* Time limit for a handshake, on both sides. Under valgrind, a handshake takes
- * a second of processor time, and a process on a busy machine may get only a
- * tenth of a processor. */
+ * a second of CPU time, and a process on a busy machine may get only a
+ * tenth of a CPU. */
 #define LOOPBACK_TIMEOUT_NS 60000000000u
 
 /* Returns a secret made from this text. */

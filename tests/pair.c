@@ -58,7 +58,7 @@ uint64_t pair_deadline(void)
 bool pair_is_late(uint64_t deadline)
 {
     /* The caller waits in a loop, often for another process or thread, which
-     * may need this processor to go on. */
+     * may need this CPU to go on. */
     sched_yield();
     return now() > deadline;
 }

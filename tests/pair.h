@@ -79,7 +79,7 @@ void pair_progress(pair_t *pair);
     } while (0)
 
 /* Return that time in nanoseconds, and a deadline at that time from now.
- * pair_is_late() also yields the processor. */
+ * pair_is_late() also yields the CPU. */
 uint64_t pair_patience(void);
 uint64_t pair_deadline(void);
 bool     pair_is_late(uint64_t deadline);

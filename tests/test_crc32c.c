@@ -1,6 +1,6 @@
 /*
  * CRC32C: the vectors of RFC 3720 B.4, and any split of the data. Includes the
- * source, to reach the table on processors that have the instruction.
+ * source, to reach the table on CPUs that have the instruction.
  */
 #include "base/crc32c.c"
 #include "test.h"

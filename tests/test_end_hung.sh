@@ -75,7 +75,7 @@ run 1 10 0
 ends 'a command that hangs' 10
 run 1 10 9
 survives 'a command that takes 90 s'
-# Each thread gets a quarter of a processor.
+# Each thread gets a quarter of a CPU.
 run $((4 * processors)) 10 39
 survives 'a command that takes 390 s on a busy machine'
 run $((4 * processors)) 10 0

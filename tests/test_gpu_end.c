@@ -1,5 +1,5 @@
 /*
- * Transfers on a GPU that end early: canceled at every step of processor and
+ * Transfers on a GPU that end early: canceled at every step of CPU and
  * GPU, or failed by the GPU. Once a request has ended, its memory belongs to
  * the caller, which uses it at once.
  */

@@ -389,7 +389,7 @@ static void check_refused(ucxpool_request_t *request, const char *what,
     ucxpool_request_release(request);
 }
 
-/* Checked by the kernel, or for the last few ones by the processor. */
+/* Checked by the kernel, or for the last few ones by the CPU. */
 static void claim_falsely(size_t length, bool is_sender, size_t one,
                           bool is_null)
 {

@@ -457,7 +457,7 @@ static void miss_a_place(uint8_t *memory)
     free_even(&even);
 }
 
-/* And if the processor reads the list, it is rejected at once. */
+/* And if the CPU reads the list, it is rejected at once. */
 static void be_refused(uint8_t *memory)
 {
     const ucxpool_request_params_t params = {

@@ -76,9 +76,9 @@ has err 'no-such-option'
 has err '--help'
 is_empty out
 ends 2 "$info" --no-pool --test
-has err 'leave out --no-pool'
+has err 'omit --no-pool'
 ends 2 "$info" -c -t
-has err 'leave out --test'
+has err 'omit --test'
 is_empty out
 ends 2 "$info" something
 has err "unexpected argument 'something'"
@@ -152,11 +152,11 @@ if [ -f "$stand_in" ] && [ -f "$nvml" ]; then
     has out '^    bar1 +unknown \(this GPU has no BAR1\)$'
     has out '^    blocks +host \(set by CUDA_BACKING\)$'
     ends 1 $gpus CUDA_STAND_IN=vmm=n UCXPOOL_CUDA_BACKING=vmm "$info" -n
-    has err 'no pool is possible on GPU 0: .*support virtual memory'
+    has err 'cannot create a pool on GPU 0: .*support virtual memory'
     has out '^    handles +CUDA IPC$'
     has out '^    blocks +none \(.*set UCXPOOL_CUDA_BACKING='
     ends 0 $gpus CUDA_STAND_IN=fail=cuDevicePrimaryCtxRetain:1:2 "$info" -n
-    has out '^    memory free +unknown \(there is no room for a context\)$'
+    has out '^    memory free +unknown \(the GPU has too little free memory for a context\)$'
     ends 1 $gpus CUDA_STAND_IN=fail=cuDeviceGetName:1:999 "$info" -nj
     is_json
     has err 'cannot query GPU 0: cuDeviceGetName'
@@ -245,7 +245,7 @@ done
 ends 0 env UCXPOOL_COMM_SIZE=0 "$info" -j
 is_json
 ends 1 env UCXPOOL_COMM_SIZE=0 "$info" -t
-has err 'the self-test needs blocks: UCXPOOL_COMM_SIZE is 0'
+has err 'the self-test needs blocks, but UCXPOOL_COMM_SIZE is 0'
 
 echo 'a pool that cannot be created is reported'
 ends 1 env UCXPOOL_COMM_SIZE=1000t "$info"
@@ -258,7 +258,7 @@ echo 'the secret'
 ends 0 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
 has out '^  listens on +all addresses, for peers that know the secret'
 ends 0 $small UCXPOOL_LISTEN_WITHOUT_SECRET=y "$info"
-has out '^  listens on +all addresses, for anyone who reaches the port'
+has out '^  listens on +all addresses, for any process that can reach the port'
 chmod 644 "$dir/secret"
 ends 1 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
 has err 'cannot listen: .*chmod 600'
@@ -268,7 +268,7 @@ echo 'a broken UCX is reported'
 ends 1 env UCX_TLS=no_such_transport UCX_LOG_LEVEL=fatal "$info" -n
 has out '^  works +no$'
 has out '^  error +.*UCX_\*'
-has err '^ucxpool_info: UCX does not start: '
+has err '^ucxpool_info: UCX failed to start: '
 has out '^  environment +.*UCX_TLS=no_such_transport'
 
 echo 'a full disk is an error'
@@ -277,6 +277,6 @@ if [ -w /dev/full ]; then
     "$info" -n >/dev/full 2>"$dir/err" || status=$?
     : >"$dir/out"
     [ "$status" -eq 1 ] || fail "with a full disk it ended with $status"
-    has err 'standard output cannot be written: No space left'
+    has err 'cannot write to standard output: No space left'
 fi
 echo done

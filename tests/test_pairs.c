@@ -1,4 +1,4 @@
-/* Scans of segment lists. Each variant that the processor supports must return
+/* Scans of segment lists. Each variant that the CPU supports must return
  * the same results as a plain loop. */
 #include "copy/plan.c"
 #include "test.h"

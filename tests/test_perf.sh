@@ -138,7 +138,7 @@ run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
-# cpu_ticks PID - prints the processor time that the process has used.
+# cpu_ticks PID - prints the CPU time that the process has used.
 cpu_ticks() {
     awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
@@ -158,7 +158,7 @@ wait $server 2>/dev/null || true
 code=0
 wait $client || code=$?
 [ $code -eq 1 ] || fail "the server died: exit code $code, 1 expected"
-says err 'am-each/none: nothing moved'
+says err 'am-each/none: no data was transferred'
 
 # A port without a host means all addresses if the settings, in any syntax,
 # allow the library to listen on all addresses.
@@ -195,7 +195,7 @@ fi
 run 2 -t nonsense
 says err 'no such test'
 run 2 -s 12q
-says err 'as 256, 4k, 64m'
+says err 'such as 256, 4k, 64m'
 run 2 -s 0
 run 2 -s -1
 run 2 -s 99999999999999999999999
@@ -220,23 +220,22 @@ run 2 -l 0 localhost:1
 for option in '-s 4k' '-t any' '--table map' '--device cuda' --json '-O 8' \
     '-r 3' '-T 1'; do
     run 2 -l 0 $option
-    says err 'give'
-    says err 'there'
+    says err 'selects the test'
 done
 run 2 --nonsense
 run 2 -t pingpong -n 2
-says err 'leave out -n'
+says err 'omit -n'
 run 2 -t mixed --sides pool-pieces/map
 says err 'pieces have one length'
 for side in pool-read/map get/none pool-write-asleep/auto; do
     run 2 -t mixed --sides $side
     says err 'pieces have one length'
     run 2 -t pingpong --sides $side
-    says err 'a read or a write goes one way'
+    says err 'a read or a write transfers data in one direction'
 done
 for side in pool-read-asleep/map get/none pool-write-asleep/auto; do
     run 2 -t both --sides $side
-    says err 'pool-read and pool-write go both ways'
+    says err 'only pool-read and pool-write transfer data in both directions'
 done
 run 2 -t mixed -s 4
 says err 'raise -s'
@@ -246,12 +245,12 @@ says err 'too much memory'
 # 512 GiB in total; a machine with this much memory would use it.
 if awk '/^MemAvailable:/ { exit !($2 < 500 * 2 ^ 20) }' /proc/meminfo; then
     run 1 $short -s 32g -n 1
-    says err 'GiB left: lower -s, -n or -O'
+    says err 'GiB of memory are available: lower -s, -n or -O'
     [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than that is printed'
 fi
 
 run 1 $short -s 64 -n 2 --cpus 1023,1023
-says err 'processor 1023'
+says err 'CPU 1023'
 code=0
 "$perf" -q -r 1 -s 64 -n 2 --sides am/none --json \
     >/dev/full 2>"$dir/err" || code=$?
@@ -266,7 +265,7 @@ code=0
 says err 'standard output'
 rm "$dir/big"
 UCX_TLS=nonsense run 1 $short -s 64 -n 2 --sides am/peer
-says err 'look at UCX_TLS'
+says err 'check UCX_TLS'
 UCXPOOL_DEPTH=nonsense run 1 $short -s 64 -n 2
 says err 'UCXPOOL_DEPTH=nonsense'
 
@@ -291,7 +290,7 @@ done
 
 # The tool fails when the receiver is killed, even if UCX does not detect this.
 start -t each -s 64 -n 20000 --sides tag-each/none -r 1000 -T 60
-# After a second of processor time, messages are sent.
+# After a second of CPU time, messages are sent.
 until [ "$(ps -o time= -p $pid)" != 00:00:00 ]; do :; done
 kill -KILL $children
 code=0

@@ -65,7 +65,7 @@ run 0 $short -t both -s 1001 -n 77 --device "$two" --pageable send --untold --js
 says out '"pageable": "send", "untold": true'
 run 0 $short -t each -s 1001 -n 300 --device "$two" --pageable both --untold \
     --sides pool/map,pool-pieces/map
-says out 'the pool asks what memory it is'
+says out 'the pool determines the kind of memory'
 run 0 $short -t each -s 64 -n 6000 --device "$two" --sides pool/map,pool-even/map
 says out 'pool-even/map'
 for wire in map ucx; do
@@ -132,7 +132,7 @@ wait $server || fail "the server failed: $(cat "$dir/server")"
 if [ "${TEST_CUDA-}" != real ]; then
     run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer,am-each/none
     says out "tag/peer           missing: UCX"
-    says out "knows of no GPU's memory"
+    says out 'does not support GPU memory'
     run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer --json
     says out '"missing": "UCX'
     run 0 $short --table cuda -s 64 -n 2
@@ -145,7 +145,7 @@ if [ "${TEST_CUDA-}" != real ]; then
     export CUDA_STAND_IN="$small,fail=cuIpcOpenMemHandle:1:217"
     run 0 $short -s 64 -n 2 --device cuda:0,1 --sides copy
     says out 'missing: GPU'
-    says out 'cannot be mapped'
+    says out 'cannot map'
     export CUDA_STAND_IN="$small"
 fi
 
@@ -156,25 +156,25 @@ for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \
     says err 'cuda:N,M for one each'
 done
 run 2 --sides copy
-says err 'give --device'
+says err 'add --device'
 run 2 --device cuda --pageable here
 says err 'give send, recv or both'
 run 2 --untold
-says err 'give --device'
+says err 'add --device'
 run 2 --pageable send
-says err 'give --device'
+says err 'add --device'
 run 2 --device cuda --pageable send --sides copy
-says err 'leave out --pageable'
+says err 'omit --pageable'
 run 2 --table cuda --device cuda --pageable send
-says err 'leave out -t'
+says err 'omit -t'
 run 2 -t read --device cuda --sides get/none
-says err 'get and put are of host memory'
+says err 'get and put use host memory'
 run 2 --table map --device cuda
 says err 'host memory'
 run 2 --table cuda -t each
 run 2 --table cuda --wire ucx
 run 2 -t pingpong -n 2 --device cuda
-says err 'leave out -n'
+says err 'omit -n'
 run 2 -t mixed -s 4
 says err 'raise -s'
 

@@ -105,7 +105,7 @@ served 0
 serve 0
 run 0 $short --table map -n 50 "10.213.7.2:$port"
 served 0
-[ "$(grep -c ': missing: the wire map cannot be had .*no socket in common' "$dir/out")" -eq 7 ] ||
+[ "$(grep -c ': missing: the wire map is not available .*no socket in common' "$dir/out")" -eq 7 ] ||
     fail 'not every row shows the reason'
 serve 0
 run 0 $short --table map -n 50 --json "10.213.7.2:$port"
@@ -159,5 +159,5 @@ unset UCXPOOL_SECRET_FILE
 serve 0
 says server '127.0.0.1'
 run 1 $short "10.213.7.2:$port"
-says err 'is ucxpool_perf -l running there?'
+says err 'check that ucxpool_perf -l runs there'
 echo 'all runs ended as expected'

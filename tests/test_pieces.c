@@ -266,7 +266,7 @@ TEST_EACH(a_probed_message_is_received_into_pieces, NUM_WIRES)
                           UCXPOOL_OK);
     assert_error_detail(
         message_recv_pieces(message, to.pieces, 2, 100, NULL, &recv), TRUNCATED,
-        "the pieces hold 200");
+        "the pieces of the receive have room for 200");
     assert_ok(message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv));
     finish_both(send, recv, 300);
     sent     = side_message(&from);

@@ -70,7 +70,7 @@ on_stand_in() {
         run 1 -w rmm:100,1 -d cuda -a async
     says err 'cuMemFreeAsync: CUDA_ERROR_ILLEGAL_ADDRESS'
     run 1 -w rmm:100,1 -d cuda -a cuda -c 1g
-    says err '1024 are asked for'
+    says err '-c needs 1024'
     # A plug-in receives the GPU, and enforces its capacity itself.
     run 0 -r 1 -w rmm:100,1 -d cuda -p "$plugin" -p "also=$plugin" -c 64m
     for name in heap async plugin also; do
@@ -125,9 +125,9 @@ done
 run 0 "$dir/log.csv"
 says out '4 calls, 3 allocations; 3 streams'
 says out 'at most 3.81 MiB live, in 2 allocations; 2 never freed'
-says out '1 allocations failed when it was written: left out'
-says out '1 frees of unknown addresses: left out (first in line 2)'
-says out '1 frees with another size than the allocation'
+says out '1 allocations failed when the log was written: omitted'
+says out '1 frees of unknown addresses: omitted (first in line 2)'
+says out '1 frees with a size that differs from the allocation'
 says out 'heap '
 "$replay" - <"$dir/log.csv" >"$dir/out" 2>"$dir/err" || fail 'standard input'
 says out 'standard input: 4 calls'
@@ -195,17 +195,17 @@ for n in 1 2 3; do
     says err 'returns 7'
 done
 run 1 -w rmm:100,1 -p "$dir/none.so"
-says err "the plug-in $dir/none.so cannot be loaded:"
+says err "cannot load the plug-in $dir/none.so:"
 run 1 -w rmm:100,1 -p a=none.so
-says err 'cannot be loaded: ./none.so'
+says err 'plug-in none.so: ./none.so'
 run 1 -w rmm:100,1 -p "$dir/log.csv"
-says err 'cannot be loaded'
+says err 'cannot load the plug-in'
 run 1 -w rmm:100,1 -p "$(ls "$top_builddir"/.libs/libucxpool.so.? | head -n 1)"
 says err 'has no function plugin_alloc()'
 for name in heap= a,b= mine= =x waytoolongtobeaname=; do
     run 2 -w rmm:100,1 -p mine="$plugin" -p "$name$plugin"
 done
-says err 'with a name of its own'
+says err 'each name must be different'
 run 2 -w rmm:100,1 -p "$plugin" -p "$plugin"
 run 2 -w rmm:100,1 -p a=
 run 2 -w rmm:100,1 -p mine="$plugin" -a yours
@@ -226,7 +226,7 @@ run 2 -w rmm:100,1 "$dir/log.csv"
 says err 'not both'
 run 2 "$dir/log.csv" "$dir/log.csv"
 run 2 -w nonsense
-says err '--list names them'
+says err '--list prints all'
 run 2 -w rmm:100
 says err 'rmm:N,MIB'
 for bad in '-a malloc' '-a heap,heap' '-a ,' '-d gpu' '-d cuda:' '-d cuda:-1' \
@@ -242,10 +242,10 @@ says err 'none.csv: No such file'
 printf 'Thread,Time,Action,Pointer,Size,Stream\n1,t,allocate,0x1,x,0\n' \
     >"$dir/bad.csv"
 run 1 "$dir/bad.csv"
-says err "$dir/bad.csv:2: this size is no number of bytes: x"
+says err "$dir/bad.csv:2: the size is not a number of bytes: x"
 : >"$dir/empty.csv"
 run 1 "$dir/empty.csv"
-says err 'nothing is allocated in it'
+says err 'the log contains no allocation'
 run 1 -w pair:60000g -a heap
 says err 'divide its sizes with --scale'
 UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap

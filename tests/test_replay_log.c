@@ -233,18 +233,18 @@ TEST(bad_lines_are_reported_with_their_line_numbers)
     assert_bad("1,t,allocate,0x200,64", "5 fields");
     assert_bad("1,t,allocate,0x200,64,0,0", "7 fields");
     assert_bad("nonsense", "1 fields");
-    assert_bad("one,t,allocate,0x200,64,0", "thread is no number: one");
-    assert_bad(",t,allocate,0x200,64,0", "thread is no number");
-    assert_bad("-1,t,allocate,0x200,64,0", "thread is no number");
+    assert_bad("one,t,allocate,0x200,64,0", "thread is not a number: one");
+    assert_bad(",t,allocate,0x200,64,0", "thread is not a number");
+    assert_bad("-1,t,allocate,0x200,64,0", "thread is not a number");
     assert_bad("1,t,realloc,0x200,64,0", "action is not allocate");
     assert_bad("1,t,,0x200,64,0", "action is not allocate");
-    assert_bad("1,t,allocate,here,64,0", "pointer is no address: here");
-    assert_bad("1,t,allocate,0x,64,0", "pointer is no address");
-    assert_bad("1,t,allocate,,64,0", "pointer is no address");
-    assert_bad("1,t,allocate,0x11112222333344445,64,0", "no address");
-    assert_bad("1,t,allocate,(nil),64,0", "without an address");
-    assert_bad("1,t,allocate,0x200,0x40,0", "size is no number");
-    assert_bad("1,t,allocate,0x200,-64,0", "size is no number");
+    assert_bad("1,t,allocate,here,64,0", "pointer is not an address: here");
+    assert_bad("1,t,allocate,0x,64,0", "pointer is not an address");
+    assert_bad("1,t,allocate,,64,0", "pointer is not an address");
+    assert_bad("1,t,allocate,0x11112222333344445,64,0", "not an address");
+    assert_bad("1,t,allocate,(nil),64,0", "has no address");
+    assert_bad("1,t,allocate,0x200,0x40,0", "size is not a number");
+    assert_bad("1,t,allocate,0x200,-64,0", "size is not a number");
     assert_bad("1,t,allocate,0x200,18446744073709551616,0", "size is no");
     assert_bad("1,t,allocate,0x200,64,default", "stream is neither");
 }
@@ -252,9 +252,9 @@ TEST(bad_lines_are_reported_with_their_line_numbers)
 TEST(a_log_without_allocations_is_rejected)
 {
     ck_assert_ptr_null(read_text(HEADER));
-    ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
+    ck_assert_ptr_nonnull(strstr(said, "contains no allocation"));
     ck_assert_ptr_null(read_text("1,t,free,0x100,64,0\n"));
-    ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
+    ck_assert_ptr_nonnull(strstr(said, "contains no allocation"));
 }
 
 TEST(too_many_streams_are_reported)
@@ -268,7 +268,7 @@ TEST(too_many_streams_are_reported)
     }
     fclose(stream);
     ck_assert_ptr_null(read_text(text));
-    ck_assert_ptr_nonnull(strstr(said, "more than can be played: streams"));
+    ck_assert_ptr_nonnull(strstr(said, "there are too many of these: streams"));
     free(text);
 }
 

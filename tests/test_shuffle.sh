@@ -137,8 +137,8 @@ part_header() {
     [ "$(head -qc 3 out/part-* | tr -d h | wc -c)" -eq 0 ] || failed "long"
     rm -rf out
     echo 'other|n|text|' >other.tbl
-    fails 1 "header of 'other.tbl' is not that" --header -o out a.tbl other.tbl
-    [ ! -e out ] || failed "an output folder was made for other headers"
+    fails 1 "header of 'other.tbl' differs" --header -o out a.tbl other.tbl
+    [ ! -e out ] || failed "an output directory was made for other headers"
 }
 
 # Quotes in .csv files: a key is the unquoted value, and a record may contain
@@ -318,7 +318,7 @@ part_usage() {
         [ $? -eq 1 ] || failed "$option that cannot be written is no error"
         grep -q 'No space left' stderr || failed "$option: $(cat stderr)"
     done
-    fails 2 'output folder' in.tbl
+    fails 2 'output directory' in.tbl
     fails 2 'input file' -o out
     fails 2 "give a number, 1 to" -w 0 -o out in.tbl
     fails 2 "give a number, 1 to" -w 2x -o out in.tbl
@@ -332,7 +332,7 @@ part_usage() {
     fails 2 "requires an argument" -o
     UCXPOOL_WIRE=pigeon fails 2 pigeon -o out in.tbl
     UCXPOOL_DEPTH=nonsense fails 2 DEPTH=nonsense -o out in.tbl
-    [ ! -e out ] || failed "an output folder was made for wrong usage"
+    [ ! -e out ] || failed "an output directory was made for wrong usage"
 }
 
 part_inputs() {
@@ -343,7 +343,7 @@ part_inputs() {
     mkfifo pipe.tbl
     fails 1 'pipe.tbl.*not a regular file' -o out pipe.tbl
     # A regular file for which fstat() reports 0 bytes, but which has content.
-    fails 1 'filesystems.*does not tell its size' -d blank -o out \
+    fails 1 'filesystems.*does not report its size' -d blank -o out \
         /proc/filesystems
     cp in.tbl secret.tbl
     chmod 0 secret.tbl
@@ -361,11 +361,11 @@ part_inputs() {
         shuffle=$everything
     fi
     cp in.tbl in.unknown
-    fails 1 'in.unknown.*give -d' -o out in.unknown
-    [ ! -e out ] || failed "an output folder was made for a wrong input"
+    fails 1 'in.unknown.*use -d' -o out in.unknown
+    [ ! -e out ] || failed "an output directory was made for a wrong input"
     printf 'a|b|c\na|b\na|b|d\n' >short.tbl
     fails 1 "byte 6 of 'short.tbl' has no field 3" -w 2 -k 3 -o out short.tbl
-    [ ! -e out ] || failed "an output folder is left"
+    [ ! -e out ] || failed "an output directory is left"
     printf 'a b\n \nc d\n' >blank.txt
     fails 1 "byte 4 of 'blank.txt' has no field 1" -w 1 -o out blank.txt
 }
@@ -406,7 +406,7 @@ part_two_runs() {
     done
 }
 
-# A file that another program creates in the output folder is kept.
+# A file that another program creates in the output directory is kept.
 part_foreign_file() {
     start_stopped || return
     echo mine >out/part-00001

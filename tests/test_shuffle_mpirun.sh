@@ -128,7 +128,7 @@ grep -e '^ucxpool_shuffle: ' -e UCX -e Assertion -e backtrace stderr |
 
 # -w cannot be used with a launcher.
 start -w 2 -o usage "$work/in.tbl" && failed "-w is no error"
-grep -q 'not for use under a launcher' stderr || failed "-w: $(cat stderr)"
+grep -q 'omit -w under a launcher' stderr || failed "-w: $(cat stderr)"
 
 # While a run lives, other runs cannot use its folder. A killed worker ends the
 # run, and no file is left.

@@ -338,7 +338,7 @@ TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
     check_refused(test_alloc(SIZE), SIZE, fd, "not a shared mapping");
     ck_assert_int_eq(munmap(memory + SIZE - 4096, 4096), 0);
     check_refused(memory, SIZE, fd, "not a shared mapping");
-    check_refused(memory, SIZE / 2, INT_MAX, "is no descriptor");
+    check_refused(memory, SIZE / 2, INT_MAX, "is not open");
     close(other);
     sealed_put(private, SIZE);
     memory_size -= 4096;

@@ -412,8 +412,8 @@ TEST(messages_are_used_if_ucx_cannot_register_the_window)
         spoil_t     what;
         const char *reason;
     } cases[] = {
-        {SPOIL_MAP, "UCX could not register it"},
-        {SPOIL_PACK, "UCX could not pack a key"},
+        {SPOIL_MAP, "UCX cannot register the window"},
+        {SPOIL_PACK, "UCX cannot pack a key"},
         {SPOIL_EMPTY, "UCX packed a key of 0 bytes"},
     };
 

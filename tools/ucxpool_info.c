@@ -26,14 +26,14 @@ typedef struct options {
 
 static const option_row_t option_rows[] = {
     {"config", 'c', NULL,
-     "print every setting with its meaning, its default and where its value "
-     "comes from; nothing else",
+     "print only the settings, each with its meaning, its default and the "
+     "source of its value",
      OPTION_FLAG(options_t, config)},
     {"json", 'j', NULL, "print one JSON object, for programs",
      OPTION_FLAG(options_t, json)},
     {"no-pool", 'n', NULL,
-     "create no pool (else one is created with the present settings, looked "
-     "at, and destroyed)",
+     "create no pool (otherwise a pool is created with the current settings, "
+     "examined and destroyed)",
      OPTION_FLAG(options_t, no_pool)},
     {"test", 't', NULL, "send a message between two pools on this host",
      OPTION_FLAG(options_t, self_test)},
@@ -43,7 +43,7 @@ static const option_row_t option_rows[] = {
 static const program_t program = {
     .name    = "ucxpool_info",
     .usage   = "[OPTION]...",
-    .purpose = "Show what the pool would do on this machine, and why.",
+    .purpose = "Show how a pool would work on this machine, and why.",
     .rows    = option_rows,
     .notes   = "Settings are read from the environment: UCXPOOL_<KEY>=<value>. "
                "Exit status: 0 done, 1 something failed, 2 wrong usage.",
@@ -162,10 +162,10 @@ static int run(const options_t *options, FILE *output)
 static int check_options(const options_t *options)
 {
     if (options->no_pool && options->self_test) {
-        return options_wrong("--test needs a pool: leave out --no-pool");
+        return options_wrong("--test needs a pool: omit --no-pool");
     }
     if (options->config && options->self_test) {
-        return options_wrong("--config prints nothing else: leave out --test");
+        return options_wrong("--config prints only the settings: omit --test");
     }
     return -1;
 }

@@ -137,16 +137,16 @@ static int read_cpus(void *options, const char *text)
 
 static const option_row_t option_rows[] = {
     {"test", 't', "TEST",
-     "what to do, see --list (default: each); given several times, these in "
-     "turn",
-     OPTION_CALL(read_test, "no such test; --list names them")},
+     "the test to run, see --list (default: each); repeat the option to run "
+     "several tests in turn",
+     OPTION_CALL(read_test, "no such test; --list prints all")},
     {"table", 0, "TABLE",
      "run the tests of a table: map, ucx; cuda, cuda-ucx with a GPU's memory; "
      "or all",
      OPTION_CALL(read_table, "give map, ucx, cuda, cuda-ucx or all")},
-    {"size", 's', "SIZE", "size of a buffer in bytes, as 256, 4k, 64m",
+    {"size", 's', "SIZE", "size of a buffer in bytes, such as 256, 4k, 64m",
      OPTION_SIZE(options_t, size, WORK_MAX_BYTES)},
-    {"count", 'n', "COUNT", "buffers of a message",
+    {"count", 'n', "COUNT", "number of buffers in a message",
      OPTION_SIZE(options_t, count, WORK_MAX_BUFFERS),
      .right = "give a number, 1 to 16m"},
     {"outstanding", 'O', "NUM", "messages in flight (default: 2)",
@@ -154,9 +154,9 @@ static const option_row_t option_rows[] = {
     {"batch", 0, "NUM",
      "operations that pool-batch posts in a call (default: 64)",
      OPTION_NUMBER(options_t, batch, WORK_MAX_BATCH)},
-    {"rounds", 'r', "NUM", "rounds at most (default: 40)",
+    {"rounds", 'r', "NUM", "maximum number of rounds (default: 40)",
      OPTION_NUMBER(options_t, rounds, 1000000)},
-    {"time", 'T', "SECONDS", "begin no round after that (default: 10)",
+    {"time", 'T', "SECONDS", "start no round after this time (default: 10)",
      OPTION_SECONDS(options_t, seconds)},
     {"device", 0, "cuda[:N[,M]]",
      "buffers in the memory of GPU N (default: 0) for both processes, or N at "
@@ -165,45 +165,45 @@ static const option_row_t option_rows[] = {
                               "use, cuda:N,M for one each, or host for N or "
                               "M")},
     {"pageable", 0, "SIDE",
-     "with --device: send, recv or both: there the buffers are in host memory "
-     "that no GPU reaches",
+     "with --device: the sides (send, recv or both) whose buffers are in host "
+     "memory that no GPU can access",
      OPTION_CALL(read_pageable, "give send, recv or both")},
     {"untold", 0, NULL,
-     "with --device: the pool has to find out what memory the buffers are",
+     "with --device: do not tell the pool which kind of memory the buffers are "
+     "in",
      OPTION_FLAG(options_t, untold)},
     {"wire", 0, "WIRE", "the pool's wire: auto, map, ucx (default: auto)",
      OPTION_CALL(read_wire, "give auto, map or ucx")},
     {"sides", 0, "LIST",
-     "sides to compare, as am-each/peer,iov/none; the others are compared with "
-     "the first one where that is the pool",
+     "sides to compare, such as am-each/peer,iov/none; if the first side is "
+     "the pool, the others are compared with it",
      OPTION_CALL(read_sides, "give names from --list, with commas between")},
-    {"cpus", 0, "A,B", "pin the sender to processor A, the receiver to B",
+    {"cpus", 0, "A,B", "pin the sender to CPU A, the receiver to CPU B",
      OPTION_CALL(read_cpus, "give two numbers, as 0,1")},
     {"json", 0, NULL, "print one JSON object, for programs",
      OPTION_FLAG(options_t, json)},
-    {"list", 0, NULL, "print tests and sides, and end",
+    {"list", 0, NULL, "print the tests and sides, and exit",
      OPTION_FLAG(options_t, list)},
     {"listen", 'l', "PORT",
-     "serve one run from another process, at PORT or HOST:PORT; from another "
-     "host where both know a secret (UCXPOOL_SECRET_FILE)",
+     "serve one run of another process, at PORT or HOST:PORT; a process of "
+     "another host needs the same secret (UCXPOOL_SECRET_FILE)",
      OPTION_TEXT(options_t, listen)},
-    {"quiet", 'q', NULL, "print no progress on the standard error",
+    {"quiet", 'q', NULL, "print no progress to standard error",
      OPTION_FLAG(options_t, quiet)},
     {.name = NULL},
 };
 
 static const program_t program = {
-    .name  = "ucxpool_perf",
-    .usage = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
-             "--table map|ucx|cuda|cuda-ucx|all [OPTION]...\n"
-             "-l PORT               on one host, and on the other\n"
-             "[OPTION]... HOST:PORT",
-    .purpose =
-        "Do the same transfer through the pool and through raw UCX, in turn, "
-        "and show how fast each is.",
-    .rows  = option_rows,
-    .notes = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
-             "status: 0 done, 1 something failed, 2 wrong usage.",
+    .name    = "ucxpool_perf",
+    .usage   = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
+               "--table map|ucx|cuda|cuda-ucx|all [OPTION]...\n"
+               "-l PORT               on one host, and on the other\n"
+               "[OPTION]... HOST:PORT",
+    .purpose = "Run the same transfer through the pool and through raw UCX, in "
+               "turn, and show the speed of each.",
+    .rows    = option_rows,
+    .notes   = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
+               "status: 0 done, 1 something failed, 2 wrong usage.",
     .max_arguments = 1,
     .ucx_version   = ucp_get_version_string,
 };
@@ -244,13 +244,12 @@ static int check_table(options_t *options)
         options->untold ||
         (is_on_gpu(options) && ((options->devices[0] == WORK_HOST) ||
                                 (options->devices[1] == WORK_HOST)))) {
-        return options_wrong("a table has tests, sides and wires of its own: "
-                             "leave out -t, --sides, --wire, --pageable, "
-                             "--untold and the device host");
+        return options_wrong(
+            "a table has its own tests, sides and wires: omit -t, --sides, "
+            "--wire, --pageable, --untold and the device host");
     }
     if (!on_gpu && is_on_gpu(options)) {
-        return options_wrong("--table %s is about host memory: leave out "
-                             "--device",
+        return options_wrong("--table %s uses host memory: omit --device",
                              options->table);
     }
     if (on_gpu && !is_on_gpu(options)) {
@@ -271,10 +270,10 @@ static int check_listen(const options_t *options)
         (options->rounds != defaults.rounds) ||
         (options->seconds != defaults.seconds) || (options->pageable != 0) ||
         options->untold || options->json || is_on_gpu(options)) {
-        return options_wrong("-l does what the process that connects asks for: "
-                             "give -t, --table, -s, -n, -O, --batch, -r, -T, "
-                             "--sides, --wire, --device, --pageable, "
-                             "--untold and --json there");
+        return options_wrong(
+            "the process that connects selects the test: pass -t, --table, -s, "
+            "-n, -O, --batch, -r, -T, --sides, --wire, --device, --pageable, "
+            "--untold and --json to it, not to -l");
     }
     return -1;
 }
@@ -282,18 +281,18 @@ static int check_listen(const options_t *options)
 static int check_options(options_t *options)
 {
     if ((options->listen != NULL) && (options->connect != NULL)) {
-        return options_wrong("give -l PORT on one host and HOST:PORT on the "
-                             "other");
+        return options_wrong(
+            "use -l PORT on one host and HOST:PORT on the other");
     }
     if (options->listen != NULL) {
         return check_listen(options);
     }
     if ((options->num_sides != 0) && (options->pool_mode != MODE_AUTO)) {
-        return options_wrong("--sides names the pool's wires, as in pool/ucx: "
-                             "leave out --wire");
+        return options_wrong(
+            "--sides names the pool's wires, as in pool/ucx: omit --wire");
     }
     if (((options->pageable != 0) || options->untold) && !is_on_gpu(options)) {
-        return options_wrong("%s is about pools on a GPU: give --device",
+        return options_wrong("%s needs pools on a GPU: add --device",
                              options->untold ? "--untold" : "--pageable");
     }
     return options->table != NULL ? check_table(options) : -1;

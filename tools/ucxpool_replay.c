@@ -134,50 +134,56 @@ static int read_scale(void *arg, const char *text)
 }
 
 static const option_row_t option_rows[] = {
-    {"workload", 'w', "NAME", "make the calls instead (--list names them)",
+    {"workload", 'w', "NAME",
+     "run this workload instead of a log (--list prints all)",
      OPTION_TEXT(run_t, workload)},
     {"allocators", 'a', "LIST",
-     "of heap,cuda,async and plugins (default: all that the device can have)",
+     "some of heap, cuda, async and plug-ins (default: all that the device "
+     "supports)",
      OPTION_TEXT(run_t, allocators)},
     {"plugin", 'p', "[NAME=]FILE.so",
-     "an allocator of your own, called plugin or NAME; again for more",
-     OPTION_CALL(read_plugin,
-                 "give NAME=FILE.so, with a name of its own: at most 15 "
-                 "letters, digits, - _ .")},
+     "an allocator of your own, with the name plugin or NAME; repeat the "
+     "option for more",
+     OPTION_CALL(read_plugin, "give NAME=FILE.so; each name must be different "
+                              "and have at most 15 letters, digits, - _ .")},
     {"device", 'd', "host|cuda[:N]", "memory of the host (default) or of GPU N",
      OPTION_CALL(read_device, "give host, cuda or cuda:N")},
-    {"capacity", 'c', "SIZE", "an allocator may have so much, as 512m, 8g",
-     OPTION_CALL(read_capacity, "give bytes, 2m or more, as 512m or 8g")},
-    {"min-capacity", 'm', NULL, "find the smallest capacity that suffices",
+    {"capacity", 'c', "SIZE",
+     "memory limit of each allocator, such as 512m, 8g",
+     OPTION_CALL(read_capacity, "give bytes, 2m or more, such as 512m or 8g")},
+    {"min-capacity", 'm', NULL, "find the smallest sufficient capacity",
      OPTION_FLAG(run_t, params.is_searched)},
     {"step", 0, "PERCENT",
-     "of the peak of live bytes: the steps of that (default: 1)",
+     "step of --min-capacity, in percent of the peak of live bytes (default: "
+     "1)",
      OPTION_CALL(read_step, "give percent, 0.01 to 100")},
     {"reserve", 0, "SIZE",
-     "the heap reserves so much before the first run, or N% of the free "
-     "memory",
-     OPTION_CALL(read_reserve, "give bytes, as 8g, or 50%")},
+     "memory that the heap reserves before the first run, in bytes or as N% of "
+     "the free memory",
+     OPTION_CALL(read_reserve,
+                 "give bytes, such as 8g, or a percentage, such as 50%")},
     {"scale", 's', "1/N", "divide all sizes by N",
      OPTION_CALL(read_scale, "give 1/N, N from 1 to 64k")},
-    {"rounds", 'r', "NUM", "play NUM times, each timed as a whole (default: 3)",
+    {"rounds", 'r', "NUM",
+     "replay NUM times, each timed as a whole (default: 3)",
      OPTION_NUMBER(run_t, params.num_rounds, MEASURE_MAX_ROUNDS)},
-    {"csv", 0, NULL, "print CSV instead of the text", OPTION_FLAG(run_t, csv)},
-    {"list", 0, NULL, "print workloads and allocators, and end",
+    {"csv", 0, NULL, "print CSV instead of text", OPTION_FLAG(run_t, csv)},
+    {"list", 0, NULL, "print the workloads and allocators, and exit",
      OPTION_FLAG(run_t, list)},
     {.name = NULL},
 };
 
 static const program_t program = {
-    .name    = "ucxpool_replay",
-    .usage   = "[options] LOG.csv\n[options] -w WORKLOAD",
-    .purpose = "Play a log of allocations, as RMM and UCXPOOL_HEAP_LOG write "
-               "them, or a workload, against the pool's heap and other "
-               "allocators; tell how long calls take and how much memory is "
-               "held.",
-    .rows    = option_rows,
-    .notes   = "LOG.csv may be -: the standard input. UCXPOOL_ variables apply "
-               "to the heap. Exit code: 0 done, 1 something broke, 2 wrong "
-               "usage. Allocations that fail are a result.",
+    .name  = "ucxpool_replay",
+    .usage = "[options] LOG.csv\n[options] -w WORKLOAD",
+    .purpose =
+        "Replay a log of allocations, as RMM and UCXPOOL_HEAP_LOG write it, or "
+        "a workload, on the pool's heap and on other allocators. Show how long "
+        "calls take and how much memory each allocator holds.",
+    .rows  = option_rows,
+    .notes = "If LOG.csv is -, the log is read from standard input. UCXPOOL_ "
+             "variables apply to the heap. Exit status: 0 done, 1 an error, 2 "
+             "wrong usage. Failed allocations are results, not errors.",
     .max_arguments = 1,
 };
 
@@ -312,8 +318,8 @@ static int check_memory(run_t *run)
     if (run->trace->peak_live > bytes / 100 * MEMORY_PERCENT) {
         report_size(run->trace->peak_live, needed);
         report_size(bytes, left);
-        return tool_error("%s takes %s at its peak, and this machine has %s "
-                          "left: divide its sizes with --scale",
+        return tool_error("%s needs %s at its peak, but %s of memory are "
+                          "available: divide its sizes with --scale",
                           run->trace->name, needed, left);
     }
     return 0;

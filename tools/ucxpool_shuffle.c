@@ -50,23 +50,24 @@ static int read_delimiter(void *arg, const char *value)
 }
 
 static const option_row_t rows[] = {
-    {"workers", 'w', "N", "worker processes (default: one per processor)",
+    {"workers", 'w', "N", "number of worker processes (default: one per CPU)",
      OPTION_NUMBER(options_t, num_workers, MAX_WORKERS)},
-    {"partitions", 'p', "N", "partitions (default: as many as workers)",
+    {"partitions", 'p', "N",
+     "number of partitions (default: the number of workers)",
      OPTION_NUMBER(options_t, num_partitions, OUTPUT_MAX_PARTITIONS)},
     {"delimiter", 'd', "C",
-     "what parts the fields: one character, 'tab', 'blank' for runs of blanks, "
+     "field separator: one character, 'tab', 'blank' for runs of blanks, or "
      "'csv' for commas and quoted fields (default: by suffix: .tbl '|', .csv "
      "csv, .tsv .tab tab, .passwd .group ':', .txt .log blank)",
      OPTION_CALL(read_delimiter,
                  "give one character, 'tab', 'blank' or 'csv'")},
     {"field", 'k', "N", "number of the key field, from 1 (default: 1)",
      OPTION_NUMBER(options_t, field, MAX_FIELD)},
-    {"output", 'o', "DIR", "output folder, empty or to be created",
+    {"output", 'o', "DIR", "output directory, which must be empty or not exist",
      OPTION_TEXT(options_t, folder)},
     {"header", 0, NULL,
-     "the first line of each file is a header: no record, but the first line "
-     "of each output",
+     "the first line of each file is a header, which becomes the first line of "
+     "each output",
      OPTION_FLAG(options_t, has_header)},
     {"json", 0, NULL, "print the summary as JSON",
      OPTION_FLAG(options_t, json)},
@@ -98,14 +99,14 @@ static int check_options(const options_t *options, const launch_t *launch,
     ucxpool_config_t *config;
 
     if ((options->folder == NULL) || (options->folder[0] == '\0')) {
-        return options_wrong("name an output folder with -o");
+        return options_wrong("name an output directory with -o");
     }
     if (files[0] == NULL) {
         return options_wrong("name at least one input file");
     }
     if (launch->is_launched && (options->num_workers != 0)) {
-        return options_wrong("-w is not for use under a launcher: it starts "
-                             "the workers");
+        return options_wrong(
+            "omit -w under a launcher: the launcher starts the workers");
     }
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
         return options_wrong("%s", ucxpool_error_detail());

@@ -4,7 +4,7 @@
 # Variables are initialized with a pattern, so that the use of an unset variable
 # has an effect. The sanitizer fills new heap memory. The library is compiled
 # once, with the fuzzer's counters. The tests' own code is not optimized, so it
-# compiles in less than half of the processor time.
+# compiles in less than half of the CPU time.
 make_asan() {
     local flags='-g -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern'
     configure asan CC="${cache}clang" --enable-werror --enable-asan \

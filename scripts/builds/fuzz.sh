@@ -17,7 +17,7 @@ fuzz() {
     fi
 }
 
-# Run one target per processor at a time. The output of each target is printed
+# Run one target per CPU at a time. The output of each target is printed
 # in one piece. The function runs in a subshell, which waits only for its own
 # processes, and not for other builds.
 build_fuzz() (

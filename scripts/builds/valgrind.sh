@@ -2,7 +2,7 @@
 folders[valgrind]=tree
 results_at[valgrind]=$work/tree/valgrind
 
-# Runs with a lower priority, because this build always uses the processor,
+# Runs with a lower priority, because this build always uses the CPU,
 # while other builds sometimes wait.
 build_valgrind() {
     step "valgrind: make check-valgrind" 1200 nice -n 10 \

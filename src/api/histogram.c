@@ -67,8 +67,9 @@ ucxpool_status_t ucxpool_histogram_query(size_t                    index,
     }
     if (index >= NUM_ENTRIES) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there are %zu histograms: index %zu is out of range",
-                          NUM_ENTRIES, index);
+                          "there is no histogram %zu: the %zu histograms are "
+                          "numbered from 0",
+                          index, NUM_ENTRIES);
     }
     base_output(attr_p, attr_size, &entries[index].attr, sizeof(*attr_p));
     return UCXPOOL_OK;
@@ -93,6 +94,8 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
             return UCXPOOL_OK;
         }
     }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown histogram \"%s\"",
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "unknown histogram \"%s\": ucxpool_histogram_query() "
+                      "returns the names",
                       name);
 }

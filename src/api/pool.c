@@ -51,12 +51,13 @@ static ucxpool_status_t init_locks(ucxpool_t *pool)
     int error = pthread_mutex_init(&pool->wakeup.leader_lock, NULL);
 
     if (error != 0) {
-        return base_error_errno(error, "no lock");
+        return base_error_errno(error, "cannot create a lock for the pool");
     }
     error = init_condition(pool);
     if (error != 0) {
         pthread_mutex_destroy(&pool->wakeup.leader_lock);
-        return base_error_errno(error, "cannot create a condition variable");
+        return base_error_errno(
+            error, "cannot create a condition variable for the pool");
     }
     pthread_mutex_init(&pool->domains.lock, NULL);
     base_list_init(&pool->domains.list);
@@ -146,8 +147,9 @@ static ucxpool_status_t check_params(const ucxpool_params_t *params)
     }
     if ((params->field_mask & UCXPOOL_PARAM_FIELD_WORKER) &&
         !(params->field_mask & UCXPOOL_PARAM_FIELD_CONTEXT)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "field_mask names a worker without its context");
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "field_mask names a worker without its context: also pass context");
     }
     return UCXPOOL_OK;
 }

@@ -265,8 +265,9 @@ static ucxpool_status_t query(const section_t *section, size_t index,
 {
     if (index >= section->num) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there are %zu statistics: index %zu is out of range",
-                          section->num, index);
+                          "there is no statistic %zu: the %zu statistics are "
+                          "numbered from 0",
+                          index, section->num);
     }
     base_output(attr_p, attr_size, &entries[section->first + index].attr,
                 sizeof(*attr_p));
@@ -292,7 +293,9 @@ static ucxpool_status_t get(const section_t  *section,
             return UCXPOOL_OK;
         }
     }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"",
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "unknown statistic \"%s\": ucxpool_stats_query() and "
+                      "ucxpool_channel_stats_query() return the names",
                       name);
 }
 

@@ -8,9 +8,9 @@
 #define CRC_POLYNOMIAL 0x82f63b78u
 
 /*
- * CRC instructions of the processor. HW_TARGET allows a function to use them,
+ * CRC instructions of the CPU. HW_TARGET allows a function to use them,
  * hw_u8 and hw_u64 process 1 and 8 bytes, and hw_present checks whether the
- * processor has them.
+ * CPU has them.
  */
 #if defined(__x86_64__)
 

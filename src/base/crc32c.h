@@ -1,5 +1,5 @@
 /*
- * CRC32C (Castagnoli, RFC 3720 section 12.1). The functions use the processor's
+ * CRC32C (Castagnoli, RFC 3720 section 12.1). The functions use the CPU's
  * CRC instructions if a check at run time finds them.
  */
 #ifndef BASE_CRC32C_H

@@ -396,7 +396,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: by the local "
-         "processor or GPU if the peer has the same host and user, otherwise "
+         "CPU or GPU if the peer has the same host and user, otherwise "
          "by get and put operations of UCX's transports; a window without such "
          "access cannot be used. messages: through the owner's pool. auto: "
          "direct if possible, over the ucx wire only for long pieces; "

@@ -72,7 +72,7 @@ void block_pool_destroy(block_pool_t *pool);
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
  * address. A single block is the block at hand, or else the lowest free block,
- * because these blocks are most likely in the processor's cache. Several blocks
+ * because these blocks are most likely in the CPU's cache. Several blocks
  * are the lowest run of adjacent blocks, if there is one. Such a run may cross
  * from one region to the next.
  *

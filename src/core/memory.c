@@ -652,7 +652,9 @@ static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
     case UCXPOOL_MEMORY_CUDA:
         return create_gpu(pool, params);
     default:
-        return base_error(UCXPOOL_ERR_UNSUPPORTED, "unknown memory kind %d",
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "unknown memory kind %d: pass UCXPOOL_MEMORY_HOST or "
+                          "UCXPOOL_MEMORY_CUDA",
                           (int)params->memory_kind);
     }
 }

@@ -206,13 +206,14 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     if (params->metadata_length > request->pool->config.max_metadata) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%zu bytes of metadata exceed "
-                          "UCXPOOL_MAX_METADATA=%zu",
+                          "UCXPOOL_MAX_METADATA=%zu: raise it on both sides, "
+                          "or send them as data",
                           params->metadata_length,
                           request->pool->config.max_metadata);
     }
     if ((params->metadata == NULL) && (params->metadata_length != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "metadata is NULL, but its length is %zu",
+                          "metadata is NULL, but metadata_length is %zu",
                           params->metadata_length);
     }
     return core_request_set_metadata(request, params->metadata,
@@ -230,9 +231,10 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
 
     if ((memory->segments == NULL) && !copy_memory_is_pieces(memory) &&
         !copy_memory_is_ranges(memory) && (memory->num != 0)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the list is NULL, but it has %zu entries",
-                          memory->num);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "the list of segments is NULL, but it has %zu entries",
+            memory->num);
     }
     request = request_get(pool, list);
     if (request == NULL) {

@@ -77,8 +77,9 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
 
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "cannot reserve %zu bytes of addresses: %s", size,
-                          strerror(error));
+                          "cannot reserve %zu bytes of addresses: %s; raise "
+                          "the limit of address space (ulimit -v)",
+                          size, strerror(error));
     }
     for (size_t i = 0; i < num_pieces; i++) {
         error = piece_map(&regions->regions[pieces[i].region], &pieces[i],

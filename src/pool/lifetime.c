@@ -275,7 +275,7 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
 }
 
 /* A shutdown that makes no progress polls for this time. Afterwards it sleeps
- * for the same time after each round, because the peers may need the processor
+ * for the same time after each round, because the peers may need the CPU
  * to answer. */
 #define REST_NS UINT64_C(100000)
 

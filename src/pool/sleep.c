@@ -23,7 +23,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* The time that a waiting call polls before it yields the processor after each
+/* The time that a waiting call polls before it yields the CPU after each
  * poll. */
 #define PURE_SPIN_NS UINT64_C(2000)
 
@@ -552,7 +552,7 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
  * Adapt the spin time after a wait that slept. If the event arrived within
  * SPIN, spinning would have avoided the sleep, so the next wait spins twice as
  * long, up to SPIN. Otherwise the next wait spins half as long, because rare
- * events do not justify a busy processor.
+ * events do not justify a busy CPU.
  */
 static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 {
@@ -568,7 +568,7 @@ static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 /*
  * Keep polling, or sleep, when there was no progress since `idle_since`.
  * Polling shortens the wait for an answer. But the sender of the answer may
- * need this processor, so after a while each poll yields the processor. Returns
+ * need this CPU, so after a while each poll yields the CPU. Returns
  * the number of events and steps processed.
  */
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,

@@ -476,9 +476,11 @@ static ucxpool_status_t create_worker(ucx_context_t *ucx)
         ucp_worker_create(ucx->context, &params, &ucx->worker);
 
     if (status != UCS_OK) {
-        return base_error(ucx_status(status),
-                          "UCX could not create a worker: %s",
-                          ucs_status_string(status));
+        return base_error(
+            ucx_status(status),
+            "UCX could not create a worker: %s (check UCX_TLS and "
+            "UCX_NET_DEVICES)",
+            ucs_status_string(status));
     }
     ucx->own_worker = true;
     return UCXPOOL_OK;

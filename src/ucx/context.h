@@ -182,7 +182,7 @@ void ucx_child_close_on_exec(const ucx_child_t *child);
 /*
  * Set close-on-exec again after a connection was made. A scan reads all
  * descriptors of the pool. With a thousand connections, one scan per connection
- * would take most of the processor's time. After each scan, no scan starts for
+ * would take most of the CPU's time. After each scan, no scan starts for
  * eight times as long as the scan took. ucx_child_progress(), which is due at
  * ucx_child_deadline(), handles the connections made during this pause.
  */

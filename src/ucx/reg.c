@@ -304,7 +304,7 @@ static ucxpool_status_t verify_key(mem_regions_t *regions, unsigned index,
     if (size == 0) {
         return base_error(UCXPOOL_ERR_IO,
                           "UCX packed an empty key for region %u: no transport "
-                          "registered it",
+                          "registered it; choose other transports (UCX_TLS)",
                           index);
     }
     return UCXPOOL_OK;

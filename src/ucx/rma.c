@@ -57,7 +57,7 @@ static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
     ucx_domains_format(domains, missing, names);
     return base_error(UCXPOOL_ERR_IO,
                       "the memory is not registered with %.48s, though UCX "
-                      "reported success",
+                      "reported success; check UCX_NET_DEVICES",
                       names);
 }
 
@@ -69,7 +69,8 @@ static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
     if (status != UCS_OK) {
         memory->key = NULL;
         return base_error(ucx_status(status),
-                          "UCX could not pack a key for it: %s",
+                          "UCX cannot pack a key for the window: %s (check "
+                          "UCX_TLS)",
                           ucs_status_string(status));
     }
     if ((memory->key_size == 0) || (memory->key_size > UCX_RMA_KEY_MAX)) {
@@ -109,8 +110,9 @@ static ucxpool_status_t map(ucp_context_h context, void *address, size_t length,
     ucs_status_t status = ucp_mem_map(context, &params, memh_p);
 
     if (status != UCS_OK) {
-        return base_error(ucx_status(status), "UCX could not register it: %s%s",
-                          ucs_status_string(status),
+        return base_error(ucx_status(status),
+                          "UCX cannot register the window (%zu bytes): %s%s",
+                          length, ucs_status_string(status),
                           is_on_gpu ? "" : " (check ulimit -l)");
     }
     return UCXPOOL_OK;

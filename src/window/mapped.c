@@ -138,7 +138,10 @@ static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
 
     *num_parts_p = 0;
     if (fstat(window->fd, &is) != 0) {
-        return base_error_errno(errno, "asking the window's file");
+        return base_error_errno(errno,
+                                "cannot examine the window's file "
+                                "(descriptor %d)",
+                                window->fd);
     }
     maps = fopen("/proc/self/maps", "re");
     if (maps == NULL) {

@@ -52,9 +52,11 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_LIMIT,
-                      "registering %llu more bytes would exceed the owner's "
-                      "UCXPOOL_WINDOW_BUDGET",
-                      (unsigned long long)window->length);
+                      "the owner cannot register %llu more bytes: "
+                      "UCXPOOL_WINDOW_BUDGET=%llu, of which %llu are in use; "
+                      "raise it there",
+                      (unsigned long long)window->length,
+                      (unsigned long long)budget, (unsigned long long)used);
 }
 
 /* Find out if the window is in GPU memory. GPU memory must be one allocation,

@@ -210,7 +210,8 @@ void window_served_start(ucxpool_message_t *message)
     xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
                       "too many operations on windows");
     refuse(channel, number, UCXPOOL_ERR_LIMIT,
-           "the owner has too many operations on its windows at once");
+           "the owner already serves as many reads and writes of this channel "
+           "as it can; wait for some of them to complete");
 }
 
 /* Replace the places by addresses. */
@@ -241,9 +242,9 @@ static_assert((sizeof(ucxpool_place_t) == sizeof(ucxpool_segment_t)) &&
 
 static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
 {
-    window_grant_t *grant = window_grant_find(served->channel, call->grant);
-    unsigned needed = (call->kind == PROTO_CALL_WRITE) ? UCXPOOL_WINDOW_WRITE
-                                                       : UCXPOOL_WINDOW_READ;
+    window_grant_t *grant    = window_grant_find(served->channel, call->grant);
+    bool            is_write = (call->kind == PROTO_CALL_WRITE);
+    unsigned needed = is_write ? UCXPOOL_WINDOW_WRITE : UCXPOOL_WINDOW_READ;
 
     if ((grant == NULL) || grant->is_released || grant->window->is_revoked) {
         return base_error(UCXPOOL_ERR_CANCELED, "the window has been revoked");
@@ -256,7 +257,11 @@ static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
     }
     if ((grant->access & needed) == 0) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "the window was not exported for that");
+                          "the window was not exported for %s: its owner "
+                          "must pass %s to ucxpool_window_export()",
+                          is_write ? "writing" : "reading",
+                          is_write ? "UCXPOOL_WINDOW_WRITE"
+                                   : "UCXPOOL_WINDOW_READ");
     }
     served->grant = grant;
     grant->num_served++;

@@ -53,9 +53,13 @@ static ucxpool_status_t keep_file(ucxpool_window_t              *window,
     }
     return (errno == EBADF)
                ? base_error(UCXPOOL_ERR_INVALID_PARAM,
-                            "the window's file: %d is no descriptor",
+                            "the window's file descriptor %d is not open; "
+                            "set fd to the file that the memory maps",
                             params->fd)
-               : base_error_errno(errno, "keeping the window's file");
+               : base_error_errno(errno,
+                                  "cannot duplicate the window's file "
+                                  "descriptor %d",
+                                  params->fd);
 }
 
 static ucxpool_status_t share(ucxpool_window_t              *window,
@@ -287,18 +291,17 @@ bool window_abandon(const ucxpool_window_t *window)
         ucxpool_channel_t *channel         = grant->channel;
         bool               ends_by_channel = !channel->peer.peer_maps;
 
-        base_warn("%s: the window %s%s%llu bytes at %p is no longer waited "
-                  "for: the peer of %s has not released it within "
-                  "CLOSE_TIMEOUT%s",
-                  window->pool->name, window->name,
+        base_warn("%s: stopped waiting for the peer of %s to release the "
+                  "window %s%s%llu bytes at %p: UCXPOOL_CLOSE_TIMEOUT has "
+                  "passed%s",
+                  window->pool->name, channel->name, window->name,
                   (window->name[0] != '\0') ? ", " : "of ",
                   (unsigned long long)window->length, window->address,
-                  channel->name,
-                  ends_by_channel ? "" : ", and may still be copying");
+                  ends_by_channel ? "" : "; the peer may still be copying");
         if (ends_by_channel) {
             core_channel_fail(channel, UCXPOOL_ERR_TIMED_OUT,
                               "the peer did not release a window within "
-                              "CLOSE_TIMEOUT");
+                              "UCXPOOL_CLOSE_TIMEOUT");
             any_failed = true;
         }
     }

@@ -120,8 +120,9 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     }
     if (request->data.num_runs > pool->config.max_segments) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu differing segment lengths are more than "
-                          "UCXPOOL_MAX_SEGMENTS=%zu",
+                          "the segments have %zu runs of equal lengths, more "
+                          "than UCXPOOL_MAX_SEGMENTS=%zu: raise it on both "
+                          "sides, or send several messages",
                           request->data.num_runs, pool->config.max_segments);
     }
     if (request->data.num_runs > request->data.runs_size) {
@@ -212,8 +213,10 @@ static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
     if (!base_mul(memory->num, memory->length, &request->data.capacity) ||
         (request->data.capacity > PROTO_SIZE_MAX)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu pieces of %llu bytes overflow", memory->num,
-                          (unsigned long long)memory->length);
+                          "%zu pieces of %llu bytes exceed the limit of %llu "
+                          "bytes: check the length",
+                          memory->num, (unsigned long long)memory->length,
+                          (unsigned long long)PROTO_SIZE_MAX);
     }
     return UCXPOOL_OK;
 }
@@ -234,15 +237,20 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
         const ucxpool_segment_t *segment = &memory->segments[i];
 
         if ((segment->address == NULL) && (segment->length != 0)) {
-            return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "segment %zu is NULL with a length of %zu", i,
-                              segment->length);
+            return base_error(
+                UCXPOOL_ERR_INVALID_PARAM,
+                "segment %zu has %zu bytes and no address; set its "
+                "address, or set its length to 0",
+                i, segment->length);
         }
         if (!base_add(request->data.capacity, segment->length,
                       &request->data.capacity) ||
             (request->data.capacity > PROTO_SIZE_MAX)) {
-            return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "the lengths of the segments overflow at %zu", i);
+            return base_error(
+                UCXPOOL_ERR_INVALID_PARAM,
+                "segment %zu (%zu bytes) makes the receive longer than "
+                "the limit of %llu bytes; check its length",
+                i, segment->length, (unsigned long long)PROTO_SIZE_MAX);
         }
     }
     return UCXPOOL_OK;
@@ -422,7 +430,8 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
     if (request->data.capacity < message->totals.payload_size) {
         status =
             base_error(UCXPOOL_ERR_TRUNCATED,
-                       "the message has %llu bytes, the %s hold %llu",
+                       "the message has %llu bytes, but the %s of the receive "
+                       "have room for %llu",
                        (unsigned long long)message->totals.payload_size,
                        copy_memory_is_pieces(memory) ? "pieces" : "segments",
                        (unsigned long long)request->data.capacity);

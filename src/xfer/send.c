@@ -38,9 +38,10 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
     if ((request->data.num_runs > channel->peer.max_runs) ||
         (request->metadata.length > channel->peer.max_metadata)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu differing lengths and %zu bytes of metadata are "
-                          "more than the peer takes (%llu and %u, its "
-                          "UCXPOOL_MAX_SEGMENTS and UCXPOOL_MAX_METADATA)",
+                          "%zu runs of equal lengths and %zu bytes of metadata "
+                          "exceed the limits of the peer: "
+                          "UCXPOOL_MAX_SEGMENTS=%llu, UCXPOOL_MAX_METADATA=%u; "
+                          "raise them there",
                           request->data.num_runs, request->metadata.length,
                           (unsigned long long)channel->peer.max_runs,
                           channel->peer.max_metadata);
@@ -120,8 +121,9 @@ static step_result_t wait_or_fail(ucxpool_request_t *request)
         return STEP_WAIT;
     }
     base_error(UCXPOOL_ERR_LIMIT,
-               "the peer has not received the messages before this one and "
-               "keeps no more of them; its UCXPOOL_MAX_UNEXPECTED=%u",
+               "the peer has UCXPOOL_MAX_UNEXPECTED=%u messages that it has "
+               "not received; raise it there, or set "
+               "UCXPOOL_UNEXPECTED_FULL=wait here",
                request->channel->peer.max_unexpected);
     xfer_queue_leave(request);
     core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());

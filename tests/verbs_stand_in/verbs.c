@@ -21,7 +21,7 @@
 static struct {
     struct ibv_mr mr;
     bool          is_live;
-    bool          is_readable; /* the processor can read it */
+    bool          is_readable; /* the CPU can read it */
 } mrs[MAX_MRS];
 
 static unsigned             num_mrs;

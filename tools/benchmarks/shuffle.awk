@@ -61,7 +61,7 @@ END {
     printf "TPC-H `lineitem` (%.0f MB), input and output in memory files: " \
         "`ucxpool_shuffle -w 2\n-p 8`, each run after one of `mawk -F'|' " \
         "'{ print > (\"out.\" $1 %% 8) }'` on the same\nfile. *Transfer* is " \
-        "the processor time of all calls that move records between\nthe " \
+        "the CPU time of all calls that move records between\nthe " \
         "workers, compared with that of a `memcpy` of the same bytes (" \
         "`--memcpy`).\n\n", bytes / 1e6
     printf "| UCX | wire | mawk | ucxpool_shuffle | of mawk's time | " \

@@ -20,8 +20,8 @@
 #define HELP_WIDTH  79
 
 static const option_row_t common_rows[] = {
-    {"help", 'h', .help = "print this and end"},
-    {"version", 'V', .help = "print the version and end"},
+    {"help", 'h', .help = "print this help and exit"},
+    {"version", 'V', .help = "print the version and exit"},
 };
 
 /* --- help ---------------------------------------------------------------- */
@@ -125,15 +125,16 @@ static int report_wrong_value(const option_row_t *row, const char *value)
         return options_wrong("%s %s: %s", name, value, row->right);
     }
     if (row->type == OPTION_TYPE_SECONDS) {
-        return options_wrong("%s %s: give seconds, as 10 or 0.5", name, value);
+        return options_wrong("%s %s: give seconds, such as 10 or 0.5", name,
+                             value);
     }
     if (row->type == OPTION_TYPE_NUMBER) {
         return options_wrong("%s %s: give a number, 1 to %llu", name, value,
                              (unsigned long long)row->max);
     }
     number_print_size(row->max, most);
-    return options_wrong("%s %s: give bytes, 1 to %s, as 256, 4k, 64m", name,
-                         value, most);
+    return options_wrong("%s %s: give bytes, 1 to %s, such as 256, 4k, 64m",
+                         name, value, most);
 }
 
 /* --- reading ------------------------------------------------------------- */

@@ -16,7 +16,7 @@ int output_take(FILE **stream_p)
     FILE *stream = fd >= 0 ? fdopen(fd, "w") : NULL;
 
     if (stream == NULL) {
-        tool_error("cannot use the standard output: %s", strerror(errno));
+        tool_error("cannot use standard output: %s", strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -41,7 +41,7 @@ int output_end(FILE *stream, int code)
         return code;
     }
     /* An earlier write failed, and its errno is no longer known. */
-    tool_error("standard output cannot be written: %s",
+    tool_error("cannot write to standard output: %s",
                strerror(errno != 0 ? errno : EIO));
     return 1;
 }

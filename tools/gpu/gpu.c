@@ -28,7 +28,7 @@ int gpu_driver_find(void *library, const char *symbol, void *function_p,
 
     if (function == NULL) {
         snprintf(text, text_size,
-                 "%s has no %s: it is no CUDA driver, or too old a one",
+                 "%s has no %s: it is not a CUDA driver, or is too old",
                  library_path(), symbol);
         return -1;
     }
@@ -42,8 +42,8 @@ void *gpu_driver_open(char *text, size_t text_size)
 
     if (library == NULL) {
         snprintf(text, text_size,
-                 "no CUDA driver: %s; install NVIDIA's driver (in a "
-                 "container: have it passed in)",
+                 "no CUDA driver: %s; install NVIDIA's driver (in a container: "
+                 "pass it in from the host)",
                  dlerror());
     }
     return library;
@@ -87,7 +87,7 @@ static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
     result = driver->cuInit(0);
     if (result != CUDA_SUCCESS) {
         gpu_driver_words(driver, result, words, sizeof(words));
-        snprintf(text, text_size, "%s does not start: %s", library_path(),
+        snprintf(text, text_size, "cannot initialize %s: %s", library_path(),
                  words);
         return -1;
     }
@@ -165,8 +165,8 @@ static int find_device(gpu_t *gpu)
     }
     if ((gpu->ordinal < 0) || (gpu->ordinal >= num)) {
         snprintf(gpu->error, sizeof(gpu->error),
-                 "GPU %d does not exist: this process has %d, counted from 0 "
-                 "(CUDA_VISIBLE_DEVICES chooses which)",
+                 "GPU %d does not exist: this process has %d GPUs, numbered "
+                 "from 0 (see CUDA_VISIBLE_DEVICES)",
                  gpu->ordinal, num);
         return -1;
     }
@@ -193,7 +193,7 @@ int gpu_open(gpu_t *gpu, int ordinal)
     result = gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device);
     if (result != CUDA_SUCCESS) {
         gpu->context = NULL;
-        return gpu_fail(gpu, result, "it gives no context");
+        return gpu_fail(gpu, result, "cannot create a context");
     }
     result = gpu->driver.cuCtxSetCurrent(gpu->context);
     if (result != CUDA_SUCCESS) {
@@ -236,10 +236,10 @@ int gpu_alloc(gpu_t *gpu, size_t size, void **address_p)
     result = gpu->driver.cuMemAlloc(&address, whole);
     if (result != CUDA_SUCCESS) {
         gpu->driver.cuMemGetInfo(&left, &total);
-        return gpu_fail(gpu, result,
-                        "no %zu bytes of its memory (%zu of %zu "
-                        "are free)",
-                        whole, left, total);
+        return gpu_fail(
+            gpu, result,
+            "cannot allocate %zu bytes of its memory (%zu of %zu are free)",
+            whole, left, total);
     }
     *address_p = (void *)(size_t)address;
     return 0;
@@ -258,7 +258,8 @@ int gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p)
         gpu->driver.cuMemHostAlloc(address_p, size, CU_MEMHOSTALLOC_PORTABLE);
 
     if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "no %zu bytes of pinned host memory",
+        return gpu_fail(gpu, result,
+                        "cannot allocate %zu bytes of pinned host memory",
                         size);
     }
     return 0;
@@ -275,8 +276,9 @@ int gpu_wait(gpu_t *gpu, CUstream stream)
 {
     CUresult result = gpu->driver.cuStreamSynchronize(stream);
 
-    return result == CUDA_SUCCESS ? 0
-                                  : gpu_fail(gpu, result, "its work failed");
+    return result == CUDA_SUCCESS
+               ? 0
+               : gpu_fail(gpu, result, "a copy or kernel failed");
 }
 
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
@@ -286,7 +288,7 @@ int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
     result = gpu->driver.cuMemcpyAsync(gpu_address(target), gpu_address(source),
                                        size, gpu->stream);
     if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "a copy of %zu bytes", size);
+        return gpu_fail(gpu, result, "cannot copy %zu bytes", size);
     }
     return gpu_wait(gpu, gpu->stream);
 }
@@ -298,7 +300,7 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
     result = gpu->driver.cuMemsetD8Async(gpu_address(target), byte, size,
                                          gpu->stream);
     if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "filling %zu bytes", size);
+        return gpu_fail(gpu, result, "cannot fill %zu bytes", size);
     }
     return gpu_wait(gpu, gpu->stream);
 }
@@ -308,10 +310,10 @@ int gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p)
     CUresult result =
         gpu->driver.cuIpcGetMemHandle(handle_p, gpu_address(address));
 
-    return result == CUDA_SUCCESS ? 0
-                                  : gpu_fail(gpu, result,
-                                             "its memory cannot be shared with "
-                                             "another process");
+    return result == CUDA_SUCCESS
+               ? 0
+               : gpu_fail(gpu, result,
+                          "cannot share its memory with another process");
 }
 
 int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
@@ -323,8 +325,7 @@ int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
                                             CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS) {
         return gpu_fail(gpu, result,
-                        "the memory of another process cannot be "
-                        "mapped");
+                        "cannot map the memory of another process");
     }
     *address_p = (void *)(size_t)address;
     return 0;

@@ -84,7 +84,7 @@ static bool report_backing(report_t *report, int device,
     report_bool(report, "ucx_shares_virtual_memory",
                 (attr->ucx_abilities & UCXPOOL_DEVICE_UCX_SHARES_VMM) != 0);
     if (!is_good) {
-        tool_error("no pool is possible on GPU %d: %s", device,
+        tool_error("cannot create a pool on GPU %d: %s", device,
                    attr->backing_reason);
     }
     report_because(report, "%s", attr->backing_reason);
@@ -133,7 +133,8 @@ static bool report_gpu(report_t *report, int device,
     if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE) {
         report_size(report, "memory_free", attr.memory_free);
     } else {
-        report_because(report, "there is no room for a context");
+        report_because(report,
+                       "the GPU has too little free memory for a context");
         report_text(report, "memory_free", "unknown");
     }
     report_sharing(report, &attr);

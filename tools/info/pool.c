@@ -81,7 +81,7 @@ static void report_shares(report_t *report, const ucxpool_config_t *config,
     because_setting(report, config, "RECV_SHARE");
     report_number(report, "blocks_to_receive",
                   pool_stats_value(stats, "blocks_recv_total"));
-    report_because(report, "what the other two leave");
+    report_because(report, "the rest of the blocks");
     report_number(report, "blocks_for_the_caller",
                   pool_stats_value(stats, "blocks_user_total"));
 }
@@ -122,15 +122,14 @@ static void report_pages(report_t *report, const ucxpool_config_t *config,
 
     because_setting(report, config, "HUGE_PAGES");
     if (ucxpool_block_get(pool, &block) != UCXPOOL_OK) {
-        report_text(report, "page",
-                    "unknown: there is no block for the "
-                    "caller to look at");
+        report_text(report, "page", "unknown: there is no block to examine");
         return;
     }
     size = page_size(block.address);
     ucxpool_block_put(pool, &block);
     if (size == 0) {
-        report_text(report, "page", "unknown: /proc/self/smaps does not tell");
+        report_text(report, "page",
+                    "unknown: /proc/self/smaps does not show it");
     } else {
         report_size(report, "page", size);
     }
@@ -148,7 +147,7 @@ static void report_domains(report_t *report, ucxpool_t *pool,
 
     if (num == 0) {
         report_text(report, "registered_with",
-                    "unknown: this UCX's keys cannot be read");
+                    "unknown: the keys of this UCX have an unknown format");
         return;
     }
     for (size_t i = 0; i < num; i++) {
@@ -188,8 +187,8 @@ static void report_ucx_ports(report_t *report)
         report_because(report, "UCX_NET_DEVICES");
         report_text(report, "ucx_listens_on", "%s", devices);
     } else {
-        report_because(report, "UCX_NET_DEVICES is not set; its ports check no "
-                               "secret");
+        report_because(
+            report, "UCX_NET_DEVICES is not set; UCX's ports check no secret");
         report_text(report, "ucx_listens_on",
                     "loopback, and the devices of other addresses that the "
                     "pool listens on or connects from; all devices after "
@@ -220,7 +219,7 @@ static bool report_secret(report_t *report, const ucxpool_config_t *config,
     } else if (may_listen) {
         because_setting(report, config, "LISTEN_WITHOUT_SECRET");
         report_text(report, "listens_on",
-                    "all addresses, for anyone who reaches the port");
+                    "all addresses, for any process that can reach the port");
     } else {
         report_because(report, "there is no UCXPOOL_SECRET_FILE");
         report_text(report, "listens_on", "loopback addresses only");
@@ -551,7 +550,8 @@ bool info_wire_report(report_t *report, const ucxpool_config_t *config,
         report_text(report, "to_this_host", "none");
         if (self_test) {
             is_good = false;
-            tool_error("the self-test needs blocks: UCXPOOL_COMM_SIZE is 0");
+            tool_error("the self-test needs blocks, but UCXPOOL_COMM_SIZE is "
+                       "0: set it to auto, or to a size");
         }
     }
     report_section_end(report);

@@ -278,10 +278,10 @@ bool info_ucx_report(report_t *report)
         report_header_limit(report, probe.workers[0]);
         probe_cleanup(&probe);
     } else {
-        tool_error("UCX does not start: %s", ucs_status_string(status));
+        tool_error("UCX failed to start: %s", ucs_status_string(status));
         report_text(report, "error",
-                    "%s: look at what UCX prints with UCX_LOG_LEVEL=info, and "
-                    "at the UCX_* variables",
+                    "%s: set UCX_LOG_LEVEL=info to see the cause, and check "
+                    "the UCX_* variables",
                     ucs_status_string(status));
     }
     report_section_end(report);

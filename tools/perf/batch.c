@@ -25,7 +25,7 @@ typedef struct batch_report {
 } batch_report_t;
 
 /* Number of the follower's progress calls between two checks for the leader's
- * message, and between two calls that yield the processor. */
+ * message, and between two calls that yield the CPU. */
 #define LOOK  64u
 #define YIELD 256u
 
@@ -76,7 +76,8 @@ static int check_over(const batch_order_t *over)
 {
     return over->kind == BATCH_OVER
                ? 0
-               : tool_error("the other process speaks another version");
+               : tool_error("the other process has another version: run the "
+                            "same ucxpool_perf on both sides");
 }
 
 static int wait_over(const stage_t *stage)
@@ -100,7 +101,7 @@ static int receive_report(control_t *control, const end_t *end)
     }
     if (report.status != 0) {
         report.text[sizeof(report.text) - 1] = '\0';
-        return tool_error("%s moved wrong bytes: %s",
+        return tool_error("%s transferred wrong bytes: %s",
                           side_name(end->side, name), report.text);
     }
     return 0;
@@ -155,7 +156,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
         (is_verified && end->work.echo &&
          (buffers_verify_replies(&end->buffers, order.seed, text,
                                  sizeof(text)) != 0))) {
-        return tool_error("%s moved wrong bytes back: %s",
+        return tool_error("%s transferred wrong bytes back: %s",
                           side_name(end->side, name), text);
     }
     return 0;
@@ -217,7 +218,8 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
 
     if ((order->side >= stage->num_sides) || !stage_has(stage, order->side) ||
         (order->num_messages == 0)) {
-        return tool_error("the other process asks for nonsense");
+        return tool_error("the other process sent an invalid order: run the "
+                          "same ucxpool_perf on both sides");
     }
     end = stage_enter(stage, order->side);
     if ((prepare(stage, order) != 0) ||

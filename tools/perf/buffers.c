@@ -53,9 +53,9 @@ int memory_alloc(memory_t *memory, size_t size, void **address_p)
     address = mmap(NULL, size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (address == MAP_FAILED) {
-        return tool_error("no memory for %zu bytes of buffers (%s): lower -s, "
-                          "-n or -O",
-                          size, strerror(errno));
+        return tool_error(
+            "cannot allocate %zu bytes of buffers (%s): lower -s, -n or -O",
+            size, strerror(errno));
     }
     *address_p = address;
     return 0;
@@ -462,7 +462,7 @@ int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
         if (look(buffers->memory,
                  (char *)buffers->arena + slot * buffers->slot_size,
                  buffers->slot_size, true, &host) != 0) {
-            snprintf(text, text_size, "message %u cannot be read", slot);
+            snprintf(text, text_size, "cannot read message %u", slot);
             return -1;
         }
         if (verify_slot(buffers, slot, host, seed, text, text_size) != 0) {
@@ -482,7 +482,7 @@ int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
 
         if (look(buffers->memory, buffers_reply(buffers, slot), buffers->size,
                  true, &host) != 0) {
-            snprintf(text, text_size, "reply %u cannot be read", slot);
+            snprintf(text, text_size, "cannot read reply %u", slot);
             return -1;
         }
         length = pattern_compare(&pattern, host, buffers->size);

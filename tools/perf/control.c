@@ -36,8 +36,9 @@ int control_recv(control_t *control, void *data, size_t length)
         return -1;
     }
     if (got != length) {
-        return tool_error("the other process speaks another version: a control "
-                          "message of %zu bytes instead of %zu",
+        return tool_error("the other process has another version: it sent a "
+                          "control message of %zu bytes instead of %zu; run "
+                          "the same ucxpool_perf on both sides",
                           got, length);
     }
     return 0;
@@ -70,7 +71,8 @@ static int wait_any(control_t *control, void *data, size_t *length_p)
     }
     return *length_p <= CONTROL_MAX
                ? 0
-               : tool_error("a control message of %zu bytes: more than %u",
+               : tool_error("a control message has %zu bytes, more than the "
+                            "limit of %u",
                             *length_p, CONTROL_MAX);
 }
 

@@ -83,7 +83,8 @@ static int words_create(control_t *control, bool is_sender, words_t **words_p)
         *words_p = words_open(name, O_CREAT | O_EXCL);
         if (*words_p == NULL) {
             shm_unlink(name);
-            return tool_error("no shared memory: %s", strerror(errno));
+            return tool_error("cannot create shared memory: %s",
+                              strerror(errno));
         }
         status = (control_send(control, name, sizeof(name)) != 0) ||
                  (control_recv(control, &found, sizeof(found)) != 0);
@@ -133,7 +134,7 @@ static int start_copy(copy_end_t *copy, unsigned slot, void *target,
     result = copy->gpu->driver.cuMemcpyAsync(
         gpu_address(target), gpu_address(source), length, copy->streams[slot]);
     if (result != CUDA_SUCCESS) {
-        gpu_fail(copy->gpu, result, "a copy of %zu bytes", length);
+        gpu_fail(copy->gpu, result, "cannot copy %zu bytes", length);
         return fail(copy);
     }
     return 0;
@@ -329,7 +330,7 @@ static int connect_ends(copy_end_t *copy, control_t *control, char *reason)
     }
     if (copy->words == NULL) {
         snprintf(reason, JOB_REASON_SIZE,
-                 "the two processes are not of one host and user");
+                 "the two processes do not have the same host and user");
         return 0;
     }
     return map_each_other(copy, control, reason);

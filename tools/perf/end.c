@@ -53,8 +53,8 @@ int end_no_part(end_t *end, unsigned slot)
 #define STALL_NS (UINT64_C(30) * 1000000000u)
 
 /* Number of progress calls between two readings of the clock, and between two
- * calls that yield the processor. If there are fewer processors than processes,
- * the other end may be waiting for this processor. */
+ * calls that yield the CPU. If there are fewer CPUs than processes,
+ * the other end may be waiting for this CPU. */
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
 
@@ -84,10 +84,10 @@ static int stall_check(stall_t *stall, const end_t *end)
     if (clock_now() - stall->since < STALL_NS) {
         return 0;
     }
-    return tool_error("%s: nothing moved for %u seconds; is the other process "
-                      "alive, and do both see the same UCX_ settings?",
-                      side_name(end->side, name),
-                      (unsigned)(STALL_NS / 1000000000u));
+    return tool_error(
+        "%s: no data was transferred for %u seconds; check that the other "
+        "process runs and that both have the same UCX_* variables",
+        side_name(end->side, name), (unsigned)(STALL_NS / 1000000000u));
 }
 
 void end_progress(end_t *out, end_t *in)

@@ -326,31 +326,32 @@ static int check_side(const job_t *job, side_t side)
     const work_t *work = &job->work;
 
     if (!side_is_sane(side)) {
-        return tool_error("there is no such side");
+        return tool_error("there is no such side; --list prints all");
     }
     if (side_is(side, IS_COPY) && !work_is_on_gpu(work)) {
-        return tool_error("--sides: copies are a GPU's: give --device");
+        return tool_error("--sides: only a GPU has copies: add --device");
     }
     if (side_is(side, IS_COPY) && !work_has_copies(work)) {
-        return tool_error("--sides: copies are between GPUs: leave out "
-                          "--pageable and the device host");
+        return tool_error("--sides: copies are between GPUs: omit --pageable "
+                          "and the device host");
     }
     if (side_is(side, IS_EVEN | IS_ONE_SIDED) && work->mixed) {
-        return tool_error("--sides: pieces have one length, those of %s do not",
-                          job->test);
+        return tool_error(
+            "--sides: pieces have one length, but the buffers of %s do not",
+            job->test);
     }
     if (side_is(side, IS_ONE_SIDED) && work->echo) {
-        return tool_error("--sides: a read or a write goes one way, and %s "
-                          "goes both",
+        return tool_error("--sides: a read or a write transfers data in one "
+                          "direction, but %s transfers in both",
                           job->test);
     }
     if (side_is(side, IS_RMA | IS_ASLEEP) && work->both) {
-        return tool_error("--sides: of reads and writes, pool-read and "
-                          "pool-write go both ways");
+        return tool_error("--sides: of reads and writes, only pool-read and "
+                          "pool-write transfer data in both directions");
     }
     if (side_is(side, IS_RMA) && work_is_on_gpu(work)) {
-        return tool_error("--sides: get and put are of host memory: leave out "
-                          "--device");
+        return tool_error(
+            "--sides: get and put use host memory: omit --device");
     }
     return 0;
 }
@@ -361,15 +362,15 @@ int job_check(const job_t *job)
         (test_find(job->test) == NULL) || (job->num_sides == 0) ||
         (job->num_sides > JOB_MAX_SIDES) ||
         (job->work.echo && job->work.both)) {
-        return tool_error("there is no such test");
+        return tool_error("there is no such test; --list prints all");
     }
     if (job->work.echo && (job->work.count != 1)) {
-        return tool_error("%s sends one buffer there and back: leave out -n",
+        return tool_error("%s sends one buffer in each direction: omit -n",
                           job->test);
     }
     if (job->work.mixed && (job->work.size < VALUE_SIZE)) {
-        return tool_error("mixed wants buffers of up to 8 bytes or more: raise "
-                          "-s");
+        return tool_error(
+            "the test mixed needs buffers of 8 bytes or more: raise -s");
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (check_side(job, job->sides[i]) != 0) {
@@ -378,7 +379,8 @@ int job_check(const job_t *job)
     }
     return work_is_sane(&job->work) && (job->send_size <= WORK_MAX_BYTES)
                ? 0
-               : tool_error("-s, -n and -O together ask for too much memory");
+               : tool_error("-s, -n and -O together need too much memory: "
+                            "lower one of them");
 }
 
 /* --- result --------------------------------------------------------------- */

@@ -42,7 +42,7 @@ static double batch_ns(const job_t *job)
 }
 
 /* Time a batch several times and keep the shortest, because a process may lose
- * its processor during a batch. */
+ * its CPU during a batch. */
 static int time_batch(stage_t *stage, const job_t *job, unsigned side,
                       uint64_t num_messages, double *best_p)
 {

@@ -32,8 +32,8 @@ int pair_pin(int cpu)
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof(set), &set) != 0) {
-        return tool_error("--cpus: processor %d cannot be had (%s); `nproc "
-                          "--all` tells how many there are",
+        return tool_error("--cpus: cannot run on CPU %d (%s); `nproc --all` "
+                          "prints the number of CPUs",
                           cpu, strerror(errno));
     }
     return 0;
@@ -78,7 +78,7 @@ static int socket_poll(control_t *control, int timeout_ms, void *data,
         return 0;
     }
     if (got <= 0) {
-        return lost("ended early: its own message says why");
+        return lost("ended early; its own message has the reason");
     }
     *length_p = (size_t)got;
     return 1;
@@ -157,7 +157,7 @@ static int fork_receiver(pair_t *pair)
     int   fds[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-        return tool_error("socketpair: %s", strerror(errno));
+        return tool_error("cannot create a socket pair: %s", strerror(errno));
     }
     fflush(NULL);
     receiver = fork();

@@ -23,7 +23,7 @@ int measure_end(control_t *control);
 /*
  * Fork the receiver.
  *
- * cpus  Processors of the two processes; -1: any.
+ * cpus  CPUs of the two processes; -1: any.
  */
 int pair_start(const int cpus[2], control_t **control_p);
 

@@ -104,7 +104,7 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
         ucxpool_request_query(request, &attr, sizeof(attr));
         slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
-            end_fail(slot->end, "a message", "of a wrong size");
+            end_fail(slot->end, "a message", "a message has a wrong size");
         }
     }
 }
@@ -156,7 +156,7 @@ static int posted(end_slot_t *slot, ucxpool_status_t status)
         return 0;
     }
     slot->pending--;
-    return end_fail(slot->end, "a request was not taken",
+    return end_fail(slot->end, "cannot start a request",
                     ucxpool_error_detail());
 }
 
@@ -221,7 +221,7 @@ static int each_send(end_t *end, unsigned index)
         if (ucxpool_send_buffer(pool->channel, segments[i].address,
                                 segments[i].length, TAG_DATA | index, NULL,
                                 NULL) != UCXPOOL_OK) {
-            return end_fail(end, "a message was not taken",
+            return end_fail(end, "cannot start a send or receive",
                             ucxpool_error_detail());
         }
     }
@@ -277,8 +277,7 @@ static int post_batches(end_t *end, unsigned index, ucxpool_op_kind_t kind,
         }
         if (ucxpool_post(pool->pool, pool->ops, sizeof(pool->ops[0]), num,
                          &num_posted) != UCXPOOL_OK) {
-            return end_fail(end, "a batch was not taken",
-                            ucxpool_error_detail());
+            return end_fail(end, "cannot post a batch", ucxpool_error_detail());
         }
         left -= num;
     }
@@ -463,7 +462,7 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
     char     done = 1;
 
     if (ucxpool_window_export(pool->window, access, blob) != UCXPOOL_OK) {
-        return end_fail(&pool->end, "no window is given out",
+        return end_fail(&pool->end, "cannot create or export the window",
                         ucxpool_error_detail());
     }
     if ((control_send(control, blob, sizeof(blob)) != 0) ||
@@ -500,7 +499,7 @@ static int import(pool_end_t *pool, const uint8_t *blob)
     }
     return end_fail(&pool->end, "cannot import the window",
                     attr.status == UCXPOOL_INPROGRESS
-                        ? "the owner has not answered"
+                        ? "the owner of the window has not answered"
                         : attr.reason);
 }
 
@@ -537,8 +536,8 @@ static int take(pool_end_t *pool, control_t *control, char *missing)
         (attr.way == UCXPOOL_WAY_MESSAGES)) {
         answer.is_missing = 1;
         snprintf(answer.reason, sizeof(answer.reason),
-                 "messages need an owner that makes progress (%.*s)",
-                 JOB_REASON_SIZE - 48, attr.way_reason);
+                 "messages need an owner that calls the library (%.*s)",
+                 JOB_REASON_SIZE - 50, attr.way_reason);
         snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
     }
     if (control_send(control, &answer, sizeof(answer)) != 0) {
@@ -616,12 +615,12 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
 
     if ((params->side.way == WAY_POOL_EVENT) &&
         (ucxpool_event_fd(pool->pool, &pool->event_fd) != UCXPOOL_OK)) {
-        return end_fail(&pool->end, "no event descriptor",
+        return end_fail(&pool->end, "cannot get an event descriptor",
                         ucxpool_error_detail());
     }
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {
-        return end_fail(&pool->end, "no memory of the pool",
+        return end_fail(&pool->end, "cannot allocate memory of the pool",
                         ucxpool_error_detail());
     }
     if (end_init_buffers(&pool->end, params, pool->comm) != 0) {
@@ -703,11 +702,11 @@ static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
     };
 
     if (ucxpool_config_read(config_p) != UCXPOOL_OK) {
-        return fail("the settings of the pool");
+        return fail("the settings of the pool are invalid");
     }
     if (settings_change(*config_p, changes, 2) != UCXPOOL_OK) {
         ucxpool_config_release(*config_p);
-        return fail("the settings of the pool");
+        return fail("the settings of the pool are invalid");
     }
     return 0;
 }
@@ -733,7 +732,7 @@ int pool_create(const pool_params_t *pool_params, const char *name,
     params.config = config;
     status        = ucxpool_create(&params, pool_p);
     ucxpool_config_release(config);
-    return status == UCXPOOL_OK ? 0 : fail("the pool cannot be made");
+    return status == UCXPOOL_OK ? 0 : fail("cannot create the pool");
 }
 
 ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
@@ -759,10 +758,11 @@ static int wait_both(pool_lane_t *lane, control_t *control)
 
     if (ucxpool_channel_wait(lane->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
-        return tool_error(
-            "%s: the two pools do not connect: %s", side_mode_title(lane->mode),
-            attr.reason[0] != '\0' ? attr.reason
-                                   : "no answer from the peer yet");
+        return tool_error("%s: the two pools did not connect: %s",
+                          side_mode_title(lane->mode),
+                          attr.reason[0] != '\0'
+                              ? attr.reason
+                              : "no answer from the peer yet");
     }
     return (control_send(control, &word, sizeof(word)) != 0) ||
                    (control_recv_while(control, progress, lane->pool, &word,
@@ -780,9 +780,10 @@ static int check_wire(const pool_lane_t *lane, char *missing)
     used = attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx";
     if ((lane->mode != MODE_AUTO) &&
         (strcmp(used, side_mode_name(lane->mode)) != 0)) {
-        snprintf(missing, JOB_MISSING_SIZE,
-                 "the wire %s cannot be had between these two (%.*s)",
-                 side_mode_name(lane->mode), JOB_REASON_SIZE, attr.wire_reason);
+        snprintf(
+            missing, JOB_MISSING_SIZE,
+            "the wire %s is not available between these two processes (%.*s)",
+            side_mode_name(lane->mode), JOB_REASON_SIZE, attr.wire_reason);
         return -1;
     }
     return 0;
@@ -805,7 +806,7 @@ static int accept_local(pool_lane_t *lane, control_t *control)
     }
     return pool_accept(lane->pool, listener, &lane->channel) == UCXPOOL_OK
                ? 0
-               : fail("no channel to the sender");
+               : fail("cannot create a channel to the sender");
 }
 
 static int connect_local(pool_lane_t *lane, control_t *control)
@@ -820,7 +821,7 @@ static int connect_local(pool_lane_t *lane, control_t *control)
     return ucxpool_channel_connect(lane->pool, where, NULL, &lane->channel) ==
                    UCXPOOL_OK
                ? 0
-               : fail("no channel to the receiver");
+               : fail("cannot create a channel to the receiver");
 }
 
 /* Connect to another host over all devices that UCX may use, like raw UCX. */
@@ -835,7 +836,7 @@ static int connect_address(pool_lane_t *lane, control_t *control)
     int                      result;
 
     if (ucxpool_address_get(lane->pool, &mine, &length) != UCXPOOL_OK) {
-        return fail("the pool tells no address");
+        return fail("cannot get the pool's address");
     }
     result = control_exchange(control, mine, length, &theirs,
                               &params.address_length);
@@ -846,7 +847,9 @@ static int connect_address(pool_lane_t *lane, control_t *control)
     params.address = theirs;
     status = ucxpool_channel_create(lane->pool, &params, &lane->channel);
     free(theirs);
-    return status == UCXPOOL_OK ? 0 : fail("no channel to the other host");
+    return status == UCXPOOL_OK
+               ? 0
+               : fail("cannot create a channel to the other host");
 }
 
 static int connect_pool(const pool_params_t *params, pool_lane_t *lane,

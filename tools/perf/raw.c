@@ -92,7 +92,8 @@ static void raw_progress(end_t *end)
 static int posted(end_slot_t *slot, ucs_status_ptr_t post)
 {
     if (UCS_PTR_IS_ERR(post)) {
-        return fail(slot->end, UCS_PTR_STATUS(post), "UCX took no message");
+        return fail(slot->end, UCS_PTR_STATUS(post),
+                    "UCX did not accept a message");
     }
     if (post != NULL) {
         slot->pending++;
@@ -283,7 +284,8 @@ static ucs_status_t data_arrived(void *arg, const void *header,
     }
     segment = buffers_segments(&raw->end.buffers, at.slot) + at.index;
     if (length != segment->length) {
-        fail(&raw->end, UCS_ERR_MESSAGE_TRUNCATED, "a message of a wrong size");
+        fail(&raw->end, UCS_ERR_MESSAGE_TRUNCATED,
+             "a message has a wrong size");
         return UCS_OK;
     }
     slot = &raw->end.slots[at.slot];
@@ -424,7 +426,8 @@ static void tag_received(void *request, ucs_status_t status,
     end_part_arrived(slot, num_parts((const raw_end_t *)slot->end));
     if (slot->arrived && (slot->num_bytes != slot->end->buffers.size)) {
         slot->arrived = false;
-        fail(slot->end, UCS_ERR_MESSAGE_TRUNCATED, "a message of a wrong size");
+        fail(slot->end, UCS_ERR_MESSAGE_TRUNCATED,
+             "a message has a wrong size");
     }
 }
 
@@ -544,7 +547,7 @@ static char *pack_offer(const raw_end_t *raw, size_t *length_p)
         ucp_rkey_pack(raw->lane->context, raw->memh, &key, &key_length);
 
     if (status != UCS_OK) {
-        tool_error("UCX makes no key of its memory: %s",
+        tool_error("UCX cannot pack a key for its memory: %s",
                    ucs_status_string(status));
         return NULL;
     }
@@ -578,10 +581,9 @@ static int rma_connect(raw_end_t *raw, control_t *control)
     free(theirs);
     if (status != UCS_OK) {
         raw->rkey = NULL;
-        return tool_error("%s: the other process's memory cannot be reached: "
-                          "%s",
-                          side_mode_title(raw->lane->mode),
-                          ucs_status_string(status));
+        return tool_error(
+            "%s: cannot access the memory of the other process: %s",
+            side_mode_title(raw->lane->mode), ucs_status_string(status));
     }
     return 0;
 }
@@ -638,13 +640,13 @@ static int register_memory(raw_end_t *raw, const end_params_t *params,
     status      = ucp_mem_map(raw->lane->context, &map, &raw->memh);
     if (status != UCS_OK) {
         raw->memh = NULL;
-        return tool_error("UCX registers no %zu bytes: %s; lower -s or -O, or "
-                          "raise `ulimit -l`",
+        return tool_error("UCX cannot register %zu bytes: %s; lower -s or -O, "
+                          "or raise the limit of locked memory (ulimit -l)",
                           size, ucs_status_string(status));
     }
     status = ucp_mem_query(raw->memh, &attr);
     if (status != UCS_OK) {
-        return tool_error("UCX does not tell where its memory lies: %s",
+        return tool_error("UCX cannot report the address of its memory: %s",
                           ucs_status_string(status));
     }
     *arena_p = attr.address;
@@ -743,9 +745,9 @@ static int create_context(raw_lane_t *lane)
     status = ucp_init(&params, config, &lane->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
-        return tool_error("UCX does not start: %s; look at UCX_TLS and "
-                          "UCX_NET_DEVICES",
-                          ucs_status_string(status));
+        return tool_error(
+            "UCX failed to start: %s; check UCX_TLS and UCX_NET_DEVICES",
+            ucs_status_string(status));
     }
     return 0;
 }
@@ -762,7 +764,7 @@ int raw_is_for_gpu(bool *is_for_gpu_p)
     status = ucp_context_query(lane.context, &attr);
     ucp_cleanup(lane.context);
     if (status != UCS_OK) {
-        return tool_error("UCX does not tell what memory it knows: %s",
+        return tool_error("UCX cannot report its memory types: %s",
                           ucs_status_string(status));
     }
     *is_for_gpu_p = (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
@@ -782,7 +784,7 @@ static int set_handler(raw_lane_t *lane, unsigned id, ucp_am_recv_callback_t cb)
     ucs_status_t status = ucp_worker_set_am_recv_handler(lane->worker, &param);
 
     if (status != UCS_OK) {
-        return tool_error("UCX takes no handler: %s",
+        return tool_error("UCX cannot set a handler for active messages: %s",
                           ucs_status_string(status));
     }
     return 0;
@@ -798,7 +800,8 @@ static int create_worker(raw_lane_t *lane)
 
     status = ucp_worker_create(lane->context, &params, &lane->worker);
     if (status != UCS_OK) {
-        return tool_error("UCX makes no worker: %s", ucs_status_string(status));
+        return tool_error("UCX cannot create a worker: %s",
+                          ucs_status_string(status));
     }
     if ((set_handler(lane, AM_DATA, data_arrived) != 0) ||
         (set_handler(lane, AM_REPLY, reply_arrived) != 0)) {
@@ -826,10 +829,9 @@ static int create_ep(raw_lane_t *lane, const ucp_address_t *address)
     }
     status = ucp_ep_create(lane->worker, &params, &lane->ep);
     if (status != UCS_OK) {
-        return tool_error("%s: no way to the other process: %s; look at "
-                          "UCX_TLS",
-                          side_mode_title(lane->mode),
-                          ucs_status_string(status));
+        return tool_error(
+            "%s: UCX cannot connect to the other process: %s; check UCX_TLS",
+            side_mode_title(lane->mode), ucs_status_string(status));
     }
     return 0;
 }
@@ -844,7 +846,7 @@ static int connect_lane(raw_lane_t *lane, control_t *control)
 
     status = ucp_worker_get_address(lane->worker, &mine, &length);
     if (status != UCS_OK) {
-        return tool_error("UCX tells no address: %s",
+        return tool_error("UCX cannot return its address: %s",
                           ucs_status_string(status));
     }
     result = control_exchange(control, mine, length, &address, &length);

@@ -41,7 +41,7 @@ static int remote_send(control_t *control, const void *data, size_t length)
     status = ucxpool_request_wait(request, SEND_NS);
     ucxpool_request_release(request);
     if (status != UCXPOOL_OK) {
-        return tool_error("the other host is not told: %s",
+        return tool_error("cannot send to the other host: %s",
                           ucxpool_status_string(status));
     }
     return 0;
@@ -56,7 +56,7 @@ static int post_receive(remote_t *remote)
                                sizeof(remote->buffer), TAG, UINT64_MAX, NULL,
                                &remote->receive) == UCXPOOL_OK
                ? 0
-               : fail("the other host cannot be heard");
+               : fail("cannot receive from the other host");
 }
 
 static int remote_poll(control_t *control, int timeout_ms, void *data,
@@ -84,8 +84,9 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
         memcpy(data, remote->buffer, attr.length < size ? attr.length : size);
     }
     if (status != UCXPOOL_OK) {
-        tool_error("the other host ended early (%s): its own message says why",
-                   ucxpool_status_string(status));
+        tool_error(
+            "the other host ended early (%s); its own message has the reason",
+            ucxpool_status_string(status));
     }
     ucxpool_request_release(remote->receive);
     remote->receive = NULL;
@@ -191,7 +192,8 @@ static int connect_server(remote_t *remote, const char *where)
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
-        return tool_error("%s: %s; is ucxpool_perf -l running there?", where,
+        return tool_error("%s: %s; check that ucxpool_perf -l runs there",
+                          where,
                           attr.reason[0] != '\0' ? attr.reason : "no answer");
     }
     return remote_send(&remote->control, hello_text, sizeof(hello_text));

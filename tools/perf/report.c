@@ -227,7 +227,7 @@ static void print_gpus(const job_result_t *result, FILE *stream)
                 work_pageable(job->work.pageable));
     }
     if (job->work.untold) {
-        fprintf(stream, "; the pool asks what memory it is");
+        fprintf(stream, "; the pool determines the kind of memory");
     }
     fprintf(stream, "\n");
     for (unsigned i = 0; i < job->num_sides; i++) {

@@ -131,11 +131,11 @@ static void note_missing_ucx(stage_t *stage, const job_t *job,
         if (side_is(job->sides[i], IS_RAW) &&
             !(infos[0].is_ucx_for_gpu && infos[1].is_ucx_for_gpu)) {
             snprintf(stage->missing[i], sizeof(stage->missing[i]),
-                     "UCX %s knows of no GPU's memory%s",
+                     "UCX %s does not support GPU memory%s",
                      ucp_get_version_string(),
                      infos[0].is_ucx_for_gpu == infos[1].is_ucx_for_gpu
                          ? ""
-                         : ", or that of the other process");
+                         : ", or the other process's UCX does not");
         }
     }
 }
@@ -186,10 +186,10 @@ int stage_check_memory(const job_t *job, unsigned num_processes)
         (bytes <= MEMORY_SHARE * (double)left)) {
         return 0;
     }
-    return tool_error("the buffers of all sides take %.1f GiB, and this "
-                      "machine has %.1f GiB left: lower -s, -n or -O, or "
-                      "name fewer sides with --sides",
-                      bytes / gib, (double)left / gib);
+    return tool_error(
+        "the buffers of all sides need %.1f GiB, but %.1f GiB of memory are "
+        "available: lower -s, -n or -O, or name fewer sides with --sides",
+        bytes / gib, (double)left / gib);
 }
 
 int stage_init(stage_t *stage, const job_t *job, control_t *control,

@@ -24,8 +24,8 @@ static const test_t tests[] = {
      "buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
      .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES},
-    {"mixed", "scattered buffers of lengths as columns have them, up to -s, "
-     "against one active message per buffer",
+    {"mixed", "scattered buffers with lengths like those of table columns, up "
+     "to -s, against one active message per buffer",
      UNIT_RATE, 8 * M, 180, WAY_POOL, {WAY_AM_EACH},
      .gpu_ways = GPU_SCATTERED, .is_mixed = true},
     {"misaligned", "scattered buffers, the sender's one byte off, against one "

@@ -106,8 +106,8 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
     if (is_host(device)) {
         return memory_left(bytes_p) == 0
                    ? 0
-                   : tool_error("/proc/meminfo does not tell how much memory "
-                                "is available");
+                   : tool_error("cannot read from /proc/meminfo how much "
+                                "memory is available");
     }
     if (gpu_bytes(device, &left, &total) != 0) {
         return -1;
@@ -281,9 +281,10 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
         return -1;
     }
     if (capacity > left) {
-        return tool_error("GPU %d has %llu MiB free, and %llu are asked for",
-                          device->ordinal, (unsigned long long)left >> 20,
-                          (unsigned long long)capacity >> 20);
+        return tool_error(
+            "GPU %d has %llu MiB free, but -c needs %llu: lower -c",
+            device->ordinal, (unsigned long long)left >> 20,
+            (unsigned long long)capacity >> 20);
     }
     if ((capacity != 0) && (left > capacity)) {
         result =
@@ -291,7 +292,7 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
         if (result != CUDA_SUCCESS) {
             allocator->ballast = 0;
             return device_fail(device, result,
-                               "all but the capacity cannot be taken away");
+                               "cannot allocate the memory above the capacity");
         }
     }
     if (device_free_bytes(device, &allocator->free_bytes) != 0) {
@@ -570,11 +571,11 @@ int plugin_load(plugin_t *plugin)
     if (snprintf(path, sizeof(path), "%s%s",
                  strchr(plugin->path, '/') == NULL ? "./" : "",
                  plugin->path) >= (int)sizeof(path)) {
-        return tool_error("%s: such a path is too long", plugin->path);
+        return tool_error("%s: the path is too long", plugin->path);
     }
     plugin->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (plugin->library == NULL) {
-        return tool_error("the plug-in %s cannot be loaded: %s", plugin->path,
+        return tool_error("cannot load the plug-in %s: %s", plugin->path,
                           dlerror());
     }
     find(plugin, "plugin_alloc", &plugin->alloc);

@@ -229,7 +229,7 @@ static int reserve(const play_t *play, const measure_params_t *params)
     }
     bytes -= bytes % ALLOCATOR_UNIT;
     if ((params->capacity != 0) && (bytes > params->capacity)) {
-        return tool_error("--reserve takes %llu bytes and -c allows %llu: "
+        return tool_error("--reserve needs %llu bytes, but -c allows %llu: "
                           "lower --reserve or raise -c",
                           (unsigned long long)bytes,
                           (unsigned long long)params->capacity);

@@ -37,18 +37,18 @@ static void remark(uint64_t num, const char *what, uint64_t line, FILE *stream)
 static void print_remarks(const trace_remarks_t *remarks, FILE *stream)
 {
     remark(remarks->num_failures,
-           "allocations failed when it was written: left out", 0, stream);
-    remark(remarks->num_unknown, "frees of unknown addresses: left out",
+           "allocations failed when the log was written: omitted", 0, stream);
+    remark(remarks->num_unknown, "frees of unknown addresses: omitted",
            remarks->unknown_line, stream);
-    remark(remarks->num_twice,
-           "allocations at an address that is live: what was there is freed "
-           "before",
-           remarks->twice_line, stream);
+    remark(
+        remarks->num_twice,
+        "allocations at a live address: the earlier allocation is freed first",
+        remarks->twice_line, stream);
     remark(remarks->num_other_sizes,
-           "frees with another size than the allocation: the allocation's "
-           "counts",
+           "frees with a size that differs from the allocation: the "
+           "allocation's size is used",
            remarks->other_size_line, stream);
-    remark(remarks->num_empty, "calls for 0 bytes: left out",
+    remark(remarks->num_empty, "calls for 0 bytes: omitted",
            remarks->empty_line, stream);
 }
 
@@ -74,8 +74,7 @@ static void print_where(const report_t *report, FILE *stream)
         fprintf(stream, "; the heap takes %s before", text);
     }
     fprintf(stream,
-            "; a reading of the clock, %" PRIu64
-            " ns, is in each call's time\n",
+            "; each call's time includes reading the clock, %" PRIu64 " ns\n",
             report->clock_ns);
 }
 

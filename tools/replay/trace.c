@@ -70,7 +70,7 @@ uint32_t trace_alloc(trace_t *trace, unsigned stream, uint64_t size)
     uint32_t allocation = (uint32_t)trace->num_allocations;
 
     if (trace->num_allocations == TRACE_MAX_ALLOCATIONS) {
-        tool_error("a trace has %zu allocations at most",
+        tool_error("a log may have at most %zu allocations",
                    TRACE_MAX_ALLOCATIONS);
         exit(1);
     }
@@ -303,10 +303,9 @@ static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
         num++;
     }
     if (num != NUM_FIELDS) {
-        return tool_error("%s:%llu: %u fields, where there are %u in "
-                          "\"" HEADER "\"",
-                          reader->name, (unsigned long long)reader->line, num,
-                          NUM_FIELDS);
+        return tool_error(
+            "%s:%llu: %u fields instead of the %u in \"" HEADER "\"",
+            reader->name, (unsigned long long)reader->line, num, NUM_FIELDS);
     }
     return 0;
 }
@@ -318,19 +317,19 @@ static int parse_fields(const reader_t *reader, char *fields[NUM_FIELDS],
 
     call->action = fields[FIELD_ACTION];
     if (!parse(fields[FIELD_THREAD], 10, &thread)) {
-        return line_error(reader, "this thread is no number",
+        return line_error(reader, "the thread is not a number",
                           fields[FIELD_THREAD]);
     }
     if (!parse_pointer(fields[FIELD_STREAM], &call->stream_name)) {
-        return line_error(reader, "this stream is neither 0 nor an address",
+        return line_error(reader, "the stream is neither 0 nor an address",
                           fields[FIELD_STREAM]);
     }
     if (!parse_pointer(fields[FIELD_POINTER], &call->pointer)) {
-        return line_error(reader, "this pointer is no address",
+        return line_error(reader, "the pointer is not an address",
                           fields[FIELD_POINTER]);
     }
     if (!parse(fields[FIELD_SIZE], 10, &call->size)) {
-        return line_error(reader, "this size is no number of bytes",
+        return line_error(reader, "the size is not a number of bytes",
                           fields[FIELD_SIZE]);
     }
     return 0;
@@ -342,7 +341,7 @@ static int number(reader_t *reader, call_t *call)
     int stream = trace_stream(reader->trace, call->stream_name);
 
     if (stream < 0) {
-        return line_error(reader, "more than can be played", "streams");
+        return line_error(reader, "there are too many of these", "streams");
     }
     call->stream = (unsigned)stream;
     return 0;
@@ -365,8 +364,8 @@ static int add_alloc(reader_t *reader, call_t *call)
         return 0;
     }
     if (call->pointer == 0) {
-        return tool_error("%s:%llu: an allocation without an address: a "
-                          "failed one is an \"allocate failure\"",
+        return tool_error("%s:%llu: an allocation has no address: write a "
+                          "failed one as \"allocate failure\"",
                           reader->name, (unsigned long long)reader->line);
     }
     if (number(reader, call) != 0) {
@@ -429,7 +428,7 @@ static int read_line(reader_t *reader, char *line)
         return 0;
     }
     return line_error(reader,
-                      "this action is not allocate, free or allocate failure",
+                      "the action is not allocate, free or allocate failure",
                       call.action);
 }
 
@@ -448,7 +447,7 @@ static int read_lines(reader_t *reader, FILE *stream)
         code = tool_error("%s: %s", reader->name, strerror(errno));
     }
     if ((code == 0) && (reader->trace->num_allocations == 0)) {
-        code = tool_error("%s: nothing is allocated in it", reader->name);
+        code = tool_error("%s: the log contains no allocation", reader->name);
     }
     return code;
 }

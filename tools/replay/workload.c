@@ -297,7 +297,7 @@ static const workload_t workloads[] = {
     {"trace4", "20,000 sizes, log-uniform from 256 B to 64 MiB, under 8 GiB",
      .plan = {4, 20000, 256, 64 * MIB, true, 8 * GIB}},
     {"checkerboard:MIB[,TOTAL]",
-     "fill TOTAL (8g) with pieces of MIB MiB, free every second one, ask for "
+     "fill TOTAL (8g) with pieces of MIB MiB, free every second one, allocate "
      "15/16 of the free memory",
      .make    = make_checkerboard,
      .numbers = {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
@@ -376,7 +376,7 @@ trace_t *workload_make(const char *text)
     maker_t           maker;
 
     if (workload == NULL) {
-        tool_error("%s: no such workload; --list names them", text);
+        tool_error("%s: no such workload; --list prints all", text);
         return NULL;
     }
     if (!parse_numbers(workload, text[length] == ':' ? text + length + 1 : "",

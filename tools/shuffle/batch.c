@@ -223,7 +223,7 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
         if ((end <= start) || (end > batch->num_bytes) ||
             (batch->bytes[end - 1] != '\n')) {
             return keep_error("record %zu of a batch of worker %u does not end "
-                              "where its column says",
+                              "at the offset in its column",
                               i, batch->peer);
         }
         tally_record(tally, batch->bytes + start, end - start);

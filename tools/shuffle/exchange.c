@@ -338,7 +338,7 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                                     &exchange->peers[peer].channel);
     if (status != UCXPOOL_OK) {
         exchange->lost_peer = exchange_is_loss(status);
-        return keep_error("cannot make a channel to worker %u: %s", peer,
+        return keep_error("cannot create a channel to worker %u: %s", peer,
                           ucxpool_error_detail());
     }
     return 0;
@@ -534,7 +534,7 @@ static void exchange_take(exchange_t *exchange)
             (header.source >= exchange->params.num_workers)) {
             exchange_refuse(exchange, message, UCXPOOL_ERR_PROTOCOL,
                             exchange->params.self,
-                            "is every worker of the same version?");
+                            "check that all workers have the same version");
         } else if (header.kind == EXCHANGE_BATCH) {
             exchange_take_batch(exchange, message, &header, attr.length);
         } else {
@@ -579,8 +579,9 @@ static void exchange_watch(exchange_t *exchange)
             exchange_fail(exchange, attr.status, i, "lost", attr.reason);
         } else if ((attr.state == UCXPOOL_CHANNEL_CLOSED) &&
                    !exchange->peers[i].has_ended) {
-            exchange_fail(exchange, UCXPOOL_ERR_CLOSED, i, "lost",
-                          "it left before it had sent everything");
+            exchange_fail(
+                exchange, UCXPOOL_ERR_CLOSED, i, "lost",
+                "it closed its channel before it had sent everything");
         }
     }
 }

@@ -25,7 +25,7 @@
 
 #include <ucxpool/ucxpool.h>
 
-/* Time that has passed, and processor time. */
+/* Time that has passed, and CPU time. */
 typedef struct stopwatch {
     uint64_t wall_ns;
     uint64_t cpu_ns;

@@ -185,7 +185,7 @@ static int input_file_check(const char *path, int fd, struct stat *status_p)
                           strerror(errno));
     }
     return got == 0 ? 0
-                    : keep_error("'%s' does not tell its size, as files of "
+                    : keep_error("'%s' does not report its size, like files in "
                                  "/proc: save its contents to a file first",
                                  path);
 }
@@ -211,10 +211,10 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     file->delimiter =
         delimiter != FIELD_UNKNOWN ? delimiter : field_delimiter_guess(path);
     if (file->delimiter == FIELD_UNKNOWN) {
-        return keep_error("the suffix of '%s' does not tell what parts its "
-                          "fields: give -d with one character, 'tab', 'blank' "
-                          "or 'csv'",
-                          path);
+        return keep_error(
+            "the suffix of '%s' does not show which character separates its "
+            "fields: use -d with one character, 'tab', 'blank' or 'csv'",
+            path);
     }
     return 0;
 }
@@ -412,8 +412,8 @@ static size_t reader_end_file(reader_t *reader, uint64_t start)
 {
     if (reader->quotes == CSV_QUOTED) {
         keep_error("the last record of '%s', which begins at byte %llu, has a "
-                   "quote that is not closed: correct it, or give -d , where "
-                   "quotes are characters as others",
+                   "quote that is not closed: correct it, or use -d , which "
+                   "gives quotes no meaning",
                    reader_file(reader)->path, (unsigned long long)start);
         return 0;
     }
@@ -476,7 +476,7 @@ static int reader_complain_field(const reader_t *reader, const record_t *record)
         excerpt[i] = (c >= ' ') && (c <= '~') ? c : '?';
     }
     return keep_error("the record at byte %llu of '%s' has no field %u (it "
-                      "begins with '%s'): correct it, or give another -k or -d",
+                      "begins with '%s'): correct it, or use another -k or -d",
                       (unsigned long long)record->offset, record->file->path,
                       reader->field, excerpt);
 }
@@ -512,9 +512,10 @@ static int inputs_take_header_of(inputs_t *inputs, input_file_t *file)
         reader.buffer         = NULL;
     } else if ((record.length != inputs->header_length) ||
                (memcmp(record.data, inputs->header, record.length) != 0)) {
-        result = keep_error("the header of '%s' is not that of the files "
-                            "before: with --header all must have the same",
-                            file->path);
+        result =
+            keep_error("the header of '%s' differs from that of earlier files: "
+                       "with --header, all files must have the same header",
+                       file->path);
     }
     file->header = record.length < file->size ? record.length : file->size;
     reader_cleanup(&reader);

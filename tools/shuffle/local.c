@@ -183,7 +183,8 @@ static int child_connect(child_t *child)
         return -1;
     }
     if (length > LOCAL_ADDRESS_SIZE) {
-        return keep_error("the pool's address has %zu bytes, more than %u",
+        return keep_error("the pool's address has %zu bytes, more than the "
+                          "limit of %u; set UCX_NET_DEVICES to fewer devices",
                           length, LOCAL_ADDRESS_SIZE);
     }
     memcpy(child->place->address, address, length);
@@ -273,8 +274,8 @@ static int local_start_one(local_t *local, unsigned index)
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-        return keep_error("cannot make a socket pair for worker %u: %s", index,
-                          strerror(errno));
+        return keep_error("cannot create a socket pair for worker %u: %s",
+                          index, strerror(errno));
     }
     pid = fork();
     if (pid < 0) {
@@ -607,7 +608,7 @@ static int local_init_signals(local_t *local)
     local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     return local->signal_fd >= 0
                ? 0
-               : keep_error("cannot make a signal descriptor: %s",
+               : keep_error("cannot create a signal descriptor: %s",
                             strerror(errno));
 }
 

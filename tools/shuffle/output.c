@@ -29,7 +29,7 @@
 
 static int folder_fail(const output_folder_t *folder, const char *what)
 {
-    return keep_error("cannot %s output folder '%s': %s", what, folder->path,
+    return keep_error("cannot %s output directory '%s': %s", what, folder->path,
                       strerror(errno));
 }
 
@@ -53,9 +53,10 @@ static int folder_check_empty(const output_folder_t *folder)
         if ((strcmp(entry->d_name, ".") != 0) &&
             (strcmp(entry->d_name, "..") != 0) &&
             (strstr(entry->d_name, own) == NULL)) {
-            result = keep_error("output folder '%s' is not empty (it holds "
-                                "'%s'): empty it or name another with -o",
-                                folder->path, entry->d_name);
+            result = keep_error(
+                "the output directory '%s' is not empty (it contains '%s'): "
+                "empty it, or name another one with -o",
+                folder->path, entry->d_name);
         }
     }
     closedir(dir);
@@ -212,7 +213,7 @@ static int output_fail(const output_t *output, uint32_t slot, const char *what)
         output_names(output->folder, output_partition(output, slot)).temporary,
         strerror(errno),
         (errno == ENOSPC) || (errno == EDQUOT)
-            ? ": free some space, or name another folder with -o"
+            ? ": free some space, or name another directory with -o"
             : "");
 }
 
@@ -399,8 +400,8 @@ static int output_check(const output_t *output, uint32_t slot, int fd)
     if ((uint64_t)status.st_size == length) {
         return 0;
     }
-    return keep_error("partition %u has %llu bytes where %llu were written: "
-                      "does something else write to '%s'?",
+    return keep_error("partition %u has %llu bytes, but %llu were written: "
+                      "check that nothing else writes to '%s'",
                       output_partition(output, slot),
                       (unsigned long long)status.st_size,
                       (unsigned long long)length, output->folder->path);

@@ -67,8 +67,8 @@ int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
     pmix_status_t status;
 
     if (getenv("PMIX_RANK") == NULL) {
-        return keep_error("the launcher does not speak PMIx: use the mpirun of "
-                          "Open MPI, or srun --mpi=pmix");
+        return keep_error("the launcher does not support PMIx: use the mpirun "
+                          "of Open MPI, or srun --mpi=pmix");
     }
     status = PMIx_Init(&ranks_self, NULL, 0);
     if (status != PMIX_SUCCESS) {
@@ -198,7 +198,9 @@ static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
         return NULL;
     }
     if ((value->type != PMIX_BYTE_OBJECT) || (value->data.bo.size < least)) {
-        keep_error("worker %u has another version", rank);
+        keep_error("worker %u has another version: start the same "
+                   "ucxpool_shuffle on all hosts",
+                   rank);
         PMIX_VALUE_RELEASE(value);
         return NULL;
     }
@@ -220,13 +222,13 @@ static int ranks_connect(exchange_t *exchange, unsigned rank,
     address = value->data.bo.bytes + sizeof(card);
     memcpy(&card, value->data.bo.bytes, sizeof(card));
     if (memcmp(&card, own, sizeof(card)) != 0) {
-        result = keep_error("worker %u has another job: %llu bytes in %llu "
-                            "files there, %llu bytes in %llu files here; all "
-                            "hosts must have the same files",
-                            rank, (unsigned long long)card.num_bytes,
-                            (unsigned long long)card.num_files,
-                            (unsigned long long)own->num_bytes,
-                            (unsigned long long)own->num_files);
+        result = keep_error(
+            "worker %u has other input: %llu bytes in %llu files there, %llu "
+            "bytes in %llu files here; all hosts must have the same files",
+            rank, (unsigned long long)card.num_bytes,
+            (unsigned long long)card.num_files,
+            (unsigned long long)own->num_bytes,
+            (unsigned long long)own->num_files);
     } else {
         result = exchange_connect(exchange, rank, address,
                                   value->data.bo.size - sizeof(card));
@@ -359,9 +361,9 @@ int ranks_run(job_t *job, result_t *results)
 
 int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
 {
-    return keep_error("started by a launcher, but built without PMIx: install "
-                      "libpmix-dev and build again, or start it on one host "
-                      "with -w");
+    return keep_error(
+        "a launcher started this program, which was built without PMIx: "
+        "install libpmix-dev and build again, or start it on one host with -w");
 }
 
 int ranks_run(job_t *job, result_t *results)

@@ -105,13 +105,13 @@ static void summary_text_transfer(const result_t *sum, FILE *stream)
 
     fprintf(stream,
             "Between workers: %.1f MB in %" PRIu64 " batches; all workers' "
-            "transfer calls took %.3f s, %.3f s of processor time\n",
+            "transfer calls took %.3f s, %.3f s of CPU time\n",
             megabytes(exchange->bytes_received), exchange->batches_received,
             seconds(exchange->transfer.wall_ns),
             seconds(exchange->transfer.cpu_ns));
     if (sum->copy.cpu_ns > 0) {
         fprintf(stream,
-                "  memcpy of the same bytes: %.3f s, %.3f s of processor time; "
+                "  memcpy of the same bytes: %.3f s, %.3f s of CPU time; "
                 "transfer takes %.2f times that\n",
                 seconds(sum->copy.wall_ns), seconds(sum->copy.cpu_ns),
                 (double)exchange->transfer.cpu_ns / (double)sum->copy.cpu_ns);

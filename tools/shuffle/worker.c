@@ -14,7 +14,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Limits of the size of a batch. A larger batch leaves the processor's cache
+/* Limits of the size of a batch. A larger batch leaves the CPU's cache
  * before it is received. With smaller batches the control messages take longer
  * than the copies. */
 #define WORKER_BATCH_MAX (2 * MIB)
@@ -23,11 +23,11 @@
  * because each maps the memory of all others. */
 #define WORKER_BATCHES_FEW  (64 * MIB)
 #define WORKER_BATCHES_MANY (24 * MIB)
-/* Bytes per read, which fit in the processor's cache. */
+/* Bytes per read, which fit in the CPU's cache. */
 #define WORKER_BUFFER_SIZE (256 * KIB)
 /* Time to sleep before checking again whether to end. */
 #define WORKER_WAIT_MS 20
-/* A size that exceeds the processor's cache. */
+/* A size that exceeds the CPU's cache. */
 #define WORKER_MEMCPY_SIZE (64 * MIB)
 
 typedef struct worker {
@@ -111,8 +111,8 @@ static int worker_write(worker_t *worker, const batch_t *batch)
     while ((result = batch_next_run(batch, job->num_partitions, &run,
                                     &worker->result->out)) > 0) {
         if (run.partition % job->num_workers != worker->params.index) {
-            return keep_error("worker %u got records of partition %u, which is "
-                              "not its own",
+            return keep_error("worker %u received records of partition %u, "
+                              "which is not its own",
                               worker->params.index, run.partition);
         }
         if (output_append(&worker->output, run.partition,
