@@ -1,24 +1,26 @@
 # UCXPOOL_CHECK_JAVA
 # ------------------
 # Find the dependencies of `make java`: a JDK, into JAVAC, JAR and JNI_CFLAGS;
-# Spark's jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for tests.
-# --with-spark=DIR names the folder of the jars, or one that has them in jars/ or
-# pyspark/jars/. The default is SPARK_HOME. --without-java disables all of this.
+# Spark's jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for
+# tests. --with-spark=DIR names the directory of the jars, or one that has them
+# in jars/ or pyspark/jars/. The default is SPARK_HOME. --without-java disables
+# all of this.
 #
-# The native library is in the jars, unless --with-jnidir=DIR names a folder that
-# the Java VM searches, such as a distribution's. Then make install puts it there.
+# The native library is in the jars, unless --with-jnidir=DIR names a directory
+# that the Java VM searches, such as a distribution's. Then make install puts it
+# there.
 AC_DEFUN([UCXPOOL_CHECK_JAVA], [
   AC_ARG_WITH([java],
     [AS_HELP_STRING([--without-java], [no make java, though there is a JDK])],
     [], [with_java=check])
   AC_ARG_WITH([spark],
     [AS_HELP_STRING([--with-spark=DIR],
-      [make java has the plugin for the Spark under DIR, for example the folder
-       pyspark of its wheel])],
+      [make java has the plugin for the Spark under DIR, for example the
+       directory pyspark of its wheel])],
     [], [with_spark=$SPARK_HOME])
   AC_ARG_WITH([jnidir],
     [AS_HELP_STRING([--with-jnidir=DIR],
-      [where libucxpool-jni.so is installed, a folder of java.library.path;
+      [where libucxpool-jni.so is installed, a directory of java.library.path;
        without it the jars have it in them])],
     [], [with_jnidir=no])
   AS_CASE([$with_jnidir],

@@ -1,8 +1,8 @@
 # UCXPOOL_CHECK_NVTX
 # ------------------
-# Find NVTX 3, which consists only of headers, into NVTX_CFLAGS: in the compiler's
-# folders, in the CUDA toolkit, or in DIR of --with-nvtx=DIR. Without it, or with
-# --without-nvtx, transfers are not reported to profilers.
+# Find NVTX 3, which consists only of headers, into NVTX_CFLAGS: in the
+# compiler's directories, in the CUDA toolkit, or in DIR of --with-nvtx=DIR.
+# Without it, or with --without-nvtx, transfers are not reported to profilers.
 AC_DEFUN([UCXPOOL_CHECK_NVTX], [
   AC_ARG_WITH([nvtx],
     [AS_HELP_STRING([--with-nvtx=DIR],

@@ -10,7 +10,7 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
     [no], [AC_MSG_ERROR([libucxpool needs UCX; --without-ucx is not possible])],
     [yes|pkg-config], [
       PKG_CHECK_MODULES([UCX], [ucx >= 1.13], [],
-        [AC_MSG_ERROR([UCX 1.13 or newer was not found: install libucx-dev, or name its folder with --with-ucx=DIR])])],
+        [AC_MSG_ERROR([UCX 1.13 or newer was not found: install libucx-dev, or name its directory with --with-ucx=DIR])])],
     [
       AS_IF([test ! -f "$with_ucx/include/ucp/api/ucp.h"],
         [AC_MSG_ERROR([--with-ucx=$with_ucx: there is no include/ucp/api/ucp.h under it])])
@@ -20,10 +20,10 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
       # -isystem: warnings in the macros of UCX's headers are not ours.
       UCX_CFLAGS="-isystem $ucx_dir/include"
       # In LIBS, by their paths and hidden from libtool. Otherwise libtool would
-      # use the .la files next to them (those of PyPI's wheel contain folders of
-      # another machine), or the system's UCX, or drop the run path. libtool puts
-      # them before the archives that need them, so the linker must not drop
-      # them as unneeded.
+      # use the .la files next to them (those of PyPI's wheel contain
+      # directories of another machine), or the system's UCX, or drop the run
+      # path. libtool puts them before the archives that need them, so the
+      # linker must not drop them as unneeded.
       UCX_LIBS=
       LIBS="$LIBS -Wl,-rpath,$ucx_dir/lib"
       LIBS="$LIBS -Wl,--push-state,--no-as-needed"

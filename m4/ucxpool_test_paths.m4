@@ -5,7 +5,7 @@
 AC_DEFUN([UCXPOOL_TEST_PATHS], [
   ucxpool_tests=`pwd -P`/tests
   AC_DEFINE_UNQUOTED([STAND_IN_DIR], ["$ucxpool_tests/cuda_stand_in/.libs"],
-    [Folder of the libraries that stand in for the CUDA driver])
+    [Directory of the libraries that stand in for the CUDA driver])
   AC_DEFINE_UNQUOTED([NVML_STAND_IN_PATH],
     ["$ucxpool_tests/nvml_stand_in/.libs/libnvml.so"],
     [The library that stands in for NVML])
@@ -14,7 +14,7 @@ AC_DEFUN([UCXPOOL_TEST_PATHS], [
     [The library that stands in for a profiler])
   AC_DEFINE_UNQUOTED([VERBS_STAND_IN_DIR],
     ["$ucxpool_tests/verbs_stand_in/.libs"],
-    [Folder of the libraries that stand in for libibverbs])
+    [Directory of the libraries that stand in for libibverbs])
   AC_DEFINE_UNQUOTED([UCX_DIR], ["$UCX_DIR"],
-    [Folder of UCX where configure was told one, or /])
+    [Directory of UCX where configure was told one, or /])
 ])

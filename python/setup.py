@@ -1,6 +1,6 @@
 """Builds libucxpool, and the extension that is linked with it.
 
-The library is built from the checkout around this folder, or taken from the
+The library is built from the checkout around this directory, or taken from the
 build tree that the variable LIBUCXPOOL_BUILD names. UCX comes from the wheel
 (libucx-cu13), or from the place that LIBUCXPOOL_WITH_UCX names, in the form of
 configure's --with-ucx.
@@ -28,7 +28,7 @@ def run(*command, cwd):
 
 def finish(file, path):
     """Strip debugging information, and set the library path, so that no
-    library is loaded from the build folder, where other users may write."""
+    library is loaded from the build directory, where other users may write."""
     file = pathlib.Path(file).resolve()
     run("strip", "--strip-debug", file, cwd=HERE)
     run("patchelf", "--set-rpath", path, file, cwd=HERE)
@@ -50,7 +50,7 @@ def build_library(folder):
             "LIBUCXPOOL_BUILD to a build tree of it")
     if not (TOP / "configure").exists():
         run("./autogen.sh", cwd=TOP)
-    # pip installs UCX in a new folder each time, and removes the previous
+    # pip installs UCX in a new directory each time, and removes the previous
     # one.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -2,7 +2,7 @@
 # sources this file.
 #
 # make_NAME compiles the build NAME, and build_NAME runs its tests. Builds that
-# share a folder are compiled once, by make_FOLDER.
+# share a directory are compiled once, by make_FOLDER.
 declare -A folders      # under $work, where it is not NAME
 declare -A results_at   # of its tests, where not in its tests/; '': none
 declare -A begins_after # the build that must have ended before, if it is run

@@ -12,9 +12,9 @@ make_rmm() {
         "$(library)"
 }
 
-# find_rmm - print the folder with RMM's plug-ins: given by --rmm, stored by
+# find_rmm - print the directory with RMM's plug-ins: given by --rmm, stored by
 # --pack next to the builds, or built from wheels before. Prints nothing if no
-# folder has them.
+# directory has them.
 find_rmm() {
     local folder
     for folder in "$rmm" "$build/../rmm" "$work/gpu-rmm"; do
@@ -26,8 +26,8 @@ find_rmm() {
     done
 }
 
-# need_rmm - set $folder to the folder with RMM's plug-ins, which are built from
-# wheels if necessary. Without RMM, $folder is empty.
+# need_rmm - set $folder to the directory with RMM's plug-ins, which are built
+# from wheels if necessary. Without RMM, $folder is empty.
 need_rmm() {
     folder=$(find_rmm)
     if [ -z "$folder" ] && [ -n "$rmm" ] && make_rmm "$work/gpu-rmm"; then

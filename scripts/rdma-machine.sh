@@ -37,7 +37,7 @@ machine_fetch() {
         machine_why='apt-cache knows no linux-image-amd64'
         return 1
     fi
-    # Downloads by a user need a folder of that user.
+    # Downloads by a user need a directory of that user.
     rm -rf "$1" && mkdir -p "$1" &&
         step "fetch $package" 600 env -C "$1" apt-get -q \
             -o Acquire::Retries=3 download "$package" &&
@@ -110,7 +110,7 @@ machine_make() {
 
 # machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - run the tests, or the
 # command, in the machine for at most LIMIT seconds, as scripts/end-hung counts
-# them, and print the output. The machine writes only to the folder RESULTS.
+# them, and print the output. The machine writes only to the directory RESULTS.
 # Returns the status of the command, or 125 if the machine did not end by
 # itself.
 machine_boot() {
@@ -122,7 +122,7 @@ machine_boot() {
         printf 'command=%q\ntests=%q\n' "$command" "$*"
     } >"$results/job"
     # KVM is not used: inside another virtual machine, it may be available but
-    # hang. A comma in a folder's name must be doubled.
+    # hang. A comma in a directory's name must be doubled.
     "$top/scripts/end-hung" "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot \
         -kernel "$machine/kernel" -initrd "$machine/initramfs" \

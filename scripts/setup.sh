@@ -138,8 +138,8 @@ packages_install() {
 
 # wheel_fetch WHEEL REQUIREMENTS DIR FILE - download the wheels of
 # scripts/REQUIREMENTS with pip, which checks their hashes, and unpack them to
-# DIR, a folder that git ignores. Does nothing if this was done before. Fails if
-# the wheels do not contain FILE of WHEEL.
+# DIR, a directory that git ignores. Does nothing if this was done before. Fails
+# if the wheels do not contain FILE of WHEEL.
 wheel_fetch() {
     local wheel=$1 requirements=$2 dir=$3 file=$4 fetched=${3%/*}/wheel
     if [ -f "$dir/complete" ]; then

@@ -4,7 +4,7 @@
  * usage: cable_end listen|deaf WHERE
  *        cable_end idle|busy WHERE
  *
- * WHERE is an address and a port, or a folder ("/...") in which the two ends
+ * WHERE is an address and a port, or a directory ("/...") in which the two ends
  * exchange their pools' addresses.
  *
  * The listener receives all messages; a deaf one accepts the caller and does

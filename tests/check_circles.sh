@@ -26,7 +26,7 @@ objects() {
 
 # calls TREE - print "FILE FILE" for each pair whose first file calls the
 # second. A name that several programs define refers to the one in the same
-# folder.
+# directory.
 calls() {
     objects "$1" | while read -r file object; do
         nm "$1/$object" | awk -v file="$file" '{ print file, $(NF - 1), $NF }'

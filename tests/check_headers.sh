@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks that each header compiles as C11, alone and included twice, and as C++
-# together with the headers of its folder. Compiling alone as C11 finds missing
-# includes, so the headers of a folder need not be compiled one by one as C++.
+# together with the headers of its directory. Compiling alone as C11 finds
+# missing includes, so the headers of a directory need not be compiled one by
+# one as C++.
 set -eu
 
 case $CC in

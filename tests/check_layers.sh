@@ -3,7 +3,7 @@
 # docs/internals/architecture.md.
 set -eu
 
-# Print the table as lines: FOLDER-OR-FILE: LAYER LAYER ...
+# Print the table as lines: DIR-OR-FILE: LAYER LAYER ...
 read_table() {
     awk -F'|' '
         /^## / { inside = /^## Layers$/ }
@@ -54,7 +54,7 @@ check() {
             split(target, part, "/")
             to = part[1]
             if (quoted && target !~ /\//) {
-                bad("name it with its folder")
+                bad("name it with its directory")
             } else if (to in layer) {
                 if (to != own && index(allowed[place], " " to " ") == 0) {
                     bad("the table does not allow " to)

@@ -2,12 +2,12 @@
 """PyTorch, CuPy, RMM and Numba on libucxpool's heap, on a real GPU.
 
 usage: gpu_frameworks.py LIBRARY [--json FILE] [--only NAME[,NAME...]]
-                         [--rmm FOLDER] [--quick]
+                         [--rmm DIR] [--quick]
 
 LIBRARY   libucxpool.so
 --json    all results, as one object
 --only    these checks; without, all
---rmm     a folder with the wheels of RMM (rmm, librmm, rapids_logger, and
+--rmm     a directory with the wheels of RMM (rmm, librmm, rapids_logger, and
           cuda_bindings and others that are not installed), packed or
           unpacked
 --quick   small sizes; times mean nothing
@@ -652,7 +652,7 @@ def words(name, result):
 
 
 def unpack(folder, scratch):
-    """Make the wheels or packages in a folder importable."""
+    """Make the wheels or packages in a directory importable."""
     wheels = glob.glob(os.path.join(folder, "*.whl"))
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:

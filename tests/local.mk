@@ -393,7 +393,7 @@ tests_verbs_stand_in_libold_verbs_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 tests_verbs_stand_in_libold_verbs_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DVERBS_STAND_IN_OLD
 
-# Fuzz targets, run by tests/fuzz/check_corpus.sh. Each NAME has a folder in
+# Fuzz targets, run by tests/fuzz/check_corpus.sh. Each NAME has a directory in
 # tests/fuzz/corpus/.
 FUZZ_TARGETS = \
 	tests/fuzz/fuzz_auth tests/fuzz/fuzz_lengths tests/fuzz/fuzz_proto \

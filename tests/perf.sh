@@ -1,5 +1,5 @@
 # Shared by the tests of ucxpool_perf, which source it (`. perf.sh`): $perf, the
-# folder $dir, which is removed at the end, and these functions:
+# directory $dir, which is removed at the end, and these functions:
 #
 #     run CODE ARG...   require that the tool exits with that code
 #     says FILE WORDS   require these words in $dir/FILE: out and err come

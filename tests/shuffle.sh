@@ -1,5 +1,6 @@
 # Shared by the tests of ucxpool_shuffle, which source it (`. shuffle.sh`):
-# $shuffle, the folder $work, which is removed at the end, and these functions:
+# $shuffle, the directory $work, which is removed at the end, and these
+# functions:
 #
 #     passes ARG...     a run that must succeed; its output directory is out
 #     run_tool ARG...   a run; its exit status is in $status, its output in

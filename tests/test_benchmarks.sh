@@ -123,6 +123,6 @@ ends 1 'build it first' --measure "$dir/none" "$dir"
 ends 1 'not readable' --measure "$dir/none" --lineitem "$dir/none.tbl" \
     "$top_builddir"
 ends 1 'machine.md' --write "$dir"
-[ ! -e "$dir/none" ] || fail 'a folder was created despite the error'
+[ ! -e "$dir/none" ] || fail 'a directory was created despite the error'
 sh "$make" --help >"$dir/log"
 grep -q -- '--lineitem' "$dir/log" || fail '--help does not print the usage'

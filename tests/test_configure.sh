@@ -32,7 +32,7 @@ HIDDEN='check pmix libibverbs'
 export HIDDEN
 
 # A source tree that was configured in place cannot be configured from another
-# folder, so use a copy without the results.
+# directory, so use a copy without the results.
 mkdir "$dir/source" "$dir/build"
 for file in "$top_srcdir"/*; do
     case ${file##*/} in
@@ -41,7 +41,7 @@ for file in "$top_srcdir"/*; do
     esac
 done
 
-# Configure like this tree, but from another folder.
+# Configure like this tree, but from another directory.
 eval "set -- $("$top_builddir/config.status" --config)"
 set -- "$@" "--srcdir=$dir/source" "PKG_CONFIG=$dir/pkg-config"
 cd "$dir/build"

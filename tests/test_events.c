@@ -43,7 +43,7 @@ static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
 static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     /* Wait without a timeout: when a timeout expires, ucxpool_wait() checks for
-     * events once more, and would hide a lost wake-up. */
+     * events once more, and would hide a lost wakeup. */
     two_ok(ucxpool_request_wait((ucxpool_request_t *)request, UCXPOOL_FOREVER));
 }
 

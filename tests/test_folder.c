@@ -1,4 +1,4 @@
-/* The folder of sockets that containers share (UCXPOOL_SOCKET_DIR). */
+/* The directory of sockets that containers share (UCXPOOL_SOCKET_DIR). */
 #include <config.h>
 
 #include "ipc/socket.h"
@@ -21,7 +21,7 @@
 #define NOBODY 65534
 #define HOUR   3600
 
-static char   above[32];  /* the folder's folder */
+static char   above[32];  /* the directory's directory */
 static char   folder[64]; /* of sockets; the first test creates it */
 static time_t ahead;      /* added to the time */
 
@@ -89,7 +89,7 @@ TEST(a_pool_on_the_ucx_wire_needs_no_folder)
     ucxpool_destroy(pool);
 }
 
-/* --- unsafe folders ------------------------------------------------------- */
+/* --- unsafe directories --------------------------------------------------- */
 
 static void check_rejected(const char *path, ucxpool_status_t status,
                            const char *words)
@@ -124,7 +124,7 @@ TEST_WITH(a_folder_of_another_user_is_rejected, .end = 1, .only_if = is_root)
 TEST(a_symbolic_link_is_not_followed)
 {
     ck_assert_int_eq(symlink("/root", folder), 0);
-    check_rejected(folder, UCXPOOL_ERR_PERMISSION, "is not a folder");
+    check_rejected(folder, UCXPOOL_ERR_PERMISSION, "is not a directory");
     ck_assert_int_eq(unlink(folder), 0);
 }
 
@@ -140,7 +140,7 @@ TEST(a_path_that_does_not_fit_a_socket_is_rejected)
     check_rejected("/nowhere/sockets", UCXPOOL_ERR_IO, "cannot create");
 }
 
-/* --- files in the folder -------------------------------------------------- */
+/* --- files in the directory ----------------------------------------------- */
 
 static const uint8_t ids[][IPC_ID_SIZE] = {{1}, {2}, {3}};
 

@@ -38,7 +38,7 @@ REPLACE(ssize_t, write, int fd, const void *bytes, size_t size)
     return __real_write(fd, bytes, size);
 }
 
-/* The text of the file of that name in the folder. */
+/* The text of the file of that name in the directory. */
 static char *text_of(const char *name)
 {
     static char text[NUM_THREADS * NUM_LINES * 100];

@@ -46,7 +46,7 @@
 #define USER 12345
 
 /* The namespaces that the child leaves in addition. Without a common network
- * namespace, the two share a folder. */
+ * namespace, the two share a directory. */
 static const int others[] = {0, CLONE_NEWNET, CLONE_NEWUSER,
                              CLONE_NEWNET | CLONE_NEWUSER};
 

@@ -123,7 +123,7 @@ run 1 $short -t each -s 100 -n 10 --wire map "10.213.7.2:$port"
 says err 'map'
 served 1
 
-# With a common folder the two are like containers of one host.
+# With a common directory the two are like containers of one host.
 UCXPOOL_SOCKET_DIR=$dir/sockets
 export UCXPOOL_SOCKET_DIR
 serve 0
@@ -131,7 +131,7 @@ run 0 $short -t iov -s 4k -n 1000 --wire map "10.213.7.2:$port"
 unset UCXPOOL_SOCKET_DIR
 says out 'wire map (same host and user'
 served 0
-[ -z "$(ls "$dir/sockets")" ] || fail 'a socket is left in the folder'
+[ -z "$(ls "$dir/sockets")" ] || fail 'a socket is left in the directory'
 
 # A client with another secret is rejected. The server waits for the next.
 serve 0

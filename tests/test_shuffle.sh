@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests ucxpool_shuffle, end to end: unusual but valid inputs, invalid inputs,
-# and workers that die. Every part runs in its own folder.
+# and workers that die. Every part runs in its own directory.
 #
 # usage: test_shuffle.sh [PART...]
 #
@@ -381,11 +381,11 @@ part_outputs() {
     mkdir kept
     printf 'a\n' >short.tbl
     fails 1 'no field 2' -k 2 -o kept short.tbl
-    [ -d kept ] || failed "a folder that was there before was removed"
+    [ -d kept ] || failed "an existing directory was removed"
     [ -z "$(ls -A kept)" ] || failed "files are left: $(ls -A kept)"
 }
 
-# Of two runs into one folder, one succeeds and the other is rejected.
+# Of two runs into one directory, one succeeds and the other is rejected.
 part_two_runs() {
     records 3000 >in.tbl
     for trial in $(few '1 2 3' '1 2 3 4 5 6 7 8 9 10'); do
@@ -556,7 +556,7 @@ part_killed_main() {
     wait $main 2>wait
     gone $workers
     leftovers
-    [ ! -e out ] || failed "the folder is left, with $(ls -A out)"
+    [ ! -e out ] || failed "the directory is left, with $(ls -A out)"
 }
 
 # An interrupt that is too late to stop the run: the files have their final

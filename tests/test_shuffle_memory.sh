@@ -39,7 +39,7 @@ free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1024) }')
 [ "$free" -gt $((LIMIT_MIB * FACTOR * 2 + 1024)) ] ||
     skip "the disk has only $free MiB free"
 
-# make_group FOLDER FILE - create a control group whose limit is set by FILE.
+# make_group DIR FILE - create a control group whose limit is set by FILE.
 make_group() {
     [ -w "$1" ] && mkdir "$1/ucxpool-$$" 2>/dev/null || return 1
     group=$1/ucxpool-$$

@@ -80,7 +80,7 @@ awk 'BEGIN {
     }
 }' >in.tbl
 
-# One folder shared by both hosts.
+# One directory shared by both hosts.
 if start -p 10 --json -o out "$work/in.tbl"; then
     sort in.tbl >expected
     cat out/part-* | sort >actual
@@ -130,8 +130,8 @@ grep -e '^ucxpool_shuffle: ' -e UCX -e Assertion -e backtrace stderr |
 start -w 2 -o usage "$work/in.tbl" && failed "-w is no error"
 grep -q 'omit -w under a launcher' stderr || failed "-w: $(cat stderr)"
 
-# While a run lives, other runs cannot use its folder. A killed worker ends the
-# run, and no file is left.
+# While a run lives, other runs cannot use its directory. A killed worker ends
+# the run, and no file is left.
 i=0
 while [ $i -lt 40 ]; do
     cat in.tbl
@@ -144,13 +144,13 @@ until ls killed/.part-00001.*.tmp >/dev/null 2>&1 ||
     :
 done
 for pid in $(pidof -x "$shuffle" lt-ucxpool_shuffle ucxpool_shuffle); do
-    # Select only processes of this run, which have the same working folder.
+    # Select only processes of this run, which have the same working directory.
     if [ "$(readlink "/proc/$pid/cwd")" = "$work" ] &&
         tr '\000' '\n' <"/proc/$pid/environ" | grep -q '^PMIX_RANK=1$'; then
         kill -STOP "$pid"
-        start -p 10 -o killed "$work/in.tbl" && failed "two runs, one folder"
+        start -p 10 -o killed "$work/in.tbl" && failed "two runs, one directory"
         grep -q 'is not empty' stderr ||
-            failed "two runs, one folder: $(cat stderr)"
+            failed "two runs, one directory: $(cat stderr)"
         kill -KILL "$pid"
         break
     fi

@@ -112,7 +112,7 @@ static void print_settings(void)
     }
 }
 
-/* Does a child process in this folder print this setting? UCX reads its
+/* Does a child process in this directory print this setting? UCX reads its
  * configuration file when it is loaded. */
 static bool tells(const char *folder, const char *wanted)
 {

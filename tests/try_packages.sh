@@ -19,7 +19,8 @@ try() {
     echo ":test-result: $result" >"tests/$name.trs"
 }
 
-# install PACKAGE... - install packages of this folder, and their dependencies.
+# install PACKAGE... - install packages of this directory, and their
+# dependencies.
 install() {
     ours=''
     for package in "$@"; do

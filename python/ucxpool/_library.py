@@ -89,7 +89,7 @@ def _load_ucx():
 
 
 def _load(name):
-    """Load a library. If libucxpool.so is in the same folder, load it
+    """Load a library. If libucxpool.so is in the same directory, load it
     before."""
     _load_ucx()
     core = os.path.join(os.path.dirname(name), CORE)

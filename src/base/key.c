@@ -374,9 +374,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "host that does not use map then logs a warning, unless WIRE=ucx is "
          "set on either side."),
     PATH("SOCKET_DIR", socket_dir, "",
-         "Folder for Unix sockets of pools. Processes on one host, but of "
+         "Directory for Unix sockets of pools. Processes on one host, but of "
          "different network namespaces, use the map wire if both have mounted "
-         "this folder. The pool creates it with mode 0700; other users must "
+         "this directory. The pool creates it with mode 0700; other users must "
          "not be able to write to it. An absolute path of at most 57 bytes, "
          "without a / at its end. Empty: the pool has a socket only in its "
          "network namespace."),

@@ -20,7 +20,7 @@
 
 /* Returns the place of the socket over which this process reaches the pool of
  * the blob: "" for the abstract name, if both are in one network namespace;
- * otherwise the folder UCXPOOL_SOCKET_DIR, if the pool has a socket there.
+ * otherwise the directory UCXPOOL_SOCKET_DIR, if the pool has a socket there.
  * NULL: the pool cannot be reached over such a connection. Another process may
  * own the pool's abstract name in another network namespace, so the other of
  * the two places is never tried. */

@@ -299,7 +299,7 @@ void ipc_socket_close(int fd)
     close(fd);
 }
 
-/* --- sockets in a folder -------------------------------------------------- */
+/* --- sockets in a directory ----------------------------------------------- */
 
 #define SETTING "(setting UCXPOOL_SOCKET_DIR)"
 
@@ -326,7 +326,7 @@ void ipc_folder_remove(const char *folder, const uint8_t *id)
     unlink(address.sun_path);
 }
 
-/* --- preparing a folder --------------------------------------------------- */
+/* --- preparing a directory ------------------------------------------------ */
 
 /* Returns true if no process has the socket open. The check calls connect()
  * with another socket type than the owner's, which always fails, so the owner
@@ -380,17 +380,17 @@ static ucxpool_status_t check(const char *folder, const struct stat *is)
 {
     if (!S_ISDIR(is->st_mode)) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "%s " SETTING " is not a folder", folder);
+                          "%s " SETTING " is not a directory", folder);
     }
     if (!ipc_user_is_ours((uint32_t)is->st_uid) && (is->st_uid != 0)) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "the folder %s " SETTING
+                          "the directory %s " SETTING
                           " belongs to user %u; it must belong to user %u",
                           folder, (unsigned)is->st_uid, (unsigned)geteuid());
     }
     if (is->st_mode & (S_IWGRP | S_IWOTH)) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "other users can write to the folder %s " SETTING
+                          "other users can write to the directory %s " SETTING
                           ": set its mode to 0700",
                           folder);
     }
@@ -407,15 +407,15 @@ ucxpool_status_t ipc_folder_prepare(const char *folder)
     if ((folder[0] != '/') || (folder[length - 1] == '/') ||
         (length > IPC_FOLDER_MAX)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the folder %.100s " SETTING
+                          "the directory %.100s " SETTING
                           " must be an absolute path of at most %zu bytes, "
                           "without a / at its end",
                           folder, IPC_FOLDER_MAX);
     }
     if (((mkdir(folder, 0700) != 0) && (errno != EEXIST)) ||
         (lstat(folder, &is) != 0)) {
-        return base_error_errno(errno, "cannot create the folder %s " SETTING,
-                                folder);
+        return base_error_errno(
+            errno, "cannot create the directory %s " SETTING, folder);
     }
     status = check(folder, &is);
     if (status == UCXPOOL_OK) {

@@ -6,7 +6,7 @@
  *
  * A socket has an abstract name (unix(7)) with the pool's id. So it leaves no
  * file behind, and processes of the same network namespace can connect. A
- * second socket is a file in a folder that the user chooses (see below).
+ * second socket is a file in a directory that the user chooses (see below).
  * Messages keep their boundaries (SOCK_SEQPACKET), and no call blocks.
  *
  * The functions of sockets are thin wrappers: each returns 0 or an errno, and
@@ -37,14 +37,14 @@ typedef struct ipc_caller {
     uint32_t uid;
 } ipc_caller_t;
 
-/* Create a listening socket with this id. folder: for a file in a folder that
- * has been prepared; "": for an abstract name. */
+/* Create a listening socket with this id. folder: for a file in a directory
+ * that has been prepared; "": for an abstract name. */
 int ipc_socket_listen(const char *folder, const uint8_t *id, int *fd_p);
 
 /* Accept a connection. EAGAIN: no connection is waiting. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
-/* Connect to the socket with this id, by its abstract name, or in the folder
+/* Connect to the socket with this id, by its abstract name, or in the directory
  * unless folder is "". ECONNREFUSED, ENOENT: no process listens. EAGAIN: the
  * queue is full; retry later. */
 int ipc_socket_connect(const char *folder, const uint8_t *id, int *fd_p);
@@ -94,42 +94,43 @@ void ipc_close_all(const int *fds, unsigned num_fds);
  * not keep the connection open. */
 void ipc_socket_close(int fd);
 
-/* --- folders -------------------------------------------------------------- */
+/* --- directories ---------------------------------------------------------- */
 
 /*
- * A folder of Unix sockets, for processes in different network namespaces, such
- * as containers that mount one folder. The name of a socket's file contains the
- * pool's id:
+ * A directory of Unix sockets, for processes in different network namespaces,
+ * such as containers that mount one directory. The name of a socket's file
+ * contains the pool's id:
  *
- *     FOLDER/ucxpool-BOOT-ID    BOOT: the start of the host's boot id
+ *     DIR/ucxpool-BOOT-ID    BOOT: the start of the host's boot id
  *
  * The kernel finds a socket by the inode of its file, in its own memory. So a
- * process on another host cannot connect, even if it mounts the same folder
+ * process on another host cannot connect, even if it mounts the same directory
  * (NFS).
  *
  * The file of a process that was killed remains until a pool is created with
- * the folder, in the same boot of the host and at least 10 s later. Files of
+ * the directory, in the same boot of the host and at least 10 s later. Files of
  * earlier boots are never removed.
  */
 
-/* The longest path of a folder. */
+/* The longest path of a directory. */
 #define IPC_FOLDER_MAX \
     (sizeof(((struct sockaddr_un *)NULL)->sun_path) - \
      sizeof("/ucxpool-00000000-") - 2 * IPC_ID_SIZE)
 
 /*
- * Create the folder with mode 0700 if it does not exist, and remove the files
- * of ended processes.
+ * Create the directory with mode 0700 if it does not exist, and remove the
+ * files of ended processes.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the path is not absolute, ends with a /, or is
  *                            longer than IPC_FOLDER_MAX
- * UCXPOOL_ERR_PERMISSION     the folder belongs to another user (except root),
- *                            other users can write to it, or it is not a folder
+ * UCXPOOL_ERR_PERMISSION     the directory belongs to another user (except
+ *                            root), other users can write to it, or it is not
+ *                            a directory
  * UCXPOOL_ERR_IO, ...        it cannot be created
  */
 ucxpool_status_t ipc_folder_prepare(const char *folder);
 
-/* Returns true if the folder has a file for this pool. "" has none. */
+/* Returns true if the directory has a file for this pool. "" has none. */
 bool ipc_folder_has(const char *folder, const uint8_t *id);
 
 void ipc_folder_remove(const char *folder, const uint8_t *id);

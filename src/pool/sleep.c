@@ -41,9 +41,9 @@
  * request.
  *
  * One of the threads that wait in this library is the leader: it sleeps on the
- * descriptors. When it wakes, it wakes the others, which check whether their
+ * descriptors. When it wakes up, it wakes the others, which check whether their
  * goals are reached. While there is a leader, only the leader resets wake_fd,
- * so a wake always reaches it.
+ * so a wakeup always reaches it.
  */
 
 /* Reset wake_fd. The caller must then check for every kind of work that a
@@ -498,9 +498,9 @@ static void lead(ucxpool_t *pool, uint64_t until)
     wake_others(pool);
 }
 
-/* Sleep once without being the leader, until the leader wakes or until `until`.
- * The leader cannot wake before this thread releases the pool's lock, so no
- * wake is lost. */
+/* Sleep once without being the leader, until the leader wakes up or until
+ * `until`. The leader cannot wake up before this thread releases the pool's
+ * lock, so no wakeup is lost. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
     core_wakeup_t *wakeup  = &pool->wakeup;
@@ -526,9 +526,9 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
            core_event_is_pending(pool);
 }
 
-/* Sleep until the leader wakes, or as the leader if there is none. Returns the
- * number of events and steps processed before the sleep. A result other than 0
- * ends a wait for any event. */
+/* Sleep until the leader wakes up, or as the leader if there is none. Returns
+ * the number of events and steps processed before the sleep. A result other
+ * than 0 ends a wait for any event. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {

@@ -25,7 +25,7 @@
 #define NAME_SIZE 40
 #define ANONYMOUS "anon_inode:"
 
-/* Format FOLDER/N without stdio, which a forked child may not use. */
+/* Format DIR/N without stdio, which a forked child may not use. */
 static void make_path(char *path, const char *folder, int fd)
 {
     char digits[12];

@@ -480,7 +480,7 @@ static ucxpool_status_t listen_in_folder(ucxpool_t *pool)
         status = export_listen(pool, IN_FOLDER, fd);
     } else {
         status = base_error_errno(error,
-                                  "cannot create a socket in the folder %s "
+                                  "cannot create a socket in the directory %s "
                                   "(setting UCXPOOL_SOCKET_DIR)",
                                   folder);
     }
@@ -779,8 +779,8 @@ static bool may_connect(const wireup_fd_import_t *fd_import)
     return fd_import->channel->wireup.num_connected_imports < IMPORTS_MAX;
 }
 
-/* Returns the folder of the owner's socket, as core_local_folder(). The address
- * of a peer to which the application supplied the endpoint is unknown. */
+/* Returns the directory of the owner's socket, as core_local_folder(). The
+ * address of a peer is unknown if the application supplied the endpoint. */
 static const char *owner_folder(const wireup_fd_import_t *fd_import)
 {
     const ucxpool_t     *pool   = fd_import->channel->pool;
@@ -813,7 +813,7 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
     }
     if ((error == ECONNREFUSED) || (error == ENOENT)) {
         return no(fd_import, "no socket in common: share the network "
-                             "namespace, or a folder in UCXPOOL_SOCKET_DIR");
+                             "namespace, or a directory in UCXPOOL_SOCKET_DIR");
     }
     if (error != 0) {
         return no(fd_import, "cannot connect to its socket: %s",

@@ -1,4 +1,4 @@
-"""run.py [--in FOLDER] RESULTS MODULE... - run test modules of this folder, or
+"""run.py [--in DIR] RESULTS MODULE... - run test modules of this directory, or
 of another one, each in its own process. The results are in RESULTS/MODULE.log
 and .trs, as for other tests. scripts/end-hung ends a test that hangs, so the
 limits in the tests themselves are long."""

@@ -139,7 +139,7 @@ class Actor:
 
 def setUpModule():
     global folder
-    # The name must be short, because Ray creates sockets in this folder.
+    # The name must be short, because Ray creates sockets in this directory.
     folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp",
                                          ignore_cleanup_errors=True)
     os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")

@@ -14,7 +14,7 @@ JARS = [BUILD / "java" / name
 os.environ["PYSPARK_SUBMIT_ARGS"] = (
     "--jars " + ",".join(map(str, JARS)) + " --driver-memory 1g pyspark-shell")
 
-# All clusters of a process use the local folder of the first.
+# All clusters of a process use the local directory of the first.
 FOLDER = tempfile.TemporaryDirectory()
 os.environ["SPARK_LOCAL_DIRS"] = FOLDER.name
 
@@ -39,7 +39,7 @@ COMMON = {
 
 class Cluster:
     """Two executors with `cores` cores each; or, with `master`, executors on its
-    workers, whose work folder is `work`."""
+    workers, whose work directory is `work`."""
 
     def __init__(self, settings, cores=1, master=None, work=None):
         # Starts the JVM, whose start options apply to all clusters.
@@ -87,7 +87,7 @@ class Cluster:
 
 
 def event_log(folder):
-    """Settings with which a cluster writes Spark's event log to the folder."""
+    """Settings that make a cluster write its event log to the directory."""
     return {"spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": f"file://{folder}"}

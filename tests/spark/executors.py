@@ -5,7 +5,8 @@ import pathlib
 import select
 import threading
 
-# Many requests, one at a time, so that some are not sent yet when a task pauses.
+# Many requests, one at a time, so that some are not sent yet when a task
+# pauses.
 SLOW = {"spark.reducer.maxSizeInFlight": "64k",
         "spark.reducer.maxReqsInFlight": "1",
         "spark.shuffle.compress": "false",
@@ -13,7 +14,7 @@ SLOW = {"spark.reducer.maxSizeInFlight": "64k",
 
 
 def folder_of(pid):
-    """The folder of an executor's files."""
+    """The directory of an executor's files."""
     for variable in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0"):
         if variable.startswith("SPARK_EXECUTOR_DIRS="):
             return variable.partition("=")[2]
@@ -21,7 +22,7 @@ def folder_of(pid):
 
 
 def shuffle_files(folder, ending):
-    """The files of map outputs in a folder."""
+    """The files of map outputs in a directory."""
     return list(pathlib.Path(folder).glob(f"**/shuffle_*{ending}"))
 
 
@@ -51,7 +52,7 @@ class Pause:
 
     @classmethod
     def of_executor(cls, cluster, executor):
-        # Each executor runs in its own folder. Run the query once without a
+        # Each executor runs in its own directory. Run the query once without a
         # pause, so that all executors are equally fast and get as many maps.
         rows(cluster, ".").collect()
         pause = cls(os.path.join(cluster.work, str(executor)))

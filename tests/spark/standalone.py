@@ -54,7 +54,7 @@ class Daemon:
 
 
 def application(url, work, settings, executors=2):
-    """A driver of the master at `url`, whose workers have the work folder
+    """A driver of the master at `url`, whose workers have the work directory
     `work`."""
     return cluster.Cluster(
         {"spark.executor.cores": "1", "spark.executor.memory": "1g",

@@ -25,7 +25,7 @@ QUERIES = [queries.sort, queries.group, queries.join]
 
 
 class Shuffle:
-    """A shuffle that counts the rows that were mapped. With a folder, the map of
+    """A shuffle that counts the rows that were mapped. With a directory, the map of
     the first row opens the pipe "reached" there, and continues when the pipe "go"
     is opened."""
 

@@ -566,8 +566,8 @@ int plugin_load(plugin_t *plugin)
 {
     char path[4096];
 
-    /* If the path had no slash, the loader would search other folders for the
-     * file. */
+    /* If the path had no slash, the loader would search other directories for
+     * the file. */
     if (snprintf(path, sizeof(path), "%s%s",
                  strchr(plugin->path, '/') == NULL ? "./" : "",
                  plugin->path) >= (int)sizeof(path)) {

@@ -25,7 +25,7 @@
 #define OUTPUT_BUFFER_MIN ((size_t)512)
 #define OUTPUT_PAGE       ((size_t)4096)
 
-/* --- the folder --------------------------------------------------------- */
+/* --- the directory -------------------------------------------------------- */
 
 static int folder_fail(const output_folder_t *folder, const char *what)
 {
@@ -33,8 +33,8 @@ static int folder_fail(const output_folder_t *folder, const char *what)
                       strerror(errno));
 }
 
-/* Check that the folder contains nothing but files that other ranks of this run
- * may have created. */
+/* Check that the directory contains nothing but files that other ranks of this
+ * run may have created. */
 static int folder_check_empty(const output_folder_t *folder)
 {
     int            fd  = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY);

@@ -1,6 +1,6 @@
 /*
- * The output consists of the folder of a run, and the partition files of each
- * worker.
+ * The output consists of the directory of a run, and the partition files of
+ * each worker.
  *
  * Files get their final names only when all checks have passed. Until all
  * workers have committed, a file has both names, which shows that it belongs to
@@ -32,11 +32,11 @@ typedef struct output_folder {
     bool        is_discarded; /* by output_discard() */
 } output_folder_t;
 
-/* Open the folder, or create it. It must be empty, except for files of this
+/* Open the directory, or create it. It must be empty, except for files of this
  * run. */
 int output_folder_open(output_folder_t *folder, const char *path, uint64_t run);
 
-/* Close the folder. After output_discard() the folder is removed if this
+/* Close the directory. After output_discard() the directory is removed if this
  * process has created it and it is empty. */
 void output_folder_close(output_folder_t *folder);
 

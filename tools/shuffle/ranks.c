@@ -8,7 +8,7 @@
  *     end     whether its files have their names  -> settle, or withdraw
  *
  * Each rank gives the files of its own partitions their final names, in its own
- * folder.
+ * directory.
  */
 #include <config.h>
 
@@ -344,7 +344,7 @@ int ranks_run(job_t *job, result_t *results)
         (ranks_compare(worker.exchange, results) != 0) ||
         (ranks_commit(worker.exchange, job) != 0)) {
         /* Discard the files of all partitions, because another rank may have
-         * died and left files in this folder. */
+         * died and left files in this directory. */
         output_discard(&job->folder, &all);
         if ((worker.exchange != NULL) && exchange_lost_peer(worker.exchange)) {
             /* The lost worker or the launcher prints the reason. */

@@ -25,7 +25,7 @@ public class MapOutputsTest {
     @Rule
     public final TemporaryFolder folder = new TemporaryFolder();
 
-    /** Resolves files by name in one folder. */
+    /** Resolves files by name in one directory. */
     private final class Resolver extends IndexShuffleBlockResolver {
         Resolver() {
             super(new SparkConf(false), null,

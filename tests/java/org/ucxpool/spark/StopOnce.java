@@ -10,8 +10,8 @@ import org.apache.spark.sql.api.java.UDF2;
 
 /**
  * An SQL function that returns its argument. The first task that calls it while
- * the folder contains two named pipes, "reached" and "go", takes the pipes. It
- * writes its executor's id to the first, and continues when it can read the
+ * the directory contains two named pipes, "reached" and "go", takes the pipes.
+ * It writes its executor's id to the first, and continues when it can read the
  * second.
  */
 public final class StopOnce implements UDF2<Long, String, Long> {
