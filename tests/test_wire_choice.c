@@ -59,7 +59,7 @@ TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
                      "mapped: the owner does not offer its memory");
     assert_error(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
                  UNSUPPORTED);
-    /* The other side gets the reason, too. */
+    /* The other side's channel ends, too. */
     pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
 }
@@ -111,21 +111,33 @@ TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
     pair_check_blocks(&pair);
 }
 
-/* Connect a to b's listener with a requirement of this channel alone. */
-static void require(ucxpool_listener_t *listener, uint64_t paths)
+static const ucxpool_channel_params_t any_path = {
+    .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
+    .require    = 0,
+};
+static const ucxpool_channel_params_t map_only = {
+    .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
+    .require    = UCXPOOL_PATH_MAP,
+};
+static const ucxpool_channel_params_t map_or_rma = {
+    .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
+    .require    = UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA,
+};
+
+/* Connect a to b's listener. The params are those of the two channels. */
+static void connect_with(ucxpool_listener_t             *listener,
+                         const ucxpool_channel_params_t *of_a,
+                         const ucxpool_channel_params_t *of_b)
 {
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
-        .require    = paths,
-    };
     char where[UCXPOOL_HOST_PORT_SIZE];
 
     snprintf(where, sizeof(where), "127.0.0.1:%u",
              (unsigned)ucxpool_listener_port(listener));
-    assert_ok(ucxpool_channel_connect(pair.a, where, &params, &pair.to_b));
-    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_a) ==
+    assert_ok(ucxpool_channel_connect(pair.a, where, of_a, &pair.to_b));
+    pair_until(&pair, ucxpool_listener_accept(listener, of_b, &pair.to_a) ==
                           UCXPOOL_OK);
     pair_until(&pair, pair_attr(pair.to_b).state != UCXPOOL_CHANNEL_CONNECTING);
+    pair_until(&pair, pair_attr(pair.to_a).state != UCXPOOL_CHANNEL_CONNECTING);
 }
 
 TEST(a_channels_own_requirement_replaces_the_setting)
@@ -135,12 +147,51 @@ TEST(a_channels_own_requirement_replaces_the_setting)
     pair.a   = pair_pool("REQUIRE=map");
     pair.b   = pair_pool("WIRE=ucx");
     listener = pair_listen(pair.b, "127.0.0.1:0");
-    require(listener, UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA);
+    connect_with(listener, &map_or_rma, NULL);
     assert_error(pair_attr(pair.to_b).status, UNSUPPORTED);
     ucxpool_channel_close(pair.to_b);
     ucxpool_channel_close(pair.to_a);
-    require(listener, 0);
+    connect_with(listener, &any_path, NULL);
     ck_assert_int_eq(pair_attr(pair.to_b).state, UCXPOOL_CHANNEL_OPEN);
+    pair_cleanup(&pair);
+}
+
+static const struct {
+    const char                     *setting; /* of the accepting pool */
+    const ucxpool_channel_params_t *params;  /* of the accepted channel */
+    const char                     *reason;  /* NULL: the channel opens */
+} acceptances[] = {
+    {"REQUIRE=map", NULL, "the channel requires map, but "},
+    {"", &map_only, "the channel requires map, but "},
+    {"REQUIRE=any", &map_or_rma, "the channel requires map or rma, but "},
+    {"REQUIRE=map", &any_path, NULL},
+};
+#define NUM_ACCEPTANCES (int)(sizeof(acceptances) / sizeof(acceptances[0]))
+
+TEST_EACH(an_accepted_channel_fails_unless_its_path_is_allowed, NUM_ACCEPTANCES)
+{
+    const char            *reason = acceptances[_i].reason;
+    ucxpool_channel_attr_t accepted;
+
+    pair.a = pair_pool("WIRE=ucx");
+    pair.b = pair_pool(acceptances[_i].setting);
+    connect_with(pair_listen(pair.b, "127.0.0.1:0"), NULL,
+                 acceptances[_i].params);
+    if (reason == NULL) {
+        pair_exchange(&pair, LENGTH);
+        pair_cleanup(&pair);
+        return;
+    }
+    accepted = pair_attr(pair.to_a);
+    ck_assert_int_eq(accepted.status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_eq(strstr(accepted.reason, reason), accepted.reason);
+    pair_until(&pair, pair_attr(pair.to_b).state >= UCXPOOL_CHANNEL_CLOSED);
+    assert_error_detail(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
+                        CLOSED,
+                        "the peer closed the channel before it opened; if the "
+                        "peer refused the path (UCXPOOL_REQUIRE), its log has "
+                        "the reason");
+    pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
 

@@ -365,8 +365,12 @@ bool core_channel_peer_has_ended(const ucxpool_channel_t *channel)
 void core_channel_peer_left(ucxpool_channel_t *channel)
 {
     if (core_channel_is_live(channel)) {
-        snprintf(channel->reason, sizeof(channel->reason),
-                 "the peer closed the channel");
+        snprintf(channel->reason, sizeof(channel->reason), "%s",
+                 (channel->state == UCXPOOL_CHANNEL_OPEN)
+                     ? "the peer closed the channel"
+                     : "the peer closed the channel before it opened; if the "
+                       "peer refused the path (UCXPOOL_REQUIRE), its log has "
+                       "the reason");
         record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
     channel->closing.bye_received = true;
