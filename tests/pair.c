@@ -392,21 +392,27 @@ bool pair_has_pidfd(void)
     return fd >= 0;
 }
 
+static uint64_t next_word(uint64_t *state)
+{
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    return *state & UINT64_C(0x7f7f7f7f7f7f7f7f);
+}
+
+/* Under valgrind, some tests spend most of their time here. So the sequence is
+ * a simple one, and memcpy() in the loop has a constant length. */
 void pair_fill(void *bytes, size_t length)
 {
     uint8_t *at    = bytes;
-    uint64_t state = (uint64_t)rand() + 1;
+    uint64_t state = (uint64_t)rand();
+    uint64_t word;
 
-    for (size_t i = 0; i < length; i += sizeof(state)) {
-        uint64_t word;
-        size_t   left = length - i;
-
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        word = state & UINT64_C(0x7f7f7f7f7f7f7f7f);
-        memcpy(at + i, &word, (left < sizeof(word)) ? left : sizeof(word));
+    for (; length >= sizeof(word); length -= sizeof(word)) {
+        word = next_word(&state);
+        memcpy(at, &word, sizeof(word));
+        at += sizeof(word);
     }
+    word = next_word(&state);
+    memcpy(at, &word, length);
 }
 
 void pair_poison(void *bytes, size_t length)
