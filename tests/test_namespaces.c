@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "core/channel.h"
 #include "core/remote.h"
+#include "ipc/share.h"
 #include "ipc/socket.h"
 
 #include <dirent.h>
@@ -297,6 +298,17 @@ TEST(a_handshake_over_ucx_watches_the_peer_too)
     is_over_ucx = true;
     start(&two, 0);
     two_check(two.channel->peer.watch.fd >= 0);
+    exchange_and_end(&two);
+}
+
+/* The child's user has the parent's number, but in another user namespace. */
+TEST_EACH(a_child_does_not_use_its_parents_user_map, NUM_OTHERS)
+{
+    ipc_host_t host;
+    two_t      two;
+
+    ipc_host_fill(&host);
+    start(&two, _i);
     exchange_and_end(&two);
 }
 

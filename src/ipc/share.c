@@ -50,6 +50,7 @@ static struct {
     uint8_t  boot_id[16];
     uint32_t pid;        /* the process that start_time belongs to; atomic */
     uint64_t start_time; /* atomic */
+    uint32_t user_pid;   /* the process that user belongs to; atomic */
     uint64_t user;       /* complement of a user and its outer_user(); atomic */
     uint64_t unmapped;   /* complement of unmapped_user(); atomic */
 } kept;
@@ -225,13 +226,15 @@ static bool user_map_find(uint32_t user, user_map_t *map_p)
 }
 
 /* Returns the user as the namespace above this user namespace sees it, so that
- * containers with different maps can be compared; or IPC_NO_USER. */
-static uint32_t outer_user(uint32_t user)
+ * containers with different maps can be compared; or IPC_NO_USER. A forked
+ * child may have entered another user namespace. */
+static uint32_t outer_user(uint32_t pid, uint32_t user)
 {
-    uint64_t   known = ~__atomic_load_n(&kept.user, __ATOMIC_RELAXED);
+    bool     is_ours = __atomic_load_n(&kept.user_pid, __ATOMIC_ACQUIRE) == pid;
+    uint64_t known   = ~__atomic_load_n(&kept.user, __ATOMIC_RELAXED);
     user_map_t map;
 
-    if (known >> 32 == user) {
+    if (is_ours && (known >> 32 == user)) {
         return (uint32_t)known;
     }
     if (!user_map_find(user, &map)) {
@@ -239,6 +242,7 @@ static uint32_t outer_user(uint32_t user)
     }
     known = ((uint64_t)user << 32) | (map.outer + (user - map.first));
     __atomic_store_n(&kept.user, ~known, __ATOMIC_RELAXED);
+    __atomic_store_n(&kept.user_pid, pid, __ATOMIC_RELEASE);
     return (uint32_t)known;
 }
 
@@ -258,7 +262,7 @@ void ipc_host_fill(ipc_host_t *host)
     boot_id_fill(host->boot_id);
     host->pid_namespace = namespace_of("/proc/self/ns/pid");
     host->start_time    = proc_is_ours() ? own_start_time(host->pid) : 0;
-    host->uid           = outer_user((uint32_t)geteuid());
+    host->uid           = outer_user(host->pid, (uint32_t)geteuid());
 }
 
 uint64_t ipc_net_namespace(void)
