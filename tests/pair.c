@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "pair.h"
+#include "slow.h"
 #include "test.h"
 
 #include "base/clock.h"
@@ -400,10 +401,10 @@ static uint64_t next_word(uint64_t *state)
 
 /* Under valgrind, some tests spend most of their time here. So the sequence is
  * a simple one, and memcpy() in the loop has a constant length. */
-void pair_fill(void *bytes, size_t length)
+void pair_fill_with(void *bytes, size_t length, unsigned seed)
 {
     uint8_t *at    = bytes;
-    uint64_t state = (uint64_t)rand();
+    uint64_t state = (seed + UINT64_C(1)) * UINT64_C(0xd1342543de82ef95);
     uint64_t word;
 
     for (; length >= sizeof(word); length -= sizeof(word)) {
@@ -413,6 +414,22 @@ void pair_fill(void *bytes, size_t length)
     }
     word = next_word(&state);
     memcpy(at, &word, length);
+}
+
+void pair_fill(void *bytes, size_t length)
+{
+    pair_fill_with(bytes, length, (unsigned)rand());
+}
+
+bool pair_is_all(const void *bytes, size_t length, uint8_t byte)
+{
+    uint8_t word[8];
+    size_t  first = base_min(length, sizeof(word));
+
+    memset(word, byte, sizeof(word));
+    /* Valgrind compares words if both addresses are equally aligned. */
+    return (memcmp(bytes, word, first) == 0) &&
+           (memcmp(bytes, (const uint8_t *)bytes + first, length - first) == 0);
 }
 
 void pair_poison(void *bytes, size_t length)
@@ -466,6 +483,23 @@ void pair_send_from(ucxpool_t *pool)
     pair_exchange(&pair, (size_t)1 << 20);
     ucxpool_channel_close(pair.to_b);
     ucxpool_destroy(pair.b);
+}
+
+void pair_warm_up(void)
+{
+    static bool is_warm;
+    pair_t      pair;
+
+    if (is_warm || (RUNNING_ON_VALGRIND == 0) || (getenv("CK_FORK") != NULL)) {
+        return;
+    }
+    is_warm = true;
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pair_exchange(&pair, (size_t)1 << 20);
+    pair_cleanup(&pair);
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    pair_exchange(&pair, (size_t)1 << 20);
+    pair_cleanup(&pair);
 }
 
 bool pair_is_whole(ucxpool_t *pool)

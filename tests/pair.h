@@ -143,9 +143,19 @@ bool pair_is_mapped(const pair_t *pair);
 /* Returns true if pidfd_open() works. Valgrind does not support it. */
 bool pair_has_pidfd(void);
 
-/* Fill memory with new random bytes, or with bytes that no source contains. */
+/* Fill memory with new random bytes, with those of a seed, or with bytes that
+ * these never contain. */
 void pair_fill(void *bytes, size_t length);
+void pair_fill_with(void *bytes, size_t length, unsigned seed);
 void pair_poison(void *bytes, size_t length);
+/* Returns true if all these bytes are equal to `byte`. */
+bool pair_is_all(const void *bytes, size_t length, uint8_t byte);
+
+/* Use two connected pools once, for TEST_SETTINGS(.before_fork). Under
+ * valgrind, a process spends most of its time translating code, and a child
+ * inherits the translations. UCX's thread ends with the pools. Does nothing if
+ * valgrind does not run the program, or if the tests do not fork. */
+void pair_warm_up(void);
 
 /* Returns true if no block of the pool is held or quarantined. */
 bool pair_is_whole(ucxpool_t *pool);

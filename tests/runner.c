@@ -55,6 +55,7 @@ static void add(Suite *suite, const test_t *test, const test_t *settings)
 {
     TCase *tcase = tcase_create(test->test.name);
 
+    tcase_add_unchecked_fixture(tcase, settings->before_fork, NULL);
     tcase_add_checked_fixture(tcase, settings->setup, settings->teardown);
     /* The fixture that is added last is torn down first. */
     tcase_add_checked_fixture(tcase, NULL, test_end);

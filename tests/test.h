@@ -36,6 +36,7 @@ typedef struct test {
     int   signal;          /* signal that must end the test; 0: none */
     bool (*only_if)(void); /* if it returns false, the test is left out; may be
                               NULL */
+    void (*before_fork)(void); /* called in the process that forks the test's */
     void (*setup)(void);
     void (*teardown)(void);
     double       timeout; /* seconds */

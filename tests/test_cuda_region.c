@@ -4,6 +4,7 @@
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"
+#include "pair.h"
 #include "test.h"
 #include "mem/cuda_device.h"
 #include "mem/region.h"
@@ -61,15 +62,6 @@ static void get(void *target, const void *source, size_t size)
     cuda_read(regions.cuda->context, target, source, size);
 }
 
-/* Each byte of a range differs from its neighbours. */
-static void fill(char *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (char)(seed >> 24);
-    }
-}
-
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_present);
 
 TEST_EACH(every_byte_is_writable, NUM_KINDS)
@@ -78,7 +70,7 @@ TEST_EACH(every_byte_is_writable, NUM_KINDS)
     char *is_read = test_alloc(TOTAL_SIZE);
 
     assert_ok(init(kinds[_i]));
-    fill(written, TOTAL_SIZE, (unsigned)getpid());
+    pair_fill_with(written, TOTAL_SIZE, (unsigned)getpid());
     memset(is_read, 0, TOTAL_SIZE);
     put(regions.address, written, TOTAL_SIZE);
     get(is_read, regions.address, TOTAL_SIZE);

@@ -59,7 +59,7 @@ static void arm_quietly(ucxpool_t *pool)
     } while (pair_is_readable(pool));
 }
 
-TEST_SETTINGS(.timeout = 120);
+TEST_SETTINGS(.before_fork = pair_warm_up, .timeout = 120);
 
 /* A message that arrives while the loop arms the pool, which the loop has not
  * seen. */

@@ -60,7 +60,7 @@ static bool is_root(void)
     return geteuid() == 0;
 }
 
-TEST_SETTINGS(.setup = start, .teardown = stop);
+TEST_SETTINGS(.before_fork = pair_warm_up, .setup = start, .teardown = stop);
 
 static ucxpool_t *pool_in(const char *path)
 {

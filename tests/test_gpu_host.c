@@ -102,7 +102,8 @@ static bool is_on_gpu(int kind)
            0;
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
+TEST_SETTINGS(.before_fork = pair_warm_up, .timeout = 120,
+              .only_if = cuda_is_present);
 
 TEST_EACH(messages_arrive_in_both_directions, NUM_KINDS)
 {

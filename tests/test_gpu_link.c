@@ -46,13 +46,10 @@ static two_t    two;
 static peer_t   peers[PEERS];
 static unsigned depth;
 
-/* The initial content of one side's memory, known to both. */
-static void fill(uint8_t *bytes, unsigned seed)
+/* The initial content of one side's memory for a peer. */
+static void fill(uint8_t *bytes, unsigned number, bool childs)
 {
-    for (size_t i = 0; i < SIZE; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (uint8_t)(seed >> 24);
-    }
+    pair_fill_with(bytes, SIZE, 2 * number + (childs ? 1 : 0));
 }
 
 static void init_peer(unsigned number)
@@ -65,7 +62,7 @@ static void init_peer(unsigned number)
             (ucxpool_segment_t){peer->memory + i * 7 % NUM * PIECE, PIECE};
         peer->places[i] = (ucxpool_place_t){i * 7 % NUM * PIECE, PIECE};
     }
-    fill(peer->bytes, 2 * number + (two.is_child ? 1 : 0));
+    fill(peer->bytes, number, two.is_child);
     gpu_write(peer->memory, peer->bytes, SIZE);
 }
 
@@ -284,7 +281,7 @@ static void check_all(work_t work)
     for (unsigned i = 0; i < PEERS; i++) {
         bool changes = two.is_child != (work == READS);
 
-        fill(others, 2 * i + (two.is_child ? 0 : 1));
+        fill(others, i, !two.is_child);
         check_memory(&peers[i], changes ? others : peers[i].bytes);
     }
 }
@@ -341,7 +338,8 @@ static void run_all(work_t work, bool is_canceled)
     }
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
+TEST_SETTINGS(.before_fork = pair_warm_up, .timeout = 120,
+              .only_if = cuda_is_present);
 
 TEST_EACH(transfers_of_two_peers_take_turns, NUM_WORKS)
 {

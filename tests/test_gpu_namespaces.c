@@ -73,7 +73,8 @@ static bool has_namespaces(void)
            (status == 0);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = has_namespaces);
+TEST_SETTINGS(.before_fork = pair_warm_up, .timeout = 120,
+              .only_if = has_namespaces);
 
 TEST_EACH(containers_use_map_between_gpus, 3)
 {

@@ -37,12 +37,7 @@ static side_t target;
 /* The data that the process with this role sends in a round; known to both. */
 static void fill(uint8_t *bytes, bool childs, unsigned round)
 {
-    unsigned seed = round * 2 + (childs ? 1 : 0);
-
-    for (size_t i = 0; i < SIZE; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (uint8_t)(seed >> 24);
-    }
+    pair_fill_with(bytes, SIZE, round * 2 + (childs ? 1 : 0));
 }
 
 static void init_side(side_t *side, size_t step)
@@ -187,7 +182,8 @@ static void check_counts(uint64_t num_messages)
     two_check(two_count_of_histogram(&two, "recv_map_pushed") > 0);
 }
 
-TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
+TEST_SETTINGS(.before_fork = pair_warm_up, .timeout = 120,
+              .only_if = cuda_is_present);
 
 TEST_EACH(messages_are_pushed_both_ways, NUM_EXCHANGES)
 {
@@ -337,9 +333,7 @@ TEST(longest_segments_are_pushed)
     two_ok(two_finish(&two, requests[0]));
     two_ok(two_finish(&two, requests[1]));
     gpu_read(bytes, to, size);
-    for (size_t i = 0; i < size; i++) {
-        two_check(bytes[i] == (two.is_child ? 2 : 1));
-    }
+    two_check(pair_is_all(bytes, size, two.is_child ? 2 : 1));
     two_check(two_count(&two, "sent_map_pushed_bytes") == size);
     two_check(two_count(&two, "received_map_pushed_bytes") == size);
     two_meet(&two);

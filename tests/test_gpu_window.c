@@ -196,15 +196,6 @@ static void get(where_t where, uint8_t *bytes, const uint8_t *source,
     }
 }
 
-/* Data that both processes can compute. */
-static void fill(uint8_t *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (uint8_t)(seed >> 24);
-    }
-}
-
 /* --- the owner ------------------------------------------------------------ */
 
 static void own(int kind)
@@ -215,7 +206,7 @@ static void own(int kind)
     uint8_t  blob[UCXPOOL_WINDOW_BLOB_SIZE];
     char     byte;
 
-    fill(bytes, SIZE, 1);
+    pair_fill_with(bytes, SIZE, 1);
     put(where, memory, bytes, SIZE);
     two_ok(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window));
     two_ok(ucxpool_window_export(
@@ -332,7 +323,7 @@ static void read_and_write(where_t where, uint8_t *memory, uint8_t *right,
                          places[i].length) == 0);
         at += places[i].length;
     }
-    fill(bytes, length, seed);
+    pair_fill_with(bytes, length, seed);
     put(where, memory, bytes, length);
     operate(true, num, num_cuts);
     at = 0;
@@ -412,7 +403,7 @@ static void read_and_write_even(where_t lists, uint8_t *memory, uint8_t *right,
         two_check(memcmp(bytes + ((uint8_t *)even.pieces[i] - memory),
                          right + even.offsets[i], length) == 0);
     }
-    fill(bytes, size, seed);
+    pair_fill_with(bytes, size, seed);
     put(ON_GPU, memory, bytes, size);
     two_ok(operate_even(&even, true, detail, sizeof(detail)));
     for (size_t i = 0; i < NUM_EVEN; i++) {
@@ -522,7 +513,7 @@ static void use(int kind)
     ucxpool_remote_window_attr_t attr;
 
     import(kind);
-    fill(right, SIZE, 1);
+    pair_fill_with(right, SIZE, 1);
     read_and_write(where, memory, right, 1, SIZE - 1, 2);
     read_and_write(where, memory, right, 3, 1 << 20, 3);
     read_and_write(where, memory, right, 100, 50000, 4);

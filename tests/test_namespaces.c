@@ -149,8 +149,9 @@ static void remove_folder(void)
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
-TEST_SETTINGS(.only_if = has_namespaces, .setup = make_folder,
-              .teardown = remove_folder, .timeout = 60 + 2 * rounds(10));
+TEST_SETTINGS(.before_fork = pair_warm_up, .only_if = has_namespaces,
+              .setup = make_folder, .teardown = remove_folder,
+              .timeout = 60 + 2 * rounds(10));
 
 static void start_loopback(void)
 {
@@ -223,19 +224,17 @@ typedef struct exchange {
     ucxpool_request_t *recv;
 } exchange_t;
 
-/* The byte that the child or the parent sends. */
-static uint8_t byte_of(bool is_child, unsigned number, size_t i)
+/* The bytes that the child or the parent sends. */
+static void fill(uint8_t *bytes, bool is_child, unsigned number)
 {
-    return (uint8_t)(i / 7 + 2 * number + (is_child ? 1 : 0));
+    pair_fill_with(bytes, SIZE, 2 * number + (is_child ? 1 : 0));
 }
 
 static void exchange_start(two_t *two, exchange_t *exchange, unsigned number)
 {
     exchange->source = malloc(SIZE);
     exchange->target = malloc(SIZE);
-    for (size_t i = 0; i < SIZE; i++) {
-        exchange->source[i] = byte_of(two->is_child, number, i);
-    }
+    fill(exchange->source, two->is_child, number);
     exchange->send = post(two, exchange->source, true);
     exchange->recv = post(two, exchange->target, false);
 }
@@ -253,9 +252,8 @@ static void exchange_finish(two_t *two, exchange_t *exchange, unsigned number)
 {
     two_ok(ucxpool_request_wait(exchange->recv, pair_patience()));
     two_ok(ucxpool_request_wait(exchange->send, pair_patience()));
-    for (size_t i = 0; i < SIZE; i++) {
-        two_check(exchange->target[i] == byte_of(!two->is_child, number, i));
-    }
+    fill(exchange->source, !two->is_child, number);
+    two_check(memcmp(exchange->target, exchange->source, SIZE) == 0);
     exchange_release(exchange);
 }
 
@@ -345,9 +343,7 @@ static void export(two_t *two, uint8_t *memory, int fd)
     two_check(send(two->talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
               (ssize_t)sizeof(blob));
     two_hear(two);
-    for (size_t i = 0; i < SIZE; i++) {
-        two_check(memory[i] == 6);
-    }
+    two_check(pair_is_all(memory, SIZE, 6));
     ucxpool_window_destroy(window);
 }
 
@@ -372,10 +368,8 @@ static void import(two_t *two, ucxpool_way_t way, const char *reason)
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     two_check(attr.way == way);
     two_check(strstr(attr.way_reason, reason) != NULL);
-    for (size_t i = 0; i < SIZE; i++) {
-        two_check(bytes[i] == 5);
-        bytes[i] = 6;
-    }
+    two_check(pair_is_all(bytes, SIZE, 5));
+    memset(bytes, 6, SIZE);
     two_ok(ucxpool_remote_window_write(remote, &places, &data, NULL, &request));
     two_ok(two_finish(two, request));
     ucxpool_remote_window_release(remote);

@@ -346,8 +346,7 @@ static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
     }
     two_check(waitpid(side->two.child, &status, 0) == side->two.child);
     two_check(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
-    two_check(side->memory[0] == 0x77);
-    two_check(memcmp(side->memory, side->memory + 1, SIZE - 1) == 0);
+    two_check(pair_is_all(side->memory, SIZE, 0x77));
 }
 
 /* It is stopped between two steps of a copy. On `map` the owner sees that. */
@@ -429,9 +428,7 @@ TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
         two_ok(post(&side, false, &request));
         two_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
         ucxpool_request_release(request);
-        two_check(side.memory[0] == 9);
-        two_check(memcmp(side.memory, side.memory + 1, PIECES * PIECE - 1) ==
-                  0);
+        two_check(pair_is_all(side.memory, PIECES * PIECE, 9));
     }
     ucxpool_remote_window_release(side.remote);
     two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);

@@ -107,8 +107,7 @@ static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_window_t *remote)
 /* Is the whole window unchanged? */
 static bool is_right(const peer_t *peer)
 {
-    return (peer->bytes[0] == value) &&
-           (memcmp(peer->bytes, peer->bytes + 1, SIZE - 1) == 0);
+    return pair_is_all(peer->bytes, SIZE, value);
 }
 
 /* Reads until a read fails, and then progresses as long as another peer needs

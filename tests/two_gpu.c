@@ -48,15 +48,6 @@ bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
     return true;
 }
 
-/* Data that both processes can compute. */
-static void fill(uint8_t *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++) {
-        seed     = seed * 1664525u + 1013904223u;
-        bytes[i] = (uint8_t)(seed >> 24);
-    }
-}
-
 void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
                       size_t gap, unsigned seed, uint8_t *memory)
 {
@@ -67,7 +58,7 @@ void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
     uint8_t           *expected = malloc(room);
     ucxpool_request_t *request;
 
-    fill(expected, room, seed);
+    pair_fill_with(expected, room, seed);
     for (size_t i = 0; i < count; i++) {
         segments[i].address = memory + i * (length + gap);
         segments[i].length =
