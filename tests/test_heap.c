@@ -446,6 +446,21 @@ TEST(trim_returns_free_memory)
     (void)get(64 * MIB, A);
 }
 
+TEST(trim_does_not_wait_if_the_heap_is_small_enough)
+{
+    char  *address;
+    size_t released = 1;
+
+    start(true, 20 * MIB);
+    address = get(8 * MIB, A);
+    vmm_double_post(vmm, A, address, 8 * MIB, NULL, NULL);
+    put(address, A);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    assert_ok(heap_trim(heap, stats().reserved, &released));
+    ck_assert_uint_eq(released, 0);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+}
+
 TEST(reserve_allocates_at_once)
 {
     start(true, 64 * MIB);

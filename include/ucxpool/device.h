@@ -165,7 +165,7 @@ ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
                                            void **list_p);
 
 /* Free memory from ucxpool_device_list_alloc(). NULL is allowed. May wait for
- * work on the GPUs. */
+ * work on the GPUs without a limit, because cuMemFreeHost() does. */
 void ucxpool_device_list_free(void *list);
 
 #pragma GCC visibility pop

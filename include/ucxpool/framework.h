@@ -127,7 +127,7 @@ void ucxpool_torch_record_stream(void *address, void *stream);
 /*
  * Return free memory of all devices to the driver. PyTorch calls this function
  * for torch.cuda.empty_cache(). It waits for work in streams in which memory
- * was freed.
+ * was freed, without a limit, as PyTorch's own allocator does.
  */
 void ucxpool_torch_empty_cache(void);
 

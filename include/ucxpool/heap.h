@@ -109,10 +109,12 @@ ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
 
 /*
  * Forget a stream that the caller is about to destroy. Waits for the work in
- * the stream, so that memory freed in it can be reused. The heap does not use
- * the stream afterwards. Memory that was allocated for the stream remains
- * valid; free it in another stream. If the caller passes the same handle later,
- * the heap treats it as a new stream.
+ * the stream without a limit, as cuStreamSynchronize() does, so that memory
+ * freed in it can be reused. Meanwhile other threads wait if they need the
+ * heap's lock. If the work has ended (cuStreamQuery()), the function does not
+ * wait. The heap does not use the stream afterwards. Memory that was allocated
+ * for the stream remains valid; free it in another stream. If the caller passes
+ * the same handle later, the heap treats it as a new stream.
  *
  * UCXPOOL_ERR_IO  the driver failed; the stream is not forgotten
  */
@@ -165,8 +167,9 @@ ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
 
 /*
  * Return free chunks to the system or the driver, until the heap holds at most
- * keep_size bytes, or no chunk is completely free. Waits for work in streams in
- * which memory was freed.
+ * keep_size bytes, or no chunk is completely free. If the heap holds more than
+ * keep_size bytes, waits without a limit for work in streams in which memory
+ * was freed. Meanwhile other threads wait if they need the heap's lock.
  *
  * released_p [out]  Bytes that were returned. May be NULL.
  *

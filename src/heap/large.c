@@ -775,8 +775,12 @@ static ucxpool_status_t trim(heap_t *heap, size_t keep_size)
     uint64_t           offset = 0;
     const heap_home_t *home   = &heap->space.home;
     heap_range_t      *range;
-    ucxpool_status_t   status = heap_settle(heap, NULL);
+    ucxpool_status_t   status;
 
+    if (home->reserved <= keep_size) {
+        return UCXPOOL_OK; /* without waiting for streams */
+    }
+    status = heap_settle(heap, NULL);
     while ((status == UCXPOOL_OK) && (offset < home->size) &&
            (home->reserved > keep_size)) {
         range  = heap_space_cover(&heap->space, offset);
