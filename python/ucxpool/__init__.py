@@ -41,8 +41,8 @@ from ._errors import __all__ as _errors
 from ._heap import Heap, Segment
 from ._library import library as _load
 
-_POOL = ("Channel", "Listener", "Message", "Operation", "Pieces", "Pool",
-         "RemoteWindow", "Transfer", "Window")
+_POOL = ("Batch", "Channel", "Listener", "Message", "Operation", "Pieces",
+         "Pool", "RemoteWindow", "Transfer", "Window")
 _MODULES = ("cupy", "dask", "nixl", "numba", "prometheus", "ray", "rmm", "torch",
             "ucxx")
 

@@ -1,7 +1,7 @@
 from ._errors import *
 from ._heap import Heap as Heap, Segment as Segment
-from ._pool import (Channel as Channel, Listener as Listener,
-                    Message as Message, Operation as Operation,
+from ._pool import (Batch as Batch, Channel as Channel,
+                    Listener as Listener, Message as Message, Operation as Operation,
                     Pieces as Pieces, Pool as Pool,
                     RemoteWindow as RemoteWindow, Transfer as Transfer,
                     Window as Window)
@@ -12,7 +12,7 @@ __all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
            "TruncatedError", "NoMessageError", "BusyError",
            "NotPermittedError", "ProtocolError", "ChecksumError",
            "AddressInUseError", "ClosedError", "LimitError",
-           "Channel", "Listener", "Message", "Operation", "Pieces",
+           "Batch", "Channel", "Listener", "Message", "Operation", "Pieces",
            "Pool", "RemoteWindow", "Transfer", "Window", "Heap", "Segment",
            "heap", "heap_stats", "library_path", "ucx_version", "version"]
 

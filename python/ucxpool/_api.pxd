@@ -193,15 +193,6 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         void *completion_ptr
         uint64_t notify_tag
     void *UCXPOOL_STREAM_READY
-    ucxpool_status_t ucxpool_send(ucxpool_channel_t *channel,
-                                  const ucxpool_data_t *data, uint64_t tag,
-                                  const ucxpool_request_params_t *params,
-                                  ucxpool_request_t **request_p)
-    ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
-                                  const ucxpool_data_t *data, uint64_t tag,
-                                  uint64_t mask,
-                                  const ucxpool_request_params_t *params,
-                                  ucxpool_request_t **request_p)
     ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
                                    uint64_t tag, uint64_t mask,
                                    ucxpool_message_t **message_p)
@@ -306,14 +297,26 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                     size_t count)
     ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
                                          uint64_t length)
-    ucxpool_status_t ucxpool_remote_window_read(
-        ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
-        const ucxpool_data_t *data, const ucxpool_request_params_t *params,
-        ucxpool_request_t **request_p)
-    ucxpool_status_t ucxpool_remote_window_write(
-        ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
-        const ucxpool_data_t *data, const ucxpool_request_params_t *params,
-        ucxpool_request_t **request_p)
+
+    # --- batch.h
+    ctypedef enum ucxpool_op_kind_t:
+        UCXPOOL_OP_SEND
+        UCXPOOL_OP_RECV
+        UCXPOOL_OP_READ
+        UCXPOOL_OP_WRITE
+    ctypedef struct ucxpool_op_t:
+        ucxpool_op_kind_t kind
+        ucxpool_data_t data
+        const ucxpool_request_params_t *params
+        ucxpool_request_t **request_p
+        ucxpool_channel_t *channel
+        uint64_t tag
+        uint64_t mask
+        ucxpool_remote_window_t *remote
+        const ucxpool_places_t *places
+    ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
+                                  size_t op_size, size_t num_ops,
+                                  size_t *num_posted_p)
 
     # --- stats.h
     ctypedef struct ucxpool_stat_attr_t:

@@ -56,7 +56,7 @@ cdef extern from "_log.h" nogil:
     unsigned log_take_num_lost()
 
 from . import _log
-from ._errors import ClosedError, InvalidParameterError, of_status
+from ._errors import ClosedError, Error, InvalidParameterError, of_status
 
 CONNECTING = UCXPOOL_CHANNEL_CONNECTING
 OPEN = UCXPOOL_CHANNEL_OPEN
@@ -898,6 +898,12 @@ cdef class Request:
             except BaseException as error:
                 self._pool._unraisable(error)
 
+    cdef void _fail(self, error):
+        """The library has refused to post the request."""
+        self.status = error.status
+        self.detail = str(error)
+        self._forget()
+
     cdef void _lost(self) noexcept:
         """The pool was destroyed together with the handle."""
         self._handle = NULL
@@ -934,6 +940,66 @@ cdef class _Params:
             self.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA
             self.params.metadata = PyBytes_AsString(metadata)
             self.params.metadata_length = PyBytes_Size(metadata)
+
+
+cdef class _Op(_Params):
+    """A send, receive, read or write to post."""
+    cdef ucxpool_op_t op
+    cdef readonly Request request
+    cdef Channel channel # of a send or receive
+    cdef Remote remote # of a read or write
+    cdef ucxpool_places_t places
+    cdef bytes metadata
+
+    cdef void set(self, Pool pool, ucxpool_op_kind_t kind, Buffers buffers,
+                  timeout, bytes metadata) except *:
+        self.request = pool._new_request(buffers)
+        self.begin(self.request, buffers, timeout)
+        self.metadata = metadata
+        self.add_metadata(metadata)
+        self.op.kind = kind
+        self.op.data = buffers.data(kind == UCXPOOL_OP_SEND
+                                    or kind == UCXPOOL_OP_WRITE)
+        self.op.params = &self.params
+        self.op.request_p = &self.request._handle
+        self.op.places = &self.places
+
+    cdef int check(self, Pool pool) except -1:
+        """Raise the reason if enter() would return False."""
+        cdef Pool owner
+
+        if self.channel is not None:
+            self.channel._check()
+            owner = self.channel._pool
+        else:
+            self.remote._query()
+            owner = self.remote._pool
+        if owner is not pool:
+            raise InvalidParameterError("the channel or window belongs to "
+                                        "another pool")
+        return 0
+
+    cdef bint enter(self, Pool pool) noexcept:
+        """Get the handle; _release() waits until leave(). Returns False if the
+        handle is closed or belongs to another pool."""
+        if self.channel is not None:
+            if (self.channel._handle == NULL
+                    or self.channel._pool is not pool):
+                return False
+            self.op.channel = self.channel._handle
+            self.channel._num_inside += 1
+        else:
+            if self.remote._handle == NULL or self.remote._pool is not pool:
+                return False
+            self.op.remote = self.remote._handle
+            self.remote._num_inside += 1
+        return True
+
+    cdef void leave(self) noexcept:
+        if self.channel is not None:
+            self.channel._num_inside -= 1
+        else:
+            self.remote._num_inside -= 1
 
 
 # --- messages -----------------------------------------------------------------
@@ -1296,52 +1362,44 @@ cdef class Channel:
             return of_status(<int>attr.status, _text(attr.reason))
         return None
 
-    def _post_send(self, buffers, tag=0, metadata=b"", timeout=None):
-        """Send buffers as one message. Returns the request."""
-        cdef Buffers held
-        cdef Request request
-        cdef _Params params = _Params.__new__(_Params)
-        cdef ucxpool_data_t data
-        cdef ucxpool_status_t status
-        cdef uint64_t number = tag
+    cdef _Op _send(self, buffers, uint64_t tag, metadata, timeout):
+        cdef _Op op = _Op.__new__(_Op)
         cdef bytes text = bytes(metadata)
 
         self._check()
-        held = _buffers(buffers, False, self._pool.is_cuda)
-        request = self._pool._new_request(held)
-        params.begin(request, held, timeout)
-        params.add_metadata(text)
-        data = held.data(True)
-        self._enter(request)
-        with nogil:
-            status = ucxpool_send(self._handle, &data, number, &params.params,
-                                  &request._handle)
-        self._leave()
-        return self._pool._posted(request, status)
+        op.channel = self
+        op.op.tag = tag
+        op.set(self._pool, UCXPOOL_OP_SEND,
+               _buffers(buffers, False, self._pool.is_cuda), timeout, text)
+        return op
+
+    cdef _Op _recv(self, buffers, uint64_t tag, uint64_t mask, timeout):
+        cdef _Op op = _Op.__new__(_Op)
+
+        self._check()
+        op.channel = self
+        op.op.tag = tag
+        op.op.mask = mask
+        op.set(self._pool, UCXPOOL_OP_RECV,
+               _buffers(buffers, True, self._pool.is_cuda), timeout, b"")
+        return op
+
+    def _send_op(self, buffers, tag, metadata, timeout):
+        """Return a send to post."""
+        return self._send(buffers, tag, metadata, timeout)
+
+    def _recv_op(self, buffers, tag, mask, timeout):
+        """Return a receive to post."""
+        return self._recv(buffers, tag, mask, timeout)
+
+    def _post_send(self, buffers, tag=0, metadata=b"", timeout=None):
+        """Send buffers as one message. Returns the request."""
+        return self._pool._post_one(self._send(buffers, tag, metadata,
+                                               timeout))
 
     def _post_recv(self, buffers, tag, mask, timeout):
         """Receive the next message that matches. Returns the request."""
-        cdef ucxpool_t *pool
-        cdef Buffers held
-        cdef Request request
-        cdef _Params params = _Params.__new__(_Params)
-        cdef ucxpool_data_t data
-        cdef ucxpool_status_t status
-        cdef uint64_t number = tag
-        cdef uint64_t bits = mask
-
-        self._check()
-        held = _buffers(buffers, True, self._pool.is_cuda)
-        request = self._pool._new_request(held)
-        params.begin(request, held, timeout)
-        data = held.data(False)
-        self._enter(request)
-        pool = self._pool._pool
-        with nogil:
-            status = ucxpool_recv(pool, self._handle, &data, number, bits,
-                                  &params.params, &request._handle)
-        self._leave()
-        return self._pool._posted(request, status)
+        return self._pool._post_one(self._recv(buffers, tag, mask, timeout))
 
     def _post_flush(self, timeout=None):
         """Return a request that ends when all earlier sends have ended."""
@@ -1659,49 +1717,40 @@ cdef class Remote:
         """Return whether the owner has answered."""
         return self._query().status != UCXPOOL_INPROGRESS
 
-    def _post(self, bint is_write, places, data, length, notify, metadata,
-             timeout):
-        """Read or write. Returns the request."""
+    cdef _Op _access(self, ucxpool_op_kind_t kind, places, data, length,
+                     notify, metadata, timeout):
         cdef _Words words = _Words(places, length)
-        cdef ucxpool_places_t list = words.places(
-            length if length is not None else 0)
         cdef bytes text = bytes(metadata)
         cdef uint64_t tag = notify if notify is not None else 0
+        cdef _Op op = _Op.__new__(_Op)
         cdef Buffers held
-        cdef Request request
-        cdef _Params params = _Params.__new__(_Params)
-        cdef ucxpool_data_t described
-        cdef ucxpool_status_t status
 
         self._query()
         if text and notify is None:
             raise ValueError("metadata is sent with a notification: pass its "
                              "tag, as notify=1")
-        held = _buffers(data, not is_write, self._pool.is_cuda)
+        held = _buffers(data, kind == UCXPOOL_OP_READ, self._pool.is_cuda)
         held.hold(words)
-        request = self._pool._new_request(held)
-        params.begin(request, held, timeout)
+        op.remote = self
+        op.places = words.places(length if length is not None else 0)
+        op.set(self._pool, kind, held, timeout, text)
         if notify is not None:
-            params.params.notify_tag = tag
-            params.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY
-        params.add_metadata(text)
-        described = held.data(is_write)
-        if self._handle == NULL:
-            raise ClosedError("this window was closed here")
-        self._pool._enter(request)
-        self._num_inside += 1
-        with nogil:
-            if is_write:
-                status = ucxpool_remote_window_write(
-                    self._handle, &list, &described, &params.params,
-                    &request._handle)
-            else:
-                status = ucxpool_remote_window_read(
-                    self._handle, &list, &described, &params.params,
-                    &request._handle)
-        self._num_inside -= 1
-        self._pool._leave()
-        return self._pool._posted(request, status)
+            op.params.notify_tag = tag
+            op.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY
+        return op
+
+    def _op(self, bint is_write, places, data, length, notify, metadata,
+            timeout):
+        """Return a read or write to post."""
+        return self._access(UCXPOOL_OP_WRITE if is_write else UCXPOOL_OP_READ,
+                            places, data, length, notify, metadata, timeout)
+
+    def _post(self, bint is_write, places, data, length, notify, metadata,
+              timeout):
+        """Read or write. Returns the request."""
+        return self._pool._post_one(
+            self._access(UCXPOOL_OP_WRITE if is_write else UCXPOOL_OP_READ,
+                         places, data, length, notify, metadata, timeout))
 
     def _release(self):
         """Release the window when the operations in progress have ended."""
@@ -1984,8 +2033,7 @@ cdef class Pool:
         """Return a request that has ended with this error."""
         cdef Request request = self._new_request(None)
 
-        request.status = error.status
-        request.detail = str(error)
+        request._fail(error)
         return request
 
     cdef Request _posted(self, Request request, ucxpool_status_t status):
@@ -1999,6 +2047,77 @@ cdef class Pool:
                     request._buffers.release()
         request._look()
         return request
+
+    cdef Request _post_one(self, _Op op):
+        """Post an operation. Returns its request."""
+        cdef ucxpool_t *pool
+        cdef ucxpool_status_t status = UCXPOOL_ERR_CLOSED
+        cdef size_t num
+        cdef bint is_open
+
+        if self._pool == NULL:
+            op.check(self)
+        self._enter(op.request)
+        is_open = self._pool != NULL and op.enter(self)
+        if is_open:
+            pool = self._pool
+            with nogil:
+                status = ucxpool_post(pool, &op.op, sizeof(op.op), 1, &num)
+            op.leave()
+        self._leave()
+        if not is_open:
+            self._requests.pop(op.request.number, None)
+            op.check(self)
+        return self._posted(op.request, status)
+
+    def _post_batch(self, list ops):
+        """Post operations. Returns the number of those before the first one
+        that is refused, and the error of this one, with which its request has
+        failed, or None."""
+        cdef size_t count = len(ops)
+        cdef size_t num_entered = 0
+        cdef size_t num = 0
+        cdef size_t i
+        cdef ucxpool_t *pool
+        cdef ucxpool_op_t *array
+        cdef ucxpool_status_t status
+        cdef object error = None
+
+        array = <ucxpool_op_t *>calloc(count, sizeof(ucxpool_op_t))
+        if array == NULL:
+            raise MemoryError(f"no memory for a batch of {count} operations")
+        for i in range(count):
+            self._requests[(<_Op>ops[i]).request.number] = (
+                (<_Op>ops[i]).request)
+        # From here to _leave() no Python code runs: see _enter().
+        if self._pool != NULL:
+            self._num_inside += 1
+            while (num_entered < count
+                   and (<_Op>ops[num_entered]).enter(self)):
+                array[num_entered] = (<_Op>ops[num_entered]).op
+                num_entered += 1
+            pool = self._pool
+            with nogil:
+                status = ucxpool_post(pool, array, sizeof(array[0]),
+                                      num_entered, &num)
+            for i in range(num_entered):
+                (<_Op>ops[i]).leave()
+            self._leave()
+        free(array)
+        if num < num_entered:
+            error = _error(status)
+        for i in range(num):
+            (<_Op>ops[i]).request._look()
+        for i in range(num, count):
+            self._requests.pop((<_Op>ops[i]).request.number, None)
+        if num < count:
+            try:
+                if error is None:
+                    (<_Op>ops[num]).check(self)
+            except Error as reason:
+                error = reason
+            (<_Op>ops[num]).request._fail(error)
+        return num, error
 
     def _progress(self):
         """Progress for a short time, and end the requests that have completed.

@@ -384,6 +384,11 @@ class Channel(_core.Channel):
                 return message
         return None
 
+    def _keeps(self, tag, mask):
+        """Return whether a kept message matches."""
+        return any((message.tag ^ tag) & mask == 0
+                   for message in list(self._kept))
+
     def _take(self, tag, mask):
         """Return the channel's oldest message that matches, or None."""
         message = self._take_kept(tag, mask)
@@ -773,6 +778,93 @@ class RemoteWindow(_core.Remote):
                                      "the window's owner has not answered")
 
 
+class Batch:
+    """Operations on any channels and remote windows of one pool, created by
+    Pool.batch(). One call posts them, which is faster for many short messages.
+    The methods take the same arguments, and raise the same exceptions for
+    them, as the methods of Channel and RemoteWindow. post() posts."""
+
+    def __init__(self, pool):
+        self._pool = pool
+        self._entries = []  # (operation, arguments of recv_into() or None)
+        self._transfers = []
+
+    def __len__(self):
+        return len(self._entries)
+
+    def __repr__(self):
+        return f"<ucxpool.Batch, {len(self)} operations to post>"
+
+    @property
+    def transfers(self):
+        """After post() has raised an exception: the transfers of the
+        operations up to the refused one, whose transfer has failed with the
+        same error. Otherwise empty."""
+        return list(self._transfers)
+
+    def send(self, channel, buffers, tag=0, metadata=b"", timeout=None):
+        """Add a send: see Channel.send()."""
+        self._entries.append(
+            (channel._send_op(buffers, tag, metadata, timeout), None))
+
+    def recv_into(self, channel, buffers, tag=None, mask=None, timeout=None):
+        """Add a receive: see Channel.recv_into()."""
+        match = _match(tag, mask)
+        self._entries.append(
+            (channel._recv_op(buffers, *match, timeout),
+             (channel, buffers, *match, timeout)))
+
+    def read(self, window, places, into, *, length=None, notify=None,
+             metadata=b"", timeout=None):
+        """Add a read of a remote window: see RemoteWindow.read()."""
+        self._entries.append((window._op(
+            False, places, into, length, notify, metadata, timeout), None))
+
+    def write(self, window, places, data, *, length=None, notify=None,
+              metadata=b"", timeout=None):
+        """Add a write to a remote window: see RemoteWindow.write()."""
+        self._entries.append((window._op(
+            True, places, data, length, notify, metadata, timeout), None))
+
+    def post(self):
+        """Post the operations, in order. Returns their transfers as a list,
+        and empties the batch.
+
+        If an operation is refused, this raises its error. The operations
+        before it are in progress; `transfers` has their transfers. The refused
+        operation is removed, and the batch keeps the operations after it.
+        Calling post() again continues with them, and then returns all
+        transfers, including that of the refused operation."""
+        error = None
+        while self._entries and error is None:
+            error = self._post_some()
+        self._pool._kick()
+        if error is not None:
+            error.add_note(
+                f"operation {len(self._transfers) - 1} of the batch was "
+                f"refused; the {len(self)} after it were not posted")
+            raise error
+        transfers, self._transfers = self._transfers, []
+        return transfers
+
+    def _post_some(self):
+        """Post the operations before the first receive of a kept message, or
+        this receive. Returns the error of a refused operation, or None."""
+        num = next((i for i, (_, receive) in enumerate(self._entries)
+                    if receive is not None and receive[0]._keeps(*receive[2:4])),
+                   len(self._entries))
+        if num > 0:
+            ops = [op for op, _ in self._entries[:num]]
+            num, error = self._pool._post_batch(ops)
+            transfers = [op.request for op in ops[:num + (error is not None)]]
+        else:
+            channel, *arguments = self._entries[0][1]
+            transfers, error = [channel.recv_into(*arguments)], None
+        self._transfers += transfers
+        del self._entries[:len(transfers)]
+        return error
+
+
 class Pool(_core.Pool):
     """Blocks of memory that are mapped and registered once, and the channels
     that use them.
@@ -866,6 +958,10 @@ class Pool(_core.Pool):
         empty buffer, or one that does not map the file, and UnsupportedError
         for memory that the pool's GPU cannot access."""
         return self._create_window(buffer, name, file)
+
+    def batch(self):
+        """Return an empty Batch, which posts many operations in one call."""
+        return Batch(self)
 
     def close(self):
         """Close all channels and free the memory. Blocks the thread while it

@@ -84,6 +84,9 @@ class Examples(unittest.TestCase):
             f"read {[i % 251 for i in (999, 997, 995)]} and so on",
             "two pages were written: first other"])
 
+    def test_batch(self):
+        self.assertEqual(self.run_example("batch"), "the sum is 499500\n")
+
     def test_nixl_agents(self):
         self.assertEqual(self.run_example("nixl_agents"),
                          "DONE the same\nthe owner was notified\n")

@@ -404,6 +404,101 @@ class MessagesOverUcx(Messages):
     wire = "ucx"
 
 
+class Batches(Pair):
+    async def test_batch_posts_on_many_channels(self):
+        again, other = await asyncio.gather(
+            self.a.connect(self.where), self.listener.accept())
+        targets = [bytearray(5) for _ in range(4)]
+        batch = self.b.batch()
+        for channel, number in ((self.y, 1), (other, 2)):
+            batch.recv_into(channel, targets[number], tag=number)
+        batch.send(self.y, bytes(1 << 20), tag=9)
+        self.assertIn("3 operations", repr(batch))
+        received = batch.post()
+        self.assertEqual(len(batch), 0)
+        batch = self.a.batch()
+        batch.send(again, [b"wor", b"ld"], tag=2)
+        batch.send(self.x, b"hello", tag=1, metadata=b"m")
+        sent = batch.post() + batch.post()
+        self.assertEqual(len(sent), 2)
+        await (await self.x.recv(9)).frames()
+        await asyncio.gather(*sent, *received)
+        self.assertEqual(targets[1:3], [b"hello", b"world"])
+        self.assertEqual((received[0].tag, received[0].metadata), (1, b"m"))
+
+    async def test_batch_receives_kept_messages(self):
+        for text in (b"one", b"two"):
+            await self.x.send(text, tag=4)
+        await until(lambda: len(self.y._kept) == 2)
+        targets = [bytearray(3) for _ in range(4)]
+        batch = self.b.batch()
+        for target, tag in zip(targets, (5, 4, 4, 4)):
+            batch.recv_into(self.y, target, tag=tag)
+        received = batch.post()
+        self.assertEqual([one.done for one in received][::3], [False, False])
+        for text, tag in ((b"six", 4), (b"ten", 5)):
+            await self.x.send(text, tag=tag)
+        await asyncio.gather(*received)
+        self.assertEqual(targets, [b"ten", b"one", b"two", b"six"])
+
+    def refused(self, batch, error, regex):
+        with self.assertRaisesRegex(error, regex) as caught:
+            batch.post()
+        return caught.exception
+
+    async def test_batch_continues_after_a_refused_operation(self):
+        """The library refuses the second operation, and this package the
+        fourth one."""
+        closed, peer = await asyncio.gather(
+            self.a.connect(self.where), self.listener.accept())
+        batch = self.a.batch()
+        for number, channel in enumerate((self.x, self.x, self.x, closed,
+                                          self.x)):
+            batch.send(channel, bytes([number]), tag=number,
+                       metadata=bytes(1 << 20 if number == 1 else 0))
+        closed.close()
+        error = self.refused(batch, ucxpool.LimitError, "MAX_METADATA")
+        self.assertEqual(error.__notes__, [
+            "operation 1 of the batch was refused; the 3 after it were not "
+            "posted"])
+        first, second = batch.transfers
+        await first
+        with self.assertRaisesRegex(ucxpool.LimitError, "MAX_METADATA"):
+            await second
+        self.refused(batch, ucxpool.ClosedError, "closed")
+        self.assertEqual((len(batch), len(batch.transfers)), (1, 4))
+        transfers = batch.post()
+        self.assertEqual(batch.transfers, [])
+        self.assertEqual([one.status for one in transfers],
+                         [0, -18, 0, -17, 0])
+        for number in (0, 2, 4):
+            message = await self.y.recv()
+            self.assertEqual(message.tag, number)
+            await message.frames()
+        peer.close()
+
+    async def test_batch_rejects_wrong_arguments_at_once(self):
+        batch = self.a.batch()
+        with self.assertRaises(TypeError):
+            batch.send(self.x, 7)
+        with self.assertRaisesRegex(ValueError, "a mask needs a tag"):
+            batch.recv_into(self.x, bytearray(1), mask=1)
+        self.assertEqual((len(batch), batch.post()), (0, []))
+        batch.send(self.y, b"")
+        self.refused(batch, ucxpool.InvalidParameterError, "another pool")
+        self.assertEqual(len(batch), 0)
+
+    async def test_batch_of_a_closed_pool_raises(self):
+        batch = self.a.batch()
+        batch.send(self.x, b"text")
+        await self.a.aclose()
+        self.refused(batch, ucxpool.ClosedError, "pool .*closed")
+
+
+class BatchesOverUcx(Batches):
+    wire = "ucx"
+
+
 class BadInput(Pair):
     async def test_non_buffers_are_rejected(self):
         with self.assertRaisesRegex(TypeError, "buffer 1 is a int, which has"):

@@ -64,6 +64,40 @@ class Windows(Pair):
         self.assertEqual(target, b"".join(
             self.memory[EACH * i:EACH * i + EACH] for i in order))
 
+    async def test_batch_reads_and_writes(self):
+        before, pairs = bytes(self.memory), [(500, 10), (0, 3)]
+        read, again = bytearray(13), bytearray(2 * EACH)
+        batch = self.a.batch()
+        batch.read(self.remote, pairs, read)
+        batch.read(self.remote, offsets_of([7, 2]), again, length=EACH)
+        batch.write(self.remote, [(20, 4)], b"text", notify=5, metadata=b"m")
+        batch.send(self.x, b"sent", tag=6)
+        del pairs
+        await asyncio.gather(*batch.post())
+        self.assertEqual(read, before[500:510] + before[:3])
+        self.assertEqual(again, before[7 * EACH:8 * EACH]
+                         + before[2 * EACH:3 * EACH])
+        self.assertEqual(self.memory[20:24], b"text")
+        notified, sent = await self.y.recv(5), await self.y.recv(6)
+        self.assertEqual((notified.metadata, sent.length), (b"m", 4))
+        await asyncio.gather(notified.frames(), sent.frames())
+
+    async def test_batch_stops_at_a_refused_read(self):
+        target = bytearray(4)
+        batch = self.a.batch()
+        batch.read(self.remote, [(0, 4)], target)
+        batch.read(self.remote, [(NUM * EACH, 1)], bytearray(1))
+        batch.write(self.remote, [(0, 4)], b"late")
+        await self.remote.opened()
+        with self.assertRaisesRegex(ValueError, "place"):
+            batch.post()
+        await batch.transfers[0]
+        self.assertEqual(target, self.memory[:4])
+        self.remote.close()
+        with self.assertRaisesRegex(ucxpool.ClosedError, "closed here"):
+            batch.post()
+        self.assertNotEqual(self.memory[:4], b"late")
+
     async def test_places_are_given_in_many_forms(self):
         expected = self.memory[5:15] + self.memory[1000:1001]
         pairs = [(5, 10), (1000, 1)]
