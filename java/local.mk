@@ -3,8 +3,8 @@
 # make install installs the results of make java.
 
 java_names = \
-	BounceBuffer BounceBufferManager Buffer Channel DataFile Listener \
-	Message Native Pool Source Status Transfer UcxpoolException \
+	Batch BounceBuffer BounceBufferManager Buffer Channel DataFile \
+	Listener Message Native Pool Source Status Transfer UcxpoolException \
 	package-info
 java_sources = $(java_names:%=java/org/ucxpool/%.java)
 spark_names = \

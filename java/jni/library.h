@@ -46,6 +46,7 @@
     F(message_query) \
     F(message_recv) \
     F(message_refuse) \
+    F(post) \
     F(probe) \
     F(progress) \
     F(range_file) \

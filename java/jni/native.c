@@ -395,50 +395,137 @@ static void set_timeout(ucxpool_request_params_t *params, jlong timeout_ns)
     }
 }
 
-METHOD(jlong, send, jlong channel, jlongArray list, jint count,
-       jboolean has_files, jlong tag, jbyteArray metadata, jlong number,
-       jlong timeout_ns)
+/* A send to post. The metadata is used only while it is posted. */
+typedef struct send {
+    transfer_t              *transfer;
+    ucxpool_data_t           data;
+    ucxpool_request_params_t params;
+    char                     metadata[4096];
+} send_t;
+
+/* Fill in a send. Returns false if out of memory. */
+static bool send_prepare(JNIEnv *env, send_t *send, jlongArray list,
+                         size_t count, bool has_files, jbyteArray metadata,
+                         jlong number)
 {
-    ucxpool_request_params_t params  = {0};
-    ucxpool_request_t       *request = NULL;
-    transfer_t              *transfer =
-        transfer_create(env, list, (size_t)count, has_files, number);
-    char             bytes[4096];
-    ucxpool_data_t   data;
-    ucxpool_status_t status;
+    ucxpool_request_params_t *params = &send->params;
+    transfer_t *transfer = transfer_create(env, list, count, has_files, number);
 
     if (transfer == NULL) {
-        return UCXPOOL_ERR_NO_MEMORY;
+        return false;
     }
+    *params = (ucxpool_request_params_t){
+        .field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION,
+        .completion_ptr = transfer};
     if (metadata != NULL) {
         jsize length = (*env)->GetArrayLength(env, metadata);
 
         /* If the metadata exceeds the limit, the library reports the error. */
-        params.metadata_length = (size_t)length;
-        params.metadata        = bytes;
-        params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
-        if ((size_t)length <= sizeof(bytes)) {
+        params->metadata_length = (size_t)length;
+        params->metadata        = send->metadata;
+        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
+        if ((size_t)length <= sizeof(send->metadata)) {
             (*env)->GetByteArrayRegion(env, metadata, 0, length,
-                                       (jbyte *)bytes);
+                                       (jbyte *)send->metadata);
         }
     }
-    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
-    params.completion_ptr = transfer;
-    set_timeout(&params, timeout_ns);
     if (has_files) {
-        data = library.source_ranges(transfer->list.ranges, (size_t)count);
+        send->data = library.source_ranges(transfer->list.ranges, count);
     } else {
-        data = library.source_segments(
-            (const ucxpool_const_segment_t *)transfer->list.segments,
-            (size_t)count);
+        send->data = library.source_segments(
+            (const ucxpool_const_segment_t *)transfer->list.segments, count);
     }
-    status = library.send(to_pointer(channel), &data, (uint64_t)tag, &params,
-                          &request);
+    send->transfer = transfer;
+    return true;
+}
+
+METHOD(jlong, send, jlong channel, jlongArray list, jint count,
+       jboolean has_files, jlong tag, jbyteArray metadata, jlong number,
+       jlong timeout_ns)
+{
+    ucxpool_request_t *request = NULL;
+    send_t             send;
+    ucxpool_status_t   status;
+
+    if (!send_prepare(env, &send, list, (size_t)count, has_files, metadata,
+                      number)) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    set_timeout(&send.params, timeout_ns);
+    status = library.send(to_pointer(channel), &send.data, (uint64_t)tag,
+                          &send.params, &request);
     if (status != UCXPOOL_OK) {
-        free(transfer);
+        free(send.transfer);
         return status;
     }
     return to_handle(request);
+}
+
+/* The numbers of a send in a batch. */
+enum { FIELD_CHANNEL, FIELD_COUNT, FIELD_HAS_FILES, FIELD_TAG, FIELD_NUMBER };
+#define FIELDS 5
+
+/* A send of a batch. */
+typedef struct batch_send {
+    send_t             send;
+    ucxpool_request_t *request;
+} batch_send_t;
+
+/* Fill in all sends of a batch. Returns false if out of memory. */
+static bool batch_prepare(JNIEnv *env, batch_send_t *sends, ucxpool_op_t *ops,
+                          jint count, jlongArray fields, jobjectArray lists,
+                          jobjectArray metadata)
+{
+    bool is_ok = true;
+
+    for (jint i = 0; is_ok && (i < count); i++) {
+        jobject list = (*env)->GetObjectArrayElement(env, lists, i);
+        jobject text = (*env)->GetObjectArrayElement(env, metadata, i);
+        jlong   field[FIELDS];
+
+        (*env)->GetLongArrayRegion(env, fields, i * FIELDS, FIELDS, field);
+        is_ok = send_prepare(
+            env, &sends[i].send, list, (size_t)field[FIELD_COUNT],
+            field[FIELD_HAS_FILES] != 0, text, field[FIELD_NUMBER]);
+        ops[i] = (ucxpool_op_t){.kind      = UCXPOOL_OP_SEND,
+                                .channel   = to_pointer(field[FIELD_CHANNEL]),
+                                .data      = sends[i].send.data,
+                                .tag       = (uint64_t)field[FIELD_TAG],
+                                .params    = &sends[i].send.params,
+                                .request_p = &sends[i].request};
+        (*env)->DeleteLocalRef(env, text);
+        (*env)->DeleteLocalRef(env, list);
+    }
+    return is_ok;
+}
+
+/* Post sends. Writes the requests of those that were posted; the others stay 0.
+ */
+METHOD(jint, post, jlong pool, jint count, jlongArray fields,
+       jobjectArray lists, jobjectArray metadata, jlongArray requests_out)
+{
+    batch_send_t    *sends  = calloc((size_t)count + 1, sizeof(*sends));
+    ucxpool_op_t    *ops    = calloc((size_t)count + 1, sizeof(*ops));
+    ucxpool_status_t status = UCXPOOL_ERR_NO_MEMORY;
+    size_t           num    = 0;
+
+    if ((sends != NULL) && (ops != NULL) &&
+        batch_prepare(env, sends, ops, count, fields, lists, metadata)) {
+        status = library.post(to_pointer(pool), ops, sizeof(*ops),
+                              (size_t)count, &num);
+    }
+    for (jint i = 0; (sends != NULL) && (i < count); i++) {
+        jlong request = to_handle(sends[i].request);
+
+        if ((size_t)i >= num) {
+            free(sends[i].send.transfer);
+        } else {
+            (*env)->SetLongArrayRegion(env, requests_out, i, 1, &request);
+        }
+    }
+    free(ops);
+    free(sends);
+    return status;
 }
 
 METHOD(jlong, receive, jlong message, jlongArray list, jint count, jlong number,

@@ -75,10 +75,23 @@ public final class Channel implements AutoCloseable {
 
     synchronized long handle() throws UcxpoolException {
         if (handle == 0) {
-            throw UcxpoolException.of(Status.CLOSED,
-                                      "this side has closed the channel");
+            throw closed();
         }
         return handle;
+    }
+
+    UcxpoolException closed() {
+        return UcxpoolException.of(Status.CLOSED,
+                                   "this side has closed the channel");
+    }
+
+    /** Returns the handle if the channel belongs to this pool. */
+    long handleOf(Pool owner) throws UcxpoolException {
+        if (owner != pool) {
+            throw UcxpoolException.of(Status.INVALID_PARAM,
+                                      "the channel belongs to another pool");
+        }
+        return handle();
     }
 
     /**

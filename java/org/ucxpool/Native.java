@@ -136,6 +136,11 @@ final class Native {
                             boolean hasFiles, long tag, byte[] metadata,
                             long number, long timeoutNs);
 
+    /* fields: FIELDS numbers for each send, see java/jni/native.c */
+    static native int post(long pool, int count, long[] fields,
+                           Object[] lists, Object[] metadata,
+                           long[] requests);
+
     static native long receive(long message, long[] list, int count,
                                long number, long timeoutNs);
 

@@ -33,6 +33,14 @@ public final class Pool implements AutoCloseable {
 
     private static final long CLOSE_NS = TimeUnit.SECONDS.toNanos(5);
 
+    /* The numbers of a send in a batch. */
+    private static final int FIELD_CHANNEL = 0;
+    private static final int FIELD_COUNT = 1;
+    private static final int FIELD_HAS_FILES = 2;
+    private static final int FIELD_TAG = 3;
+    private static final int FIELD_NUMBER = 4;
+    private static final int FIELDS = 5;
+
     /* About three days. */
     private static final long LONGEST_NS = 1L << 48;
 
@@ -465,6 +473,102 @@ public final class Pool implements AutoCloseable {
                                    from.hasFiles(), tag, metadata, number, 0);
             }
         });
+    }
+
+    /**
+     * Post the sends of a batch, in one call. The batch is then empty, and can
+     * be used again.
+     *
+     * <p>If a send is refused, for example because its channel is closed, this
+     * method throws its error. The sends before it are posted. The refused send
+     * is removed, and the batch keeps the sends after it: another call
+     * continues with them.
+     *
+     * @param batch the sends
+     * @param transfers gets the transfer of each posted send, in order, also if
+     *        this method throws
+     * @throws UcxpoolException a send is refused, or the pool is closed
+     */
+    public void post(Batch batch, List<? super Transfer> transfers)
+            throws UcxpoolException {
+        Transfer[] made = new Transfer[batch.size()];
+        long[] fields = new long[FIELDS * made.length];
+        long[] requests = new long[made.length];
+        UcxpoolException refusal;
+        int num = 0;
+
+        enter();
+        try {
+            prepare(batch, made, fields);
+            refusal = post(batch, fields, requests);
+            while (num < made.length && requests[num] != 0) {
+                made[num].start(requests[num]);
+                num++;
+            }
+        } finally {
+            for (int i = num; i < made.length && made[i] != null; i++) {
+                this.transfers.remove(fields[FIELDS * i + FIELD_NUMBER]);
+                made[i].drop();
+            }
+            leave();
+        }
+        batch.remove(refusal == null ? num : num + 1);
+        transfers.addAll(Arrays.asList(made).subList(0, num));
+        if (refusal != null) {
+            throw refusal;
+        }
+    }
+
+    /** Creates the transfers, and writes the fields except the channel. */
+    private void prepare(Batch batch, Transfer[] made, long[] fields) {
+        for (int i = 0; i < made.length; i++) {
+            Batch.Send send = batch.get(i);
+            Source source = send.source();
+            long number = lastNumber.incrementAndGet();
+
+            made[i] = new Transfer(this, source.retainAll(), send.listener());
+            transfers.put(number, made[i]);
+            fields[FIELDS * i + FIELD_COUNT] = source.count();
+            fields[FIELDS * i + FIELD_HAS_FILES] = source.hasFiles() ? 1 : 0;
+            fields[FIELDS * i + FIELD_TAG] = send.tag();
+            fields[FIELDS * i + FIELD_NUMBER] = number;
+        }
+    }
+
+    /** Returns the error of the first send that is not posted, or null. */
+    private UcxpoolException post(Batch batch, long[] fields, long[] requests) {
+        Object[] lists = new Object[requests.length];
+        Object[] metadata = new Object[requests.length];
+        UcxpoolException refusal = null;
+        int count = 0;
+
+        try {
+            for (; count < requests.length; count++) {
+                Batch.Send send = batch.get(count);
+
+                fields[FIELDS * count + FIELD_CHANNEL] =
+                    send.channel().handleOf(this);
+                lists[count] = send.source().list();
+                metadata[count] = send.metadata();
+            }
+        } catch (UcxpoolException e) {
+            refusal = e;
+        }
+        /* Handles are not released while this monitor is held. */
+        synchronized (handles) {
+            for (int i = 0; i < count; i++) {
+                Channel channel = batch.get(i).channel();
+
+                if (channels.get(channel.number()) != channel) {
+                    refusal = channel.closed();
+                    count = i;
+                }
+            }
+            int status = Native.post(handle, count, fields, lists, metadata,
+                                     requests);
+
+            return status < 0 ? UcxpoolException.ofLastCall(status) : refusal;
+        }
     }
 
     Transfer receive(long message, Source target, Transfer.Listener listener)

@@ -774,6 +774,98 @@ public class PoolTest {
                    failure.getMessage().contains("requires rma"));
     }
 
+    /* --- batches --------------------------------------------------------- */
+
+    private static Source source(int... bytes) {
+        ByteBuffer buffer = ByteBuffer.allocateDirect(bytes.length);
+
+        for (int one : bytes) {
+            buffer.put((byte) one);
+        }
+        return new Source().add(buffer.flip());
+    }
+
+    private void assertReceived(Channel channel, int tag) throws Exception {
+        Message message = channel.receive(LIMIT, TimeUnit.SECONDS);
+
+        assertEquals(tag, message.tag());
+        assertArrayEquals(new byte[] {(byte) tag}, bytesOf(message));
+    }
+
+    @Test
+    public void batch_posts_sends_on_many_channels() throws Exception {
+        Batch batch = new Batch();
+        List<Transfer> sent = new ArrayList<>();
+        CountDownLatch ended = new CountDownLatch(1);
+
+        try (Listener listener = right.listen("127.0.0.1:0");
+             Buffer buffer = left.allocate(1)) {
+            Channel other = left.connect("127.0.0.1:" + listener.port());
+            Channel peer = listener.accept(LIMIT, TimeUnit.SECONDS);
+
+            buffer.byteBuffer().put(0, (byte) 2);
+            batch.send(toRight, source(1), 1)
+                .send(other, new Source().add(buffer), 2)
+                .send(toRight, source(3), 3, new byte[] {7},
+                      transfer -> ended.countDown());
+            left.post(batch, sent);
+            assertEquals(0, batch.size());
+            assertEquals(3, sent.size());
+            assertReceived(toLeft, 1);
+            assertReceived(peer, 2);
+            Message last = receive();
+
+            assertArrayEquals(new byte[] {7}, last.metadata());
+            assertEquals(3, bytesOf(last)[0]);
+        }
+        for (Transfer transfer : sent) {
+            transfer.await();
+        }
+        assertTrue(ended.await(LIMIT, TimeUnit.SECONDS));
+        left.post(batch, sent);
+        assertEquals(3, sent.size());
+    }
+
+    @Test
+    public void batch_continues_after_a_refused_send() throws Exception {
+        Batch batch = new Batch();
+        List<Transfer> sent = new ArrayList<>();
+        Channel closed = left.connect("127.0.0.1:1");
+
+        closed.close();
+        batch.send(toRight, source(0), 0)
+            .send(toRight, source(1), 1, new byte[1 << 20], null)
+            .send(toRight, source(2), 2)
+            .send(closed, source(3), 3)
+            .send(toLeft, source(4), 4)
+            .send(toRight, source(5), 5);
+        UcxpoolException limit = assertThrows(
+            UcxpoolException.class, () -> left.post(batch, sent));
+
+        assertEquals(Status.LIMIT, limit.status());
+        assertEquals(4, batch.size());
+        assertEquals(1, sent.size());
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> left.post(batch, sent));
+        UcxpoolException foreign = assertThrows(
+            UcxpoolException.class, () -> left.post(batch, sent));
+
+        assertEquals(Status.INVALID_PARAM, foreign.status());
+        left.post(batch, sent);
+        assertEquals(3, sent.size());
+        for (int tag : new int[] {0, 2, 5}) {
+            assertReceived(toLeft, tag);
+        }
+        for (Transfer transfer : sent) {
+            transfer.await();
+        }
+        left.close();
+        batch.send(toRight, source(6), 6);
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> left.post(batch, sent));
+        assertEquals(1, batch.size());
+    }
+
     @Test
     public void channel_statistics_count_one_channel() throws Exception {
         try (Listener listener = right.listen("127.0.0.1:0")) {
