@@ -4,7 +4,7 @@
 
 java_names = \
 	Batch BounceBuffer BounceBufferManager Buffer Channel DataFile \
-	Listener Message Native Pool Source Status Transfer UcxpoolException \
+	Histogram Listener Message Native Pool Source Status Transfer UcxpoolException \
 	package-info
 java_sources = $(java_names:%=java/org/ucxpool/%.java)
 spark_names = \

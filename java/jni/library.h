@@ -38,6 +38,9 @@
     F(heap_alloc) \
     F(heap_free) \
     F(heap_trim) \
+    F(histogram_count) \
+    F(histogram_get) \
+    F(histogram_query) \
     F(listener_accept) \
     F(listener_create) \
     F(listener_destroy) \

@@ -78,6 +78,17 @@ static jbyteArray new_text(JNIEnv *env, const char *text)
     return new_bytes(env, text, strlen(text));
 }
 
+static void set_texts(JNIEnv *env, jobjectArray texts_out,
+                      const char *const *texts, jsize count)
+{
+    for (jsize i = 0; i < count; i++) {
+        jbyteArray text = new_text(env, texts[i]);
+
+        (*env)->SetObjectArrayElement(env, texts_out, i, text);
+        (*env)->DeleteLocalRef(env, text);
+    }
+}
+
 /* --- the library ---------------------------------------------------------- */
 
 METHOD(jbyteArray, open, jbyteArray path)
@@ -320,12 +331,7 @@ METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
     const char *const texts[] = {attr.reason, attr.wire_reason,
                                  attr.local_address, attr.remote_address};
 
-    for (jsize i = 0; i < 4; i++) {
-        jbyteArray text = new_text(env, texts[i]);
-
-        (*env)->SetObjectArrayElement(env, texts_out, i, text);
-        (*env)->DeleteLocalRef(env, text);
-    }
+    set_texts(env, texts_out, texts, 4);
 }
 
 /* --- requests ------------------------------------------------------------- */
@@ -929,6 +935,40 @@ METHOD(jint, statsRead, jlong handle, jlongArray values_out,
     }
     free(values);
     return status;
+}
+
+METHOD(jint, histogramCount)
+{
+    return (jint)library.histogram_count();
+}
+
+/* texts: name, operation, wire, way; values: count, sum, and the buckets */
+METHOD(jint, histogramRead, jlong pool, jint index, jobjectArray texts_out,
+       jlongArray values_out)
+{
+    ucxpool_histogram_attr_t attr;
+    ucxpool_histogram_t      histogram;
+    ucxpool_status_t         status =
+        library.histogram_query((size_t)index, &attr, sizeof(attr));
+
+    if (status == UCXPOOL_OK) {
+        status = library.histogram_get(to_pointer(pool), attr.name, &histogram,
+                                       sizeof(histogram));
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+
+    const char *const texts[] = {attr.name, attr.operation, attr.wire,
+                                 attr.way};
+
+    set_texts(env, texts_out, texts, 4);
+    (*env)->SetLongArrayRegion(env, values_out, 0, 1,
+                               (jlong *)&histogram.count);
+    (*env)->SetLongArrayRegion(env, values_out, 1, 1, (jlong *)&histogram.sum);
+    (*env)->SetLongArrayRegion(env, values_out, 2, UCXPOOL_HISTOGRAM_BUCKETS,
+                               (jlong *)histogram.buckets);
+    return UCXPOOL_OK;
 }
 
 /* --- files ---------------------------------------------------------------- */

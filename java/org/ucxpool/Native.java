@@ -166,6 +166,11 @@ final class Native {
     static native int statsRead(long handle, long[] values,
                                 boolean ofChannel);
 
+    static native int histogramCount();
+
+    static native int histogramRead(long pool, int index, Object[] texts,
+                                    long[] values);
+
     static native int fileOpen(byte[] path);
 
     static native void fileClose(int descriptor);

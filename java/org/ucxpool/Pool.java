@@ -40,6 +40,8 @@ public final class Pool implements AutoCloseable {
     private static final int FIELD_TAG = 3;
     private static final int FIELD_NUMBER = 4;
     private static final int FIELDS = 5;
+    /* The number, the sum and UCXPOOL_HISTOGRAM_BUCKETS buckets. */
+    private static final int HISTOGRAM_VALUES = 42;
 
     /* About three days. */
     private static final long LONGEST_NS = 1L << 48;
@@ -857,6 +859,36 @@ public final class Pool implements AutoCloseable {
         } finally {
             leave();
         }
+    }
+
+    /**
+     * Returns the pool's histograms of latencies.
+     *
+     * @return histograms by the names in ucxpool/stats.h, "send_map_eager"
+     * @throws UcxpoolException the pool is closed
+     */
+    public Map<String, Histogram> histograms() throws UcxpoolException {
+        Map<String, Histogram> histograms = new LinkedHashMap<>();
+
+        enter();
+        try {
+            for (int i = 0; i < Native.histogramCount(); i++) {
+                Object[] texts = new Object[4];
+                long[] values = new long[HISTOGRAM_VALUES];
+
+                check(Native.histogramRead(handle, i, texts, values));
+                histograms.put(text(texts[0]), new Histogram(
+                    text(texts[1]), text(texts[2]), text(texts[3]), values[0],
+                    values[1], Arrays.copyOfRange(values, 2, values.length)));
+            }
+        } finally {
+            leave();
+        }
+        return histograms;
+    }
+
+    private static String text(Object bytes) {
+        return Native.text((byte[]) bytes);
     }
 
     private static String[] statNames(boolean ofChannel) {

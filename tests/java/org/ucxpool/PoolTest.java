@@ -774,6 +774,36 @@ public class PoolTest {
                    failure.getMessage().contains("requires rma"));
     }
 
+    @Test
+    public void histograms_count_operations() throws Exception {
+        for (int i = 0; i < 3; i++) {
+            toRight.send(new Source().add(direct(random(1 << 20))), 1);
+            bytesOf(receive());
+        }
+        long count = 0;
+
+        for (Map.Entry<String, Histogram> entry
+                : right.histograms().entrySet()) {
+            Histogram histogram = entry.getValue();
+
+            assertEquals(entry.getKey(), String.join(
+                "_", histogram.operation(), histogram.wire(),
+                histogram.way()));
+            assertEquals(40, histogram.buckets().length);
+            assertEquals(histogram.count(),
+                         Arrays.stream(histogram.buckets()).sum());
+            if (histogram.count() > 0) {
+                assertEquals("recv", histogram.operation());
+                assertEquals("map", histogram.wire());
+                assertTrue(histogram.sum() > 0);
+                count += histogram.count();
+            }
+        }
+        assertEquals(3, count);
+        right.close();
+        assertThrows(UcxpoolException.Closed.class, () -> right.histograms());
+    }
+
     /* --- batches --------------------------------------------------------- */
 
     private static Source source(int... bytes) {
