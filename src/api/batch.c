@@ -39,11 +39,19 @@ static ucxpool_segment_t segment_of(const ucxpool_data_t *data)
     return (ucxpool_segment_t){(void *)data->at.buffer, data->length};
 }
 
-static bool send_short(const ucxpool_op_t *op)
+/* Posts a buffer directly, like ucxpool_send_buffer(). */
+static ucxpool_status_t send_buffer(const ucxpool_op_t *op)
 {
     const ucxpool_segment_t segment = segment_of(&op->data);
+    copy_memory_t           memory;
 
-    return xfer_short_try(op->channel, &segment, op->tag);
+    if ((op->params == NULL) && (op->request_p == NULL) &&
+        xfer_short_try(op->channel, &segment, op->tag)) {
+        return UCXPOOL_OK;
+    }
+    memory = copy_memory_of_segments(&segment, 1);
+    return xfer_post_send(op->channel, &memory, op->tag, op->params,
+                          op->request_p);
 }
 
 static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
@@ -52,12 +60,9 @@ static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
         api_is_foreign(pool, op->channel, "channel", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    if ((op->params == NULL) && (op->request_p == NULL) &&
-        is_buffer(&op->data) && send_short(op)) {
-        return UCXPOOL_OK;
-    }
-    return api_post_send(op->channel, &op->data, op->tag, op->params,
-                         op->request_p);
+    return is_buffer(&op->data) ? send_buffer(op)
+                                : api_post_send(op->channel, &op->data, op->tag,
+                                                op->params, op->request_p);
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
