@@ -101,8 +101,9 @@ typedef struct ucxpool_channel_params {
     /*
      * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
      * If the channel would use another path, it fails before its first message,
-     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE. The
-     * paths do not limit how windows are accessed: WINDOW_WAY does (window.h).
+     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: the setting REQUIRE.
+     * The paths do not limit how windows are accessed: WINDOW_WAY does
+     * (window.h).
      */
     uint64_t require;
 } ucxpool_channel_params_t;

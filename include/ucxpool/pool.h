@@ -217,15 +217,15 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  *
  * Several threads. The descriptor is for one event loop: one thread at a time
  * arms the pool, polls the descriptor and calls ucxpool_progress(), and the
- * same thread must handle the results.
- * Other threads may post, cancel, query and release, and may call
- * ucxpool_progress(). Each of these calls makes the descriptor readable, so
- * that the loop runs again. Other threads must not call ucxpool_arm(),
- * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(). If another
- * thread armed the pool, it could clear notifications that the event loop has
- * not seen. The loop might then sleep although its request has ended. If
- * several threads must wait, let all of them call the waiting functions, which
- * wake every waiting thread, or use one pool per thread.
+ * same thread must handle the results. Other threads may post, cancel, query
+ * and release, and may call ucxpool_progress(). Each of these calls makes the
+ * descriptor readable, so that the loop runs again. Other threads must not call
+ * ucxpool_arm(), ucxpool_wait(), ucxpool_request_wait() or
+ * ucxpool_channel_wait(). If another thread armed the pool, it could clear
+ * notifications that the event loop has not seen. The loop might then sleep
+ * although its request has ended. If several threads must wait, let all of them
+ * call the waiting functions, which wake every waiting thread, or use one pool
+ * per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */

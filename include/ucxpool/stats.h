@@ -190,8 +190,8 @@ typedef struct ucxpool_histogram {
      * Bucket i > 0 counts the operations that took at least 2^(i-1) and less
      * than 2^i nanoseconds. The last bucket also counts all longer operations.
      * Bucket 0 counts the operations that ended before the histogram's first
-     * sample. When this sample is taken, they are moved to its bucket. Until
-     * then, sum does not include them.
+     * sample. When this sample is taken, they are moved to the bucket of the
+     * sample. Until then, sum does not include them.
      */
     uint64_t buckets[UCXPOOL_HISTOGRAM_BUCKETS];
 } ucxpool_histogram_t;

@@ -210,13 +210,14 @@ typedef enum ucxpool_segments_kind {
                                   allocation in the list */
     UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all segments, which
                                   are in device, managed or pinned memory. The
-                                  library does not check this. If it is wrong,
-                                  the GPU's context becomes unusable */
+                                  library does not check this. If the GPU
+                                  cannot access a segment, its context becomes
+                                  unusable */
     UCXPOOL_SEGMENTS_HOST = 2, /* all segments are in host memory, pinned or
                                   not, and the CPU copies them. The library does
-                                  not check this. If it is wrong, the process
-                                  crashes. With any other kind, pageable memory
-                                  needs one query per segment */
+                                  not check this. If a segment is in GPU memory,
+                                  the process crashes. With any other kind,
+                                  pageable memory needs one query per segment */
     UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all segments have the same
                                   length. If an array of many short segments is
                                   in pinned memory, only the GPU reads it. If
@@ -455,8 +456,8 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
  * Post a request that ends with UCXPOOL_OK after all sends that were posted to
  * the channel before it have ended, successfully or not. The function uses only
  * the callback and the timeout of the params. If no send is in progress, the
- * request has already ended when this function returns. If the request has a
- * callback, it ends when progress has called the callback.
+ * request has already ended when this function returns, unless it has a
+ * callback. It then ends when ucxpool_progress() has called the callback.
  *
  * It can also end with UCXPOOL_ERR_CANCELED, with UCXPOOL_ERR_TIMED_OUT, or
  * with the channel's error if the channel ends.

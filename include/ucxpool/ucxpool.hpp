@@ -211,7 +211,8 @@ inline unsigned count_forks() noexcept
     return registered == 0 ? num_forks.load(std::memory_order_relaxed) : 0;
 }
 
-/* A pool, and whether it still exists. Shared by the handles of its objects. */
+/* Records whether a pool still exists. All handles of its objects share this
+ * record. */
 struct life {
     ucxpool_t        *pool = nullptr;
     std::atomic<bool> is_ended{false};
@@ -364,7 +365,8 @@ private:
 namespace detail
 {
 
-/* Returns a handle of the object that a C function has created, or throws. */
+/* Call a C function that creates an object. Returns a handle of the object, or
+ * throws if the function fails. */
 template <typename Handle, typename Owner, typename Call, typename... Args>
 Handle make(const Owner &owner, Call call, Args... args)
 {
@@ -1163,7 +1165,7 @@ private:
         ucxpool_op_t     op;
         request_params   params;
         ucxpool_places_t places;
-        ucxpool_place_t  place; /* copy of a list of one place */
+        ucxpool_place_t  place; /* a copy, if the list has one place */
     };
 
     entry &add(ucxpool_op_kind_t kind, const ucxpool_data_t &data,

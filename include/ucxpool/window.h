@@ -183,8 +183,8 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  *     messages         as soon as this pool has finished its copies. Over
  *                      `ucx`, after UCX has finished its in-place transfers
  *     CUDA             when the peer makes progress, or its process has ended.
- *                      This also applies to a window that a peer on a GPU could
- *                      have pinned, even if it uses messages instead
+ *                      This also applies to a window in host memory that a peer
+ *                      on a GPU can pin, even if the peer uses messages
  *     RMA              when the peer makes progress, its process has ended, or
  *                      its endpoint is closed
  *

@@ -23,7 +23,8 @@
  * always finishes.
  */
 
-/* Maximum number of lookups without the lock. After that, a reader takes it. */
+/* Maximum number of lookups without the lock. After that, a reader takes the
+ * lock. */
 #define MAX_LOOKS 4
 
 typedef struct range {

@@ -143,9 +143,9 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
 
-/* End a channel whose peer has closed the lifeline. A peer that closes normally
- * waits for our BYE. This peer did not wait, or closed before it knew the
- * channel. */
+/* End a channel whose peer has closed the lifeline. A peer that closes a
+ * channel normally waits for our BYE first. So this peer has failed, or it
+ * closed before it knew the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {

@@ -8,8 +8,9 @@
 #include <assert.h>
 
 /* The minimum number of launches in flight: two that the GPU executes, and the
- * next one. If these have less than SIZE_MIN bytes in total, more launches are
- * allowed, so that the next list is filled in time. */
+ * next one. If these have less than SIZE_MIN bytes in total, the GPU may finish
+ * them before the CPU has filled the next list. So more launches are
+ * allowed. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)
 

@@ -174,8 +174,8 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
-/* Returns true if the record of the pool has no state, except that the pool may
- * have connected. */
+/* Returns true if nothing has changed in the record of the pool, except that
+ * the pool may have connected. */
 static bool is_unused(const core_remote_t *remote)
 {
     return (remote->refs == 0) && (remote->num_pairs == 0) &&

@@ -100,7 +100,7 @@ bool core_remote_is_self(const core_remote_t *remote);
  * the side that connects first begins. The listener's answer contains this
  * decision. If they connect by address, the side with the smaller id begins.
  *
- * answer  The turn in the listener's answer.
+ * answer  Which side begins, from the listener's answer.
  */
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
                           core_blob_turn_t answer);

@@ -16,7 +16,7 @@
 
 typedef struct core_source {
     ucxpool_t *pool;
-    int        fd; /* -1: not in the epoll */
+    int        fd; /* -1: not in the epoll set */
     /*
      * Called by progress, with the lock held. May remove this source and any
      * other. NULL: the descriptor only ends a sleep, and its owner checks it in
@@ -27,7 +27,7 @@ typedef struct core_source {
     unsigned (*ready)(struct core_source *source);
 } core_source_t;
 
-/* Initialize a source that is not in the epoll. */
+/* Initialize a source that is not in the epoll set. */
 void core_source_init(core_source_t *source);
 
 /*

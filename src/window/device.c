@@ -116,7 +116,7 @@ static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
 
     if (!is_inside(cuda, answer->opened.length)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "the owner's window goes beyond its allocation");
+                          "the owner's window exceeds its allocation");
     }
     if (!ipc_host_is_visible(&remote->channel->peer.host)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,

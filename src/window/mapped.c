@@ -339,7 +339,7 @@ static bool view_region(const attempt_t           *attempt,
         (part->length > mapping->region_sizes[index]) ||
         (part->offset > mapping->region_sizes[index] - part->length)) {
         return not_mapped(attempt->remote,
-                          "the owner's window goes beyond its regions");
+                          "the owner's window exceeds its regions");
     }
     view->address =
         (uint8_t *)(uintptr_t)mapping->regions[index] + part->offset;

@@ -291,7 +291,7 @@ struct ucxpool_remote_window {
     window_view_t *views; /* the mapped parts, in the window's order */
     unsigned       num_views;
     bool           can_write;   /* the views are writable */
-    bool           is_pinned;   /* the view is pinned for our GPU */
+    bool           is_pinned;   /* our GPU can access the view */
     bool           needs_files; /* the owner must send its descriptors */
     ucp_rkey_h     key;         /* UCX's key; NULL: none */
     bool           is_on_gpu;   /* the key is for GPU memory */

@@ -43,7 +43,7 @@ struct ucxpool_message {
     bool               own_runs;
     uint8_t           *metadata; /* in data */
     uint8_t           *stream;   /* in data; eager only */
-    uint32_t           cost;     /* units of max_unexpected; 0: uses a credit */
+    uint32_t           cost;     /* part of max_unexpected; 0: uses a credit */
     base_list_t       *home;     /* its list of free records; NULL: free() it */
     uint8_t            data[] __attribute__((aligned(16)));
 };
