@@ -702,7 +702,8 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
     side->flags = self->secret != NULL ? BOOTSTRAP_MESSAGE_FLAG_SECRET : 0;
     if (RAND_bytes(side->nonce, BOOTSTRAP_NONCE_SIZE) != 1) {
         return fail(auth, UCXPOOL_ERR_IO,
-                    "libcrypto cannot generate random numbers");
+                    "libcrypto cannot generate random numbers; check its "
+                    "configuration");
     }
     if (is_client) {
         auth->state = BOOTSTRAP_AUTH_CHALLENGE;

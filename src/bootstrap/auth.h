@@ -192,7 +192,7 @@ typedef struct bootstrap_auth {
 /*
  * Start an authentication. fd is a connected, non-blocking stream socket.
  *
- * UCXPOOL_ERR_IO  no random numbers are available
+ * UCXPOOL_ERR_IO  libcrypto cannot generate random numbers
  */
 ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
                                      bool                    is_client,

@@ -175,7 +175,8 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     }
     read_params(channel, params, name);
     if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
-        status = base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+        status = base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
+                                            "numbers; check its configuration");
         goto err_table_del;
     }
     if (pool->config.wire != BASE_WIRE_UCX) {

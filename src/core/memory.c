@@ -725,8 +725,9 @@ ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
     if (total > pool->memory.pinnable) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "cannot pin %" PRIu64 " bytes of the peer's memory: "
-                          "of half of the machine's memory, %" PRIu64
-                          " bytes are not pinned yet",
+                          "a pool may pin half of the machine's memory, of "
+                          "which %" PRIu64 " bytes are left; lower "
+                          "UCXPOOL_COMM_SIZE of the peer",
                           total, pool->memory.pinnable);
     }
     status = ipc_cuda_pin(pool->engine->device, addresses, sizes, num);

@@ -163,7 +163,8 @@ static ucxpool_status_t make_id(ucxpool_t *pool)
 {
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
         (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
+                                          "numbers; check its configuration");
     }
     return UCXPOOL_OK;
 }

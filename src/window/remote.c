@@ -41,8 +41,8 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
     }
     if (blob_p->version != PROTO_VERSION) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "the window's owner speaks protocol version %u, we "
-                          "speak %u: use the same version of libucxpool on "
+                          "the window's owner uses protocol version %u, this "
+                          "pool uses %u; use the same version of libucxpool on "
                           "both sides",
                           blob_p->version, PROTO_VERSION);
     }

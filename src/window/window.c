@@ -122,7 +122,8 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     }
     if (RAND_bytes(&window->key[0][0], sizeof(window->key)) != 1) {
         free(window);
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
+                                          "numbers; check its configuration");
     }
     if ((fields & UCXPOOL_WINDOW_PARAM_FIELD_NAME) && (params->name != NULL)) {
         snprintf(window->name, sizeof(window->name), "%s", params->name);

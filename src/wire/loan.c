@@ -423,7 +423,7 @@ bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
     }
     core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                       "the peer sent a message of %llu bytes to slot %u of a "
-                      "mailbox that it was not lent",
+                      "mailbox that was not lent to it",
                       (unsigned long long)stream_size, desc->slot);
     return false;
 }

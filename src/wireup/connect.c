@@ -72,7 +72,8 @@ static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
     if (RAND_bytes((unsigned char *)&channel->wireup.pair,
                    sizeof(channel->wireup.pair)) != 1) {
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
+                                          "numbers; check its configuration");
     }
     channel->wireup.via_listener = true;
     channel->wireup.begins       = true;

@@ -555,15 +555,17 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     }
     if (!is_for_one(desc->flags & PROTO_DESC_WINDOW)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a message of a window of two kinds");
+                          "the flags of the peer's message name two kinds of "
+                          "window operations");
         return;
     }
     if ((desc->flags & PROTO_DESC_MAILED) &&
         (desc->flags &
          (PROTO_DESC_WINDOW | PROTO_DESC_EAGER | PROTO_DESC_RUNS))) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer mailed a message of a kind that cannot be "
-                          "mailed");
+        core_channel_fail(
+            channel, UCXPOOL_ERR_PROTOCOL,
+            "the peer sent a message through the mailbox that is "
+            "eager, has a list of lengths, or belongs to a window");
         return;
     }
     if (desc->metadata_size > channel->pool->config.max_metadata) {

@@ -30,7 +30,7 @@ static void index_cleanup(xfer_index_t *index)
     index->lists = NULL;
 }
 
-/* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers are available */
+/* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: libcrypto fails */
 static ucxpool_status_t index_init(xfer_index_t *index, unsigned num_kinds)
 {
     base_list_t *lists = malloc(sizeof(*lists) * num_kinds * SIZE_MIN);
@@ -43,7 +43,8 @@ static ucxpool_status_t index_init(xfer_index_t *index, unsigned num_kinds)
     if (RAND_bytes((unsigned char *)&index->factor, sizeof(index->factor)) !=
         1) {
         index_cleanup(index);
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
+                                          "numbers; check its configuration");
     }
     index->factor |= 1;
     return UCXPOOL_OK;
