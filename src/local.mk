@@ -87,7 +87,9 @@ libucxpool_internal_la_SOURCES = \
 	src/heap/range.c src/heap/range.h \
 	src/heap/space.c src/heap/space.h \
 	src/heap/stream.c src/heap/stream.h \
-	src/ipc/share.c src/ipc/share.h \
+	src/ipc/cuda.c src/ipc/cuda.h \
+	src/ipc/file.c src/ipc/file.h \
+	src/ipc/host.c src/ipc/host.h \
 	src/ipc/socket.c src/ipc/socket.h \
 	src/ipc/virtual.c src/ipc/virtual.h \
 	src/mem/cuda_alloc.c \

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "core/channel.h"
 #include "core/remote.h"
-#include "ipc/share.h"
+#include "ipc/host.h"
 #include "ipc/socket.h"
 
 #include <dirent.h>

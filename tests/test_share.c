@@ -3,8 +3,9 @@
 
 #include "base/config.h"
 #include "calls.h"
-#include "ipc/share.h"
+#include "ipc/file.h"
 #include "mem/memfd.h"
+#include "mem/region.h"
 #include "resident.h"
 #include "test.h"
 

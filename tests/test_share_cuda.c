@@ -5,7 +5,7 @@
 #include "calls.h"
 #include "cuda_fixture.h"
 #include "test.h"
-#include "ipc/share.h"
+#include "ipc/cuda.h"
 #include "ipc/virtual.h"
 
 #include <ucxpool/ucxpool.h>

@@ -17,7 +17,8 @@
 #include "core/ring.h"
 #include "core/stats.h"
 #include "core/wakeup.h"
-#include "ipc/share.h"
+#include "ipc/cuda.h"
+#include "ipc/file.h"
 
 #include <ucxpool/transfer.h>
 

@@ -8,7 +8,7 @@
 #include "block/backing.h"
 #include "block/budget.h"
 #include "copy/engine.h"
-#include "ipc/share.h"
+#include "ipc/cuda.h"
 #include "ucx/reg.h"
 
 #include <inttypes.h>

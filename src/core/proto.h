@@ -12,7 +12,8 @@
 #define CORE_PROTO_H
 
 #include "copy/plan.h"
-#include "ipc/share.h"
+#include "ipc/cuda.h"
+#include "ipc/file.h"
 #include "ipc/virtual.h"
 
 #include <assert.h>

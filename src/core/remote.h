@@ -12,7 +12,7 @@
 
 #include "core/channel.h"
 #include "core/pool.h"
-#include "ipc/share.h"
+#include "ipc/host.h"
 
 /* The side that begins the channels between the two pools, in a listener's
  * answer. See core_remote_set_turn(). */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "ipc/file.h"
 
 #include <string.h>
 #include <unistd.h>

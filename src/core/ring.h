@@ -55,7 +55,6 @@
 #define CORE_RING_H
 
 #include "core/proto.h"
-#include "ipc/share.h"
 
 /* Size of the entries in bytes; a power of two. */
 #define CORE_RING_SIZE (256u * 1024u)

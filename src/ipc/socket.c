@@ -3,7 +3,6 @@
 #include "ipc/socket.h"
 
 #include "base/error.h"
-#include "ipc/share.h"
 
 #include <assert.h>
 #include <dirent.h>

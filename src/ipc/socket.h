@@ -15,7 +15,7 @@
 #ifndef IPC_SOCKET_H
 #define IPC_SOCKET_H
 
-#include "ipc/share.h"
+#include "ipc/host.h"
 
 #include <ucxpool/status.h>
 

@@ -9,7 +9,7 @@
 #include "core/inbox.h"
 #include "core/network.h"
 #include "core/remote.h"
-#include "ipc/share.h"
+#include "ipc/host.h"
 #include "ucx/context.h"
 #include "wire/wire.h"
 #include "wireup/wireup.h"

@@ -1,0 +1,492 @@
+#include <config.h>
+
+#include "ipc/cuda.h"
+
+#include "base/error.h"
+#include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* --- the owner's side, and passing descriptors ---------------------------- */
+
+/* Since kernel 5.6; the same number on every architecture. */
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+_Static_assert(sizeof(ipc_cuda_t) == 96, "goes over the wire as is");
+_Static_assert(sizeof(CUipcMemHandle) == 64, "the handle fits");
+
+static ucxpool_status_t share_error(const mem_regions_t *regions,
+                                    CUresult result, const char *call,
+                                    unsigned index)
+{
+    return mem_cuda_error(regions->cuda->driver, result,
+                          "%s of region %u of GPU %d (%s)", call, index,
+                          regions->cuda->ordinal, regions->cuda->name);
+}
+
+static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
+                                 ipc_cuda_t *share)
+{
+    CUipcMemHandle   handle;
+    ucxpool_status_t status = mem_cuda_device_enter(regions->cuda);
+    CUresult         result;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = regions->cuda->driver->cuIpcGetMemHandle(
+        &handle, (CUdeviceptr)(uintptr_t)regions->regions[index].address);
+    mem_cuda_device_leave(regions->cuda);
+    if (result != CUDA_SUCCESS) {
+        return share_error(regions, result, "cuIpcGetMemHandle", index);
+    }
+    share->way = IPC_CUDA_IPC;
+    memcpy(share->handle, &handle, sizeof(handle));
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
+                                  ipc_cuda_t *share)
+{
+    mem_region_t *region = &regions->regions[index];
+    int           fd     = -1;
+    CUresult      result;
+
+    if (!regions->cuda->has_posix_handles) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "GPU %d (%s) cannot export memory by file "
+                          "descriptors: share memory of cuMemAlloc instead",
+                          regions->cuda->ordinal, regions->cuda->name);
+    }
+    if (region->fd < 0) {
+        result = regions->cuda->driver->cuMemExportToShareableHandle(
+            &fd, region->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        if (result != CUDA_SUCCESS) {
+            return share_error(regions, result, "cuMemExportToShareableHandle",
+                               index);
+        }
+        region->fd = fd;
+    }
+    share->way = IPC_CUDA_FILE;
+    share->fd  = region->fd;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
+                               ipc_cuda_t *share)
+{
+    memset(share, 0, sizeof(*share));
+    share->fd   = -1;
+    share->size = regions->region_size;
+    if (regions->cuda != NULL) {
+        memcpy(share->uuid, &regions->cuda->uuid, sizeof(share->uuid));
+    }
+    if (!regions->kind->is_gpu) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "memory of kind %s has no GPU handle",
+                          regions->kind->name);
+    }
+    return regions->kind->shares_by_fd ? fill_file(regions, index, share)
+                                       : fill_ipc(regions, index, share);
+}
+
+/* Call between enter and leave. */
+static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
+                                    CUdeviceptr address, uint64_t length,
+                                    ipc_cuda_t *share, uint64_t *offset_p)
+{
+    const mem_cuda_driver_t *driver = device->driver;
+    CUdeviceptr              base   = 0;
+    size_t                   size   = 0;
+    CUipcMemHandle           handle;
+    CUresult                 result;
+
+    result = driver->cuMemGetAddressRange(&base, &size, address);
+    if ((result == CUDA_SUCCESS) &&
+        ((address - base > size) || (length > size - (address - base)))) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the memory lies in more than one allocation");
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuIpcGetMemHandle(&handle, base);
+    }
+    if (result == CUDA_ERROR_INVALID_VALUE) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the memory was not allocated by cuMemAlloc() and "
+                          "has no IPC handle");
+    }
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(driver, result,
+                              "cuIpcGetMemHandle of memory of GPU %d (%s)",
+                              device->ordinal, device->name);
+    }
+    *share = (ipc_cuda_t){.size = size, .way = IPC_CUDA_IPC, .fd = -1};
+    memcpy(share->uuid, &device->uuid, sizeof(share->uuid));
+    memcpy(share->handle, &handle, sizeof(handle));
+    *offset_p = address - base;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
+                                      const void *address, uint64_t length,
+                                      ipc_cuda_t *share, uint64_t *offset_p)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = fill_memory(device, (CUdeviceptr)(uintptr_t)address, length, share,
+                         offset_p);
+    mem_cuda_device_leave(device);
+    return status;
+}
+
+static ucxpool_status_t import_error(const ipc_host_t *host, int error)
+{
+    if ((error == ESRCH) || ipc_host_is_reaped(host)) {
+        return base_error(UCXPOOL_ERR_PEER_LOST,
+                          "process %" PRIu32 " has ended", host->pid);
+    }
+    if (error == EBADF) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "process %" PRIu32
+                          " does not have the descriptor that it announced",
+                          host->pid);
+    }
+    /* A kernel before 5.6 returns ENOSYS, which becomes
+     * UCXPOOL_ERR_UNSUPPORTED. */
+    return base_error_errno(error,
+                            "cannot take a descriptor of process %" PRIu32
+                            " with pidfd_getfd (ptrace rules may forbid it: "
+                            "sysctl kernel.yama.ptrace_scope)",
+                            host->pid);
+}
+
+ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
+                                 const ipc_cuda_t *share, int *fd_p)
+{
+    int process, fd, error;
+
+    if ((share->way != IPC_CUDA_FILE) || (share->fd < 0)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "descriptor %" PRId32 " of process %" PRIu32
+                          " is invalid",
+                          share->fd, host->pid);
+    }
+    /* Use a pidfd, because the PID of the owner may be reused. */
+    process = ipc_watch(host);
+    if (process < 0) {
+        return !ipc_host_is_reaped(host)
+                   ? base_error(UCXPOOL_ERR_UNSUPPORTED,
+                                "process %" PRIu32
+                                " is in another PID namespace, or cannot be "
+                                "watched: pidfd_open needs Linux 5.3 or later",
+                                host->pid)
+                   : import_error(host, ESRCH);
+    }
+    fd    = (int)syscall(SYS_pidfd_getfd, process, share->fd, 0);
+    error = errno;
+    close(process);
+    if (fd < 0) {
+        return import_error(host, error);
+    }
+    *fd_p = fd;
+    return UCXPOOL_OK;
+}
+
+/* --- mapping a peer's region ---------------------------------------------- */
+
+/* An attempt to map regions. Used between enter and leave. */
+typedef struct gpu_attempt {
+    const mem_cuda_device_t *device;
+    const ipc_cuda_t        *share;
+    const int               *fds;
+    unsigned                 num_regions;
+    bool                     is_written; /* else only read */
+} gpu_attempt_t;
+
+static size_t range_size(const gpu_attempt_t *attempt)
+{
+    return attempt->num_regions * (size_t)attempt->share->size;
+}
+
+static ucxpool_status_t map_error(const gpu_attempt_t *attempt, CUresult result,
+                                  const char *call)
+{
+    return mem_cuda_error(attempt->device->driver, result,
+                          "%s of a peer's %" PRIu64 " bytes on GPU %d (%s)",
+                          call, attempt->share->size, attempt->device->ordinal,
+                          attempt->device->name);
+}
+
+static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
+{
+    mem_cuda_ignore(device->driver,
+                    device->driver->cuIpcCloseMemHandle(address),
+                    "cuIpcCloseMemHandle");
+}
+
+/* Check that the opened memory is as large as announced, from its first byte
+ * on. */
+static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
+                                  CUdeviceptr          address)
+{
+    CUdeviceptr base = 0;
+    size_t      size = 0;
+    CUresult    result;
+
+    result =
+        attempt->device->driver->cuMemGetAddressRange(&base, &size, address);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, "cuMemGetAddressRange");
+    }
+    if ((address < base) || (address - base > size) ||
+        (size - (address - base) < attempt->share->size)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer's region of GPU memory has %zu bytes, "
+                          "but announced %" PRIu64,
+                          size, attempt->share->size);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
+                                   CUdeviceptr         *address_p)
+{
+    CUipcMemHandle   handle;
+    CUdeviceptr      address = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    memcpy(&handle, attempt->share->handle, sizeof(handle));
+    result = attempt->device->driver->cuIpcOpenMemHandle(
+        &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, "cuIpcOpenMemHandle");
+    }
+    status = ipc_check(attempt, address);
+    if (status != UCXPOOL_OK) {
+        ipc_close(attempt->device, address);
+        return status;
+    }
+    *address_p = address;
+    return UCXPOOL_OK;
+}
+
+/* Let the device read the range, and write to it only if requested. One call
+ * covers the whole range, because each call to the driver takes time. */
+static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
+{
+    CUmemAccessDesc desc = {.flags = attempt->is_written
+                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
+
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id   = attempt->device->device;
+    return attempt->device->driver->cuMemSetAccess(address, range_size(attempt),
+                                                   &desc, 1);
+}
+
+/* Map one region. The driver only maps whole allocations, so it rejects an
+ * announced size that is wrong. */
+static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
+                           CUdeviceptr address, const char **call_p)
+{
+    const mem_cuda_driver_t     *driver = attempt->device->driver;
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    *call_p = "cuMemImportFromShareableHandle";
+    result  = driver->cuMemImportFromShareableHandle(
+         &handle, (void *)(intptr_t)attempt->fds[index],
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *call_p = "cuMemMap";
+    result =
+        driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle, 0);
+    /* The mapping keeps a reference to the memory. */
+    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+    return result;
+}
+
+/* Unmap the first num_regions regions. Each mapping must be unmapped
+ * separately. */
+static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
+                          CUdeviceptr address)
+{
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
+
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_ignore(driver, driver->cuMemUnmap(address + i * size, size),
+                        "cuMemUnmap");
+    }
+}
+
+/* Map the peer's regions side by side. */
+static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
+                                  CUdeviceptr         *address_p)
+{
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
+    const char              *call   = "cuMemAddressReserve";
+    unsigned                 num    = 0;
+    CUresult                 result;
+
+    result =
+        driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, call);
+    }
+    while ((num < attempt->num_regions) && (result == CUDA_SUCCESS)) {
+        result = region_map(attempt, num, *address_p + num * size, &call);
+        num += (result == CUDA_SUCCESS) ? 1 : 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        call   = "cuMemSetAccess";
+        result = rights_set(attempt, *address_p);
+    }
+    if (result != CUDA_SUCCESS) {
+        goto err_unmap;
+    }
+    return UCXPOOL_OK;
+
+err_unmap:
+    regions_unmap(attempt, num, *address_p);
+    mem_cuda_range_free(driver, *address_p, range_size(attempt));
+    return map_error(attempt, result, call);
+}
+
+static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
+{
+    const ipc_cuda_t *share = attempt->share;
+
+    if ((share->size == 0) || (attempt->num_regions == 0) ||
+        (share->size > PTRDIFF_MAX / attempt->num_regions)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer announced %u regions of %" PRIu64 " bytes",
+                          attempt->num_regions, share->size);
+    }
+    if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
+        return base_error(
+            UCXPOOL_ERR_PROTOCOL,
+            "a peer announced GPU memory with unknown sharing method %" PRIu32,
+            share->way);
+    }
+    if (share->way == IPC_CUDA_IPC) {
+        return attempt->num_regions == 1
+                   ? UCXPOOL_OK
+                   : base_error(UCXPOOL_ERR_PROTOCOL,
+                                "a peer announced %u regions with one handle",
+                                attempt->num_regions);
+    }
+    for (unsigned i = 0; i < attempt->num_regions; i++) {
+        if (attempt->fds[i] < 0) {
+            return base_error(
+                UCXPOOL_ERR_PROTOCOL,
+                "a peer's region of GPU memory has no descriptor");
+        }
+    }
+    if (!attempt->device->has_vmm) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "GPU %d (%s) or its driver has no virtual memory "
+                          "functions, and a peer's memory needs them",
+                          attempt->device->ordinal, attempt->device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
+                              const ipc_cuda_t *share, const int *fds,
+                              unsigned num_regions, bool is_written,
+                              const void **address_p)
+{
+    const gpu_attempt_t attempt = {device, share, fds, num_regions, is_written};
+    CUdeviceptr         address = 0;
+    ucxpool_status_t    status  = share_check(&attempt);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = share->way == IPC_CUDA_IPC ? map_handle(&attempt, &address)
+                                        : files_map(&attempt, &address);
+    mem_cuda_device_leave(device);
+    if (status == UCXPOOL_OK) {
+        *address_p = (const void *)(uintptr_t)address;
+    }
+    return status;
+}
+
+void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
+                    unsigned num_regions, const void *address)
+{
+    const gpu_attempt_t attempt = {device, share, NULL, num_regions, false};
+    CUdeviceptr         there   = (CUdeviceptr)(uintptr_t)address;
+
+    if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
+        return;
+    }
+    if (share->way == IPC_CUDA_IPC) {
+        ipc_close(device, there);
+    } else {
+        regions_unmap(&attempt, num_regions, there);
+        mem_cuda_range_free(device->driver, there, range_size(&attempt));
+    }
+    mem_cuda_device_leave(device);
+}
+
+/* --- host memory for a GPU ------------------------------------------------ */
+
+/* Call between enter and leave. */
+static void unpin(const mem_cuda_device_t *device,
+                  const uint8_t *const *regions, unsigned num_regions)
+{
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_unpin(device, (void *)(uintptr_t)regions[i]);
+    }
+}
+
+ucxpool_status_t ipc_cuda_pin(const mem_cuda_device_t *device,
+                              const uint8_t *const    *regions,
+                              const uint64_t *sizes, unsigned num_regions)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+    unsigned         num    = 0;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    while ((num < num_regions) && (status == UCXPOOL_OK)) {
+        status = mem_cuda_pin(device, (void *)(uintptr_t)regions[num],
+                              (size_t)sizes[num], true);
+        num += (status == UCXPOOL_OK) ? 1 : 0;
+    }
+    if (status != UCXPOOL_OK) {
+        unpin(device, regions, num);
+    }
+    mem_cuda_device_leave(device);
+    return status;
+}
+
+void ipc_cuda_unpin(const mem_cuda_device_t *device,
+                    const uint8_t *const *regions, unsigned num_regions)
+{
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        unpin(device, regions, num_regions);
+        mem_cuda_device_leave(device);
+    }
+}
