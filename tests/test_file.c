@@ -686,7 +686,7 @@ TEST(missing_or_too_long_list_is_rejected)
 {
     start(0);
     assert_error_detail(send_ranges(pair.to_b, NULL, 1, TAG, NULL, NULL),
-                        INVALID_PARAM, "list is NULL");
+                        INVALID_PARAM, "ranges is NULL, but its count is 1");
     pair_cleanup(&pair);
     pair_init(&pair, "MAX_SEGMENTS=2", "");
     for (size_t i = 0; i < 3; i++) {

@@ -231,10 +231,11 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
 
     if ((memory->segments == NULL) && !copy_memory_is_pieces(memory) &&
         !copy_memory_is_ranges(memory) && (memory->num != 0)) {
-        return base_error(
-            UCXPOOL_ERR_INVALID_PARAM,
-            "the list of segments is NULL, but it has %zu entries",
-            memory->num);
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the list of segments, pieces or ranges is NULL, but "
+                          "its count is %zu; set its address, or set the count "
+                          "to 0",
+                          memory->num);
     }
     request = request_get(pool, list);
     if (request == NULL) {
