@@ -1,6 +1,7 @@
 """The heap of a pool."""
 import collections
 import ctypes
+import json
 import os
 import weakref
 
@@ -223,9 +224,10 @@ class Heap:
     def stats(self):
         """Return the heap's statistics as a dict. The keys are the statistics'
         names in <ucxpool/stats.h> without the prefix heap_."""
-        return {name.removeprefix("heap_"): value
-                for name, value in _core().pool_stats(self.pool).items()
-                if name.startswith("heap_")}
+        # Without the extension, which frameworks do not need.
+        return {name: value
+                for name, value in json.loads(self.report("json")).items()
+                if isinstance(value, int)}
 
     def report(self, form="text"):
         """Return the report of ucxpool_heap_string(), as "text", "json" or
