@@ -121,14 +121,14 @@ libucxpool_internal_la_SOURCES = \
 	src/window/device.c \
 	src/window/mapped.c \
 	src/window/messages.c \
-	src/window/operation.c \
+	src/window/operation.c src/window/operation.h \
 	src/window/pinned.c \
 	src/window/process.c \
-	src/window/remote.c \
+	src/window/remote.c src/window/remote.h \
 	src/window/rma.c \
-	src/window/serve.c \
-	src/window/service.c \
-	src/window/way.c \
+	src/window/serve.c src/window/serve.h \
+	src/window/service.c src/window/service.h \
+	src/window/way.c src/window/way.h \
 	src/window/window.c src/window/window.h \
 	src/wire/delivery.c \
 	src/wire/loan.c \

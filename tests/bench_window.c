@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "core/pool.h"
 #include "mem/cuda_device.h"
-#include "window/window.h"
+#include "window/service.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -9,7 +9,8 @@
 #include "two_gpu.h"
 
 #include "ipc/socket.h"
-#include "window/window.h"
+#include "core/pool.h"
+#include "window/remote.h"
 
 #include <dirent.h>
 #include <errno.h>

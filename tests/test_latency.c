@@ -4,7 +4,6 @@
 #include "test.h"
 
 #include "core/pool.h"
-#include "window/window.h"
 
 #include <stdio.h>
 #include <string.h>

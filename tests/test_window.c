@@ -5,7 +5,8 @@
 #include "slow.h"
 #include "test.h"
 
-#include "window/window.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -9,7 +9,8 @@
 #include "sealed.h"
 #include "test.h"
 
-#include "window/window.h"
+#include "window/operation.h"
+#include "window/service.h"
 #include "wireup/wireup.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include "sealed.h"
 #include "test.h"
 
-#include "window/window.h"
+#include "window/way.h"
 
 #include <errno.h>
 #include <fcntl.h>

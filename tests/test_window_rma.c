@@ -9,7 +9,8 @@
 
 #include "base/clock.h"
 #include "core/control.h"
-#include "window/window.h"
+#include "window/remote.h"
+#include "window/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/error.h"
 #include "core/control.h"
-#include "window/window.h"
+#include "window/remote.h"
 #include "xfer/post.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /*
  * The public functions of windows.
  */
-#include "window/window.h"
+#include "window/way.h"
 
 #include "api/api.h"
 #include "base/clock.h"

@@ -241,7 +241,7 @@ struct ucxpool_channel {
     struct xfer_channel    *xfer; /* xfer/state.h */
     unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
                           may access */
-    struct window_channel *windows;            /* window/window.h */
+    struct window_channel *windows;            /* window/service.h */
     uint64_t        link_ends[CORE_NUM_LINKS]; /* of its work, in bytes */
     core_controls_t control;
     core_closing_t  closing;

@@ -173,7 +173,7 @@ struct ucxpool_pool {
     core_requests_t     requests;
     struct wire_pool   *wire;                  /* wire/wire.h */
     struct xfer_pool   *xfer;                  /* xfer/state.h */
-    struct window_pool *windows;               /* window/window.h */
+    struct window_pool *windows;               /* window/service.h */
     core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
     core_free_t         free;
 

@@ -13,6 +13,7 @@
 #include "ucx/context.h"
 #include "wire/wire.h"
 #include "wireup/wireup.h"
+#include "window/service.h"
 #include "window/window.h"
 #include "xfer/send.h"
 #include "xfer/recv.h"

@@ -10,7 +10,7 @@
 #include "pool/pool.h"
 #include "wire/wire.h"
 #include "wireup/wireup.h"
-#include "window/window.h"
+#include "window/service.h"
 #include "xfer/send.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"

@@ -5,7 +5,7 @@
  */
 #include "base/error.h"
 #include "copy/fault.h"
-#include "window/window.h"
+#include "window/way.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,7 @@
  */
 #include <config.h>
 
-#include "window/window.h"
+#include "window/way.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,7 +1,8 @@
 /* Operations through messages. The importer first sends a CALL, which describes
  * the operation. For a write, it then sends the data as an ordinary message.
  * For a read, it receives the message with which the owner answers. */
-#include "window/window.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include "base/error.h"
 #include "core/control.h"

@@ -4,12 +4,14 @@
  * An operation waits for the owner's answer to the import, and then uses the
  * way that was chosen for the remote.
  */
-#include "window/window.h"
+#include "window/operation.h"
 
 #include "base/error.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,8 @@
  * A kernel needs the window at consecutive addresses. So the window must lie in
  * one part of one file. It is pinned for reading only: writes use messages.
  */
-#include "window/window.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include "base/error.h"
 #include "core/memory.h"

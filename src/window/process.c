@@ -9,7 +9,7 @@
  */
 #include <config.h>
 
-#include "window/window.h"
+#include "window/way.h"
 
 #include "base/error.h"
 

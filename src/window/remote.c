@@ -1,12 +1,14 @@
 /*
  * Remotes: windows of peers, imported by this process.
  */
-#include "window/window.h"
+#include "window/remote.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "core/control.h"
 #include "core/inbox.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include <inttypes.h>
 #include <stdio.h>

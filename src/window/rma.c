@@ -14,7 +14,8 @@
  * completed: its data is then in the window. So when the importer sends CLOSE,
  * none of its operations is in flight.
  */
-#include "window/window.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include "base/error.h"
 #include "core/memory.h"

@@ -6,13 +6,14 @@
  * checked, they are replaced, in the same memory, by the addresses for an
  * ordinary send or receive.
  */
-#include "window/window.h"
+#include "window/serve.h"
 
 #include "base/error.h"
 #include "core/control.h"
 #include "xfer/recv.h"
 #include "xfer/post.h"
 #include "xfer/send.h"
+#include "window/service.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,13 @@
 /*
  * Messages for windows, progress, and the end of a channel.
  */
-#include "window/window.h"
+#include "window/service.h"
 
 #include "base/error.h"
 #include "copy/engine.h"
 #include "xfer/recv.h"
+#include "window/serve.h"
+#include "window/way.h"
 
 #include <stdlib.h>
 

@@ -2,9 +2,10 @@
  * Functions that several ways use: the reason for a way, the pieces of an
  * operation, and copying in turns.
  */
-#include "window/window.h"
+#include "window/way.h"
 
 #include "base/error.h"
+#include "window/service.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -7,6 +7,9 @@
 #include "base/log.h"
 #include "core/control.h"
 #include "copy/engine.h"
+#include "window/serve.h"
+#include "window/service.h"
+#include "window/way.h"
 
 #include <errno.h>
 #include <fcntl.h>

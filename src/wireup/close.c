@@ -17,7 +17,7 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wire/wire.h"
-#include "window/window.h"
+#include "window/service.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 #include "xfer/state.h"

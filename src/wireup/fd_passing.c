@@ -10,7 +10,7 @@
 #include "core/inbox.h"
 #include "core/local.h"
 #include "ipc/socket.h"
-#include "window/window.h"
+#include "window/remote.h"
 
 #include <errno.h>
 #include <inttypes.h>

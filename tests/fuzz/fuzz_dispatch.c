@@ -21,7 +21,8 @@
 
 #include "base/log.h"
 #include "core/stats.h"
-#include "window/window.h"
+#include "window/operation.h"
+#include "window/service.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,0 +1,89 @@
+/* The windows of a pool and of a channel: their state, messages, progress and
+ * end. */
+#ifndef WINDOW_SERVICE_H
+#define WINDOW_SERVICE_H
+
+#include "core/proto.h"
+#include "core/wire.h"
+
+#define WINDOW_REACH_ANY \
+    ((unsigned)(CORE_REACH_HOST | CORE_REACH_GPU | CORE_REACH_MIXED | \
+                CORE_REACH_UCX))
+
+/* The windows of a pool. */
+struct window_pool {
+    core_reach_t reach;    /* of peers that need no endpoint */
+    base_list_t  all;      /* windows of the application */
+    base_list_t  copying;  /* operations that take turns copying */
+    base_list_t  runnable; /* served operations that can continue */
+    base_list_t  free_operations;
+    uint64_t     next_number; /* last number of a window or a grant */
+    /* For tests and benchmarks only: use UCX's get and put even if the
+     * transport only emulates them. With emulation, UCX may abort the owner's
+     * process when a peer dies (window/rma.c). */
+    bool may_emulate;
+};
+
+/* The state of windows on a channel. */
+struct window_channel {
+    base_list_t remotes; /* windows of the peer, imported here */
+    base_list_t grants;  /* the peer's imports of our windows */
+    unsigned    num_grants;
+    base_list_t served; /* the peer's operations by messages on our windows */
+    unsigned    num_served;
+    uint64_t    served_size; /* total size of their CALL messages */
+    base_list_t queued;      /* our operations by messages, CALL not sent yet */
+    base_list_t called;      /* our operations by messages, CALL sent */
+    base_list_t moving;      /* our operations by UCX's get and put that have
+                                more to post */
+    base_list_t moved;       /* our operations by UCX's get and put that have
+                                nothing to post now */
+    unsigned num_rma;        /* outstanding UCX gets, puts and flushes */
+    unsigned num_calls;      /* CALL messages that the peer may still hold */
+    uint64_t calls_size;     /* total size of these CALL messages */
+    uint64_t next_number;    /* last number of a remote or an operation */
+    uint64_t num_revokes;    /* REVOKE messages received */
+};
+
+/* Errors: UCXPOOL_ERR_NO_MEMORY. */
+ucxpool_status_t window_pool_create(ucxpool_t *pool);
+
+/* Free the state, and all windows that still exist. */
+void window_pool_destroy(ucxpool_t *pool);
+
+/* Errors: UCXPOOL_ERR_NO_MEMORY. */
+ucxpool_status_t window_channel_create(ucxpool_channel_t *channel);
+
+/* The channel must have no remotes, grants or operations left. */
+void window_channel_destroy(ucxpool_channel_t *channel);
+
+/* Handle a control message for windows. */
+void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
+                     const void *data, size_t data_size);
+
+/* Handle a message that has a flag of PROTO_DESC_WINDOW. */
+void window_message(ucxpool_message_t *message);
+
+/* Make progress on the windows of a pool or of a channel. Both functions return
+ * the number of steps done. */
+unsigned window_progress(ucxpool_t *pool);
+
+unsigned window_channel_progress(ucxpool_channel_t *channel);
+
+/* Returns true if window_channel_progress() has nothing to do while the channel
+ * is open. */
+bool window_channel_is_quiet(const ucxpool_channel_t *channel);
+
+/* Returns true if operations that this side posted on the channel are
+ * unfinished. */
+bool window_channel_is_busy(const ucxpool_channel_t *channel);
+
+/* End the remotes and operations of a channel that has ended. Its grants are
+ * released when the peer can no longer access the memory. */
+void window_channel_ended(ucxpool_channel_t *channel);
+
+/* Free all remaining window objects of the channel, because the pool is being
+ * freed. */
+void window_channel_drop_all(ucxpool_channel_t *channel);
+
+#endif
