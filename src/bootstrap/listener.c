@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -157,9 +158,9 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     return UCXPOOL_OK;
 }
 
-/* Returns true if accept() has reported an error of one connection only, so
- * that the next connection may be accepted. Linux reports network errors in
- * this way. */
+/* Returns true if an error of accept() concerns only one connection. Linux
+ * reports network errors of a new connection in this way. Accepting the next
+ * connection may succeed. */
 static bool is_passing(int error)
 {
     switch (error) {
@@ -180,9 +181,9 @@ static bool is_passing(int error)
 }
 
 /*
- * Accept a connection, and make it non-blocking with TCP_NODELAY. Returns its
- * fd, or -1 and sets errno; EAGAIN: no connection is waiting. Skips connections
- * that failed before they were accepted.
+ * Accept a connection, make the socket non-blocking and set TCP_NODELAY.
+ * Returns its fd, or -1 and sets errno; EAGAIN: no connection is waiting. Skips
+ * connections that failed before they were accepted.
  */
 static int socket_accept(int fd, bootstrap_address_t *peer_p)
 {
@@ -581,8 +582,9 @@ ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
 #define EVENTS_PER_CALL  32
 #define ACCEPTS_PER_CALL 16
 
-/* If the system has no descriptor for a connection, the listening socket stays
- * readable. The listener then ignores the socket for this time. */
+/* If a connection cannot be accepted, for example because no descriptor is
+ * free, the listening socket stays readable. The listener then ignores the
+ * socket for this time. */
 #define ACCEPT_PAUSE_NS 100000000u
 
 /* Represents the listening socket in an epoll event, instead of the index of a
@@ -601,13 +603,26 @@ static bool watch_listener(bootstrap_listener_t *listener, int operation,
                      &event) == 0;
 }
 
+static const char *accept_remedy(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "; raise the open file limit (ulimit -n)";
+    case ENFILE:
+        return "; raise fs.file-max";
+    default:
+        return "";
+    }
+}
+
 static void pause_accept(bootstrap_listener_t *listener, int error)
 {
     char text[64];
+    char what[128];
 
-    warn_rarely(listener,
-                "cannot accept a connection; raise the limit of open files",
-                strerror_r(error, text, sizeof(text)));
+    snprintf(what, sizeof(what), "%s%s", strerror_r(error, text, sizeof(text)),
+             accept_remedy(error));
+    warn_rarely(listener, "cannot accept a connection", what);
     listener->is_paused = true;
     listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);
     watch_listener(listener, EPOLL_CTL_MOD, 0);
