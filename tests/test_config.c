@@ -115,7 +115,7 @@ TEST(an_unknown_variable_is_a_warning)
     setenv("UCXPOOL_COM_SIZE", "8m", 1);
     snprintf(expected, sizeof(expected),
              "ucxpool[%d] WARN: UCXPOOL_COM_SIZE is not a setting; "
-             "ucxpool_info -c prints all\n",
+             "ucxpool_info -c prints all settings\n",
              (int)getpid());
     ck_assert_str_eq(reported_by_read(3), expected);
 }

@@ -115,7 +115,7 @@ TEST(ucx_with_cuda_selects_alloc)
     for (unsigned minor = 13; minor < 24; minor++) {
         set_ucx(true, 1, minor);
         check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
-                     "alloc, since every UCX with CUDA shares it");
+                     "alloc, since any UCX with CUDA can share it");
     }
 }
 
@@ -170,9 +170,10 @@ TEST(restricted_handles_are_for_peers_and_not_for_ucx)
                  "vmm, since peers can map it");
     set_ucx(true, 1, 23);
     check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
-                 "alloc, since every UCX");
+                 "alloc, since any UCX");
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
-                 "though UCX may not take its handles (yama.ptrace_scope=1)");
+                 "though UCX may not take virtual memory's handles "
+                 "(yama.ptrace_scope=1)");
 }
 
 TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
@@ -184,7 +185,8 @@ TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
                  "vmm, since peers can map it");
     set_ucx(true, 1, 22);
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
-                 "though UCX cannot take its handles (no pidfd_getfd)");
+                 "though UCX cannot take virtual memory's handles (no "
+                 "pidfd_getfd)");
 }
 
 STAND_IN_TEST(gpu_without_file_handles_selects_alloc)
@@ -192,9 +194,9 @@ STAND_IN_TEST(gpu_without_file_handles_selects_alloc)
     open_device("posix=n");
     set_ucx(false, 1, 13);
     check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
-                 "has no handles for peers");
+                 "cannot be exported to peers");
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
-                 "though virtual memory has no handles for peers");
+                 "though virtual memory cannot be exported to peers");
 }
 
 static void check_no_vmm(const char *why, const char *advice)

@@ -194,7 +194,7 @@ has err 'the settings shown are the defaults'
 has out '^UCXPOOL_DEPTH=4$'
 has out '^UCXPOOL_CREDITS=64$'
 ends 0 env UCXPOOL_DEPT=7 UCXPOOL_CREDITS=8 "$info" -c
-has err 'WARN: UCXPOOL_DEPT is not a setting; ucxpool_info -c prints all$'
+has err 'WARN: UCXPOOL_DEPT is not a setting; ucxpool_info -c prints all settings$'
 has out '^UCXPOOL_CREDITS=8$'
 ends 1 env UCXPOOL_DEPTH=700 "$info" -nj
 has err 'UCXPOOL_DEPTH=700 .*from 1 to 64'

@@ -28,7 +28,7 @@ ucxpool_status_t api_config_values(const ucxpool_config_t *config,
 
 /* --- parameters ----------------------------------------------------------- */
 
-/* Data of a caller. `buffer` is the list of data that is a single buffer. */
+/* Data of a caller. A single buffer is a list of one segment: `buffer`. */
 typedef struct api_data {
     copy_memory_t     memory;
     ucxpool_segment_t buffer;
@@ -49,10 +49,10 @@ ucxpool_status_t api_data_read(const ucxpool_data_t *data, api_data_t *caller);
 ucxpool_status_t api_data_read_target(const ucxpool_data_t *data,
                                       api_data_t           *caller);
 
-/* Returns true and sets the error if the channel belongs to another pool. For
- * an object of a channel, pass its channel. Returns false if the channel is
- * NULL. To be used like this: `if (api_foreign(pool, channel)) { return
- * UCXPOOL_ERR_INVALID_PARAM; }` */
+/* Returns true and sets the error if the channel belongs to another pool.
+ * Returns false if the channel is NULL. To check an object of a channel, such
+ * as a remote window, pass the object's channel. Usage: `if (api_foreign(pool,
+ * channel)) { return UCXPOOL_ERR_INVALID_PARAM; }` */
 #define api_foreign(_pool, _channel) \
     api_is_foreign(_pool, _channel, "channel", __func__)
 
@@ -88,8 +88,9 @@ ucxpool_status_t api_post_operation(ucxpool_remote_window_t        *remote,
 
 /* --- verbs ---------------------------------------------------------------- */
 
-/* Deregister the regions from all protection domains, whose handles must not be
- * used any more. Called before the memory is freed; may be called twice. */
+/* Deregister the regions from all protection domains. The domains' handles must
+ * not be used afterwards. Called before the memory is freed; may be called
+ * twice. */
 void api_verbs_close(ucxpool_t *pool);
 
 #endif

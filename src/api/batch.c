@@ -10,10 +10,10 @@
 #include <assert.h>
 #include <stdalign.h>
 
-/* The public function, in errors about fields of an operation. */
+/* Name of the public function, for errors about fields of an operation. */
 static const char post_name[] = "ucxpool_post";
 
-/* The size in the first version. Later versions append fields. */
+/* Size of an operation in the first version. Later versions append fields. */
 #define OP_SIZE_MIN 128u
 
 static_assert(sizeof(ucxpool_op_t) == OP_SIZE_MIN,
@@ -92,8 +92,8 @@ static ucxpool_status_t post_window(const ucxpool_t    *pool,
                               op->places, &op->data, op->params, op->request_p);
 }
 
-/* Returns true if the bytes that a newer version has appended to an operation
- * are 0. */
+/* Returns true if all fields that this version does not know are 0: the
+ * reserved field, and the bytes that a newer version has appended. */
 static bool is_known(const ucxpool_op_t *op, size_t op_size)
 {
     const uint8_t *bytes = (const uint8_t *)op;
@@ -147,9 +147,9 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     }
     if ((op_size < OP_SIZE_MIN) || (op_size % alignof(ucxpool_op_t) != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "op_size is %zu, but an operation has %u bytes: pass "
-                          "sizeof(ops[0])",
-                          op_size, OP_SIZE_MIN);
+                          "op_size is %zu, but must be at least %u and a "
+                          "multiple of %zu: pass sizeof(ops[0])",
+                          op_size, OP_SIZE_MIN, alignof(ucxpool_op_t));
     }
     core_lock(pool);
     core_control_hold(pool);

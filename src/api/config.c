@@ -31,9 +31,10 @@ static ucxpool_status_t refuse_key(const char *name)
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "unknown key %s: omit the prefix " PREFIX, name);
     }
-    return base_error(
-        UCXPOOL_ERR_INVALID_PARAM,
-        "unknown setting " PREFIX "%s; ucxpool_info -c prints all", name);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "unknown setting " PREFIX
+                      "%s; ucxpool_info -c prints all settings",
+                      name);
 }
 
 static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
@@ -73,8 +74,7 @@ static void set_defaults(ucxpool_config_t *config)
     }
 }
 
-/* Returns true if the library reads the variable for the whole process, so that
- * it is not a setting of a pool. */
+/* Returns true if the variable applies to the whole process, not to a pool. */
 static bool is_of_process(const char *name)
 {
     static const char *const variables[] = {
@@ -112,7 +112,8 @@ static void check_environment_names(void)
         memcpy(name, text, length);
         name[length] = '\0';
         if ((base_key_find(name) == NULL) && !is_of_process(name)) {
-            base_warn(PREFIX "%s is not a setting; ucxpool_info -c prints all",
+            base_warn(PREFIX "%s is not a setting; ucxpool_info -c prints all "
+                             "settings",
                       name);
         }
     }
@@ -143,8 +144,8 @@ static ucxpool_status_t read_variable(ucxpool_config_t *config,
     return set_value(config, key, value, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
 
-/* Read the log level. This is done first, because the level also applies to
- * messages about the other settings, unless a pool or the program has already
+/* Read the log level before the other settings, because it also applies to
+ * messages about them. It has no effect if a pool or the program has already
  * set a level. */
 static ucxpool_status_t read_log_level(ucxpool_config_t *config)
 {

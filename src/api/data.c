@@ -16,7 +16,7 @@ static_assert((sizeof(ucxpool_segment_t) == sizeof(struct iovec)) &&
 static_assert((sizeof(ucxpool_segment_t) == sizeof(ucxpool_const_segment_t)) &&
                   (offsetof(ucxpool_segment_t, length) ==
                    offsetof(ucxpool_const_segment_t, length)),
-              "segments and const segments have one layout");
+              "segments and const segments have the same layout");
 
 ucxpool_data_t ucxpool_source_buffer(const void *address, size_t length)
 {
@@ -102,9 +102,10 @@ ucxpool_range_t ucxpool_range_file(int fd, int64_t offset, size_t length,
 static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this library does not know data of kind %d: it is older "
-                      "than the header, or the ucxpool_data_t was not set by "
-                      "ucxpool_data_...() or ucxpool_source_...()",
+                      "this library does not know this ucxpool_data_t (kind "
+                      "%d): the library is older than the header, or the data "
+                      "was not set by ucxpool_data_...() or "
+                      "ucxpool_source_...()",
                       (int)data->kind);
 }
 

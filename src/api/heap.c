@@ -1,6 +1,6 @@
 /*
  * The public functions for the heap of a pool. The first allocation creates the
- * heap. Its limit is MEMORY_LIMIT less the memory of the blocks.
+ * heap. Its limit is MEMORY_LIMIT minus the memory of the blocks.
  */
 #include <config.h>
 
@@ -43,7 +43,7 @@ static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* Find the limit of the heap: the memory that the blocks leave. */
+/* Find the limit of the heap: the memory that remains after the blocks. */
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {
@@ -59,16 +59,16 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
         base_format_size(memory, text);
         return base_error(
             UCXPOOL_ERR_NO_MEMORY,
-            "UCXPOOL_MEMORY_LIMIT=%s leaves nothing for the heap next to %zu "
-            "bytes of blocks: raise it, or lower UCXPOOL_COMM_SIZE",
+            "UCXPOOL_MEMORY_LIMIT=%s leaves no memory for the heap after %zu "
+            "bytes of blocks: raise the limit, or lower UCXPOOL_COMM_SIZE",
             text, (size_t)blocks);
     }
     *limit_p = (memory - blocks) & ~(SMALLEST - 1);
     return UCXPOOL_OK;
 }
 
-/* Returns the size of the address space for stitching. A large HEAP_STITCH is
- * limited, because address space is large but finite. */
+/* Returns the size of the address space for stitching. HEAP_STITCH is capped at
+ * 16 times the heap's limit, because address space is finite. */
 static uint64_t stitch_size(const base_config_t *config, uint64_t limit)
 {
     return (config->heap_stitch == BASE_SIZE_AUTO)

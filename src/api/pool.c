@@ -234,7 +234,7 @@ static void destroy(ucxpool_t *pool)
     api_verbs_close(pool);
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Operations on the caller's endpoints end only when the caller closes
-         * them. Until then UCX uses the pool's memory. */
+         * the endpoints. Until then, UCX uses the pool's memory. */
         base_info("%s: UCX still has %u operations in flight; the pool's "
                   "memory is freed when they end",
                   pool->name, pool->num_operations);

@@ -65,16 +65,17 @@ typedef struct stat_entry {
     ENTRY("heap_" #_member, heap._member, _kind, _unit, _help)
 #define SHARE(_name, _share) \
     ENTRY("blocks_" _name "_total", pool.blocks[_share].total, GAUGE, "", \
-          "Blocks of the share."), \
+          "Total number of blocks in the share."), \
         ENTRY("blocks_" _name "_free", pool.blocks[_share].free, GAUGE, "", \
-              "Of these, blocks that are free."), \
+              "Free blocks of the share."), \
         ENTRY("blocks_" _name "_held", pool.blocks[_share].held, GAUGE, "", \
-              "Of these, blocks in use."), \
+              "Blocks of the share that are in use."), \
         ENTRY("blocks_" _name "_quarantined", pool.blocks[_share].quarantined, \
-              GAUGE, "", "Of these, blocks that a peer may still read."), \
+              GAUGE, "", "Blocks of the share that a peer may still read."), \
         ENTRY("blocks_" _name "_high_water", pool.blocks[_share].high_water, \
               GAUGE, "", \
-              "Maximum number of the share's blocks not free at one time.")
+              "Maximum number of the share's blocks that were not free at " \
+              "one time.")
 #define COUNT(_member, _unit, _help) \
     ENTRY(#_member, pool.counts._member, COUNTER, _unit, _help)
 #define TRAFFIC(_name, _member, _count, _bytes_help, _count_help) \
@@ -85,18 +86,20 @@ typedef struct stat_entry {
 #define MODE(_name, _mode) \
     TRAFFIC("sent_" _name, sent[_mode], "fragments", \
             "Bytes of messages sent this way.", \
-            "Wire operations for these bytes."), \
+            "Wire operations for messages sent this way."), \
         TRAFFIC("received_" _name, received[_mode], "fragments", \
                 "Bytes of messages received this way.", \
-                "Wire operations for these bytes.")
+                "Wire operations for messages received this way.")
 #define WAY(_name, _way) \
     TRAFFIC("read_" _name, read[_way], "operations", \
-            "Bytes read from windows this way.", "Reads of windows."), \
+            "Bytes read from windows this way.", \
+            "Reads of windows this way."), \
         TRAFFIC("written_" _name, written[_way], "operations", \
-                "Bytes written to windows this way.", "Writes of windows.")
+                "Bytes written to windows this way.", \
+                "Writes of windows this way.")
 
-/* First the shares, then the entries that are printed as plain numbers. From
- * NUM_COUNTS to the heap, the entries are also counted by channel. */
+/* First the shares, then the entries that are printed as plain numbers. The
+ * NUM_COUNTS and NUM_TRAFFIC entries also exist for each channel. */
 static const stat_entry_t entries[] = {
 #define NUM_SHARES (3 * 5)
     SHARE("send", BLOCK_SHARE_SEND),
@@ -112,7 +115,7 @@ static const stat_entry_t entries[] = {
     POOL(domains_needed, GAUGE, "",
          "Memory domains that must register every region."),
     POOL(regions_verified, GAUGE, "",
-         "Regions verified to be registered with these domains."),
+         "Regions verified to be registered with each needed domain."),
     POOL(channels_open, GAUGE, "", "Channels that are open."),
     POOL(channels_failed, COUNTER, "", "Channels that failed."),
     POOL(handshakes_refused, COUNTER, "", "Handshakes that the pool rejected."),
@@ -130,13 +133,16 @@ static const stat_entry_t entries[] = {
          "Nanoseconds spent on registrations with verbs."),
     POOL(verbs_host_regions, GAUGE, "",
          "Regions of host memory now registered with verbs."),
-    POOL(verbs_host_bytes, GAUGE, "bytes", "Bytes of these regions."),
+    POOL(verbs_host_bytes, GAUGE, "bytes",
+         "Bytes of host memory now registered with verbs."),
     POOL(verbs_dmabuf_regions, GAUGE, "",
          "Regions of GPU memory now registered with verbs by dmabuf."),
-    POOL(verbs_dmabuf_bytes, GAUGE, "bytes", "Bytes of these regions."),
+    POOL(verbs_dmabuf_bytes, GAUGE, "bytes",
+         "Bytes of GPU memory now registered with verbs by dmabuf."),
     POOL(verbs_peer_regions, GAUGE, "",
          "Regions of GPU memory now registered with verbs by address."),
-    POOL(verbs_peer_bytes, GAUGE, "bytes", "Bytes of these regions."),
+    POOL(verbs_peer_bytes, GAUGE, "bytes",
+         "Bytes of GPU memory now registered with verbs by address."),
     POOL(window_registered_bytes, GAUGE, "bytes",
          "Bytes of windows registered with UCX."),
     POOL(window_registrations, COUNTER, "",
@@ -149,10 +155,12 @@ static const stat_entry_t entries[] = {
     COUNT(messages_failed, "", "Requests that failed."),
     COUNT(messages_refused, "", "Negative replies sent."),
     COUNT(copies_avoided_bytes, "bytes", "Bytes sent or received in place."),
-    COUNT(block_waits, "", "Waits of sends for a block."),
+    COUNT(block_waits, "", "Times that a send waited for a block."),
     COUNT(blocked_ns, "ns", "Nanoseconds that sends waited for a block."),
-    COUNT(credit_waits, "", "Waits of short sends for a credit of the peer."),
-    COUNT(credit_wait_ns, "ns", "Nanoseconds of waits for a credit."),
+    COUNT(credit_waits, "",
+          "Times that a short send waited for a credit of the peer."),
+    COUNT(credit_wait_ns, "ns",
+          "Nanoseconds that short sends waited for a credit."),
 #define NUM_TRAFFIC ((CORE_MODE_LAST + CORE_NUM_WAYS - 1) * 4)
     MODE("eager", CORE_MODE_EAGER),
     MODE("map_packed", CORE_MODE_MAP_PACKED),
@@ -169,9 +177,10 @@ static const stat_entry_t entries[] = {
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
     HEAP(reserved, GAUGE, "bytes",
          "Bytes of physical memory that the heap holds."),
-    HEAP(live, GAUGE, "bytes", "Bytes in allocations, after rounding."),
-    HEAP(free, GAUGE, "bytes", "Bytes in no allocation."),
-    HEAP(asked, GAUGE, "bytes", "Bytes in allocations, as requested."),
+    HEAP(live, GAUGE, "bytes", "Bytes allocated, after rounding."),
+    HEAP(free, GAUGE, "bytes",
+         "Bytes of reserved memory that are not allocated."),
+    HEAP(asked, GAUGE, "bytes", "Bytes allocated, as requested."),
     HEAP(peak_reserved, GAUGE, "bytes", "Maximum number of reserved bytes."),
     HEAP(num_live, GAUGE, "", "Allocations that are live."),
     HEAP(largest_contiguous, GAUGE, "bytes",
@@ -181,11 +190,12 @@ static const stat_entry_t entries[] = {
     HEAP(pages, GAUGE, "", "Physical allocations of 2 MiB."),
     HEAP(stitched_live, GAUGE, "", "Allocations that are stitched."),
     HEAP(stitched_kept, GAUGE, "", "Stitched ranges kept for reuse."),
-    HEAP(mapped, GAUGE, "bytes", "Bytes of addresses that are mapped."),
+    HEAP(mapped, GAUGE, "bytes", "Bytes of address space that are mapped."),
     HEAP(mappings, GAUGE, "", "Mappings of chunks and pages."),
     HEAP(allocations, COUNTER, "", "Allocations made."),
     HEAP(failures, COUNTER, "", "Allocations that failed."),
-    HEAP(grows, COUNTER, "", "Times that the heap took memory."),
+    HEAP(grows, COUNTER, "",
+         "Times that the heap took memory from the system."),
     HEAP(stitches, COUNTER, "", "Ranges stitched."),
     HEAP(restitches, COUNTER, "", "Allocations that reused a stitched range."),
     HEAP(splits, COUNTER, "", "Chunks split into pages."),
@@ -621,7 +631,7 @@ static void print_metrics_blocks(const char *name, const core_stats_t *stats,
         }
     }
     print_family(stream, "blocks_high_water", true,
-                 "Maximum number of blocks not free at one time.");
+                 "Maximum number of blocks that were not free at one time.");
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         snprintf(labels, sizeof(labels), ",share=\"%s\"", share_names[i]);
         print_sample(stream, "blocks_high_water", true, name, labels,
@@ -672,7 +682,7 @@ static const metric_t metrics[] = {
      {offsetof(core_counters_t, sent[0].fragments),
       offsetof(core_counters_t, received[0].fragments)}},
     {"window_bytes",
-     "Bytes of reads and writes of windows, by way.",
+     "Bytes read from or written to windows, by way.",
      "way",
      &way_names[1],
      CORE_NUM_WAYS - 1,

@@ -1,5 +1,4 @@
-/* The public functions for the UCX of a pool: the memory domains that it
- * uses. */
+/* The public function that lists the memory domains of a pool's UCX context. */
 #include "base/error.h"
 #include "core/memory.h"
 #include "ucx/reg.h"

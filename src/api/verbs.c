@@ -190,7 +190,7 @@ ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
     if ((length == 0) || !locate(pool, address, length, &where)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "%zu bytes at %p are not in a block or buffer of the "
-                          "pool: only these have keys",
+                          "pool: only blocks and buffers have keys",
                           length, address);
     }
     if (!mem_verbs_keys(verbs->registration, where.region, &lkey, &rkey)) {

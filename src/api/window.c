@@ -52,9 +52,8 @@ static bool is_free(const void *window)
     return free;
 }
 
-/* The interval at which importers' ring pages are read. They must be polled,
- * because an importer that finishes its copy and then makes no progress sends
- * no message. */
+/* The interval at which the owner polls the importers' ring pages. An importer
+ * that finishes its copy and then makes no progress sends no message. */
 #define LOOK_NS UINT64_C(10000000)
 
 /* Revoke the window, and make progress until the window is free or until the
@@ -245,8 +244,8 @@ ucxpool_status_t api_post_operation(ucxpool_remote_window_t        *remote,
 
     if (is_write && (data->kind == UCXPOOL_DATA_RANGES)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "ranges of files cannot be written to a window: "
-                          "send them");
+                          "ranges cannot be written to a window: send them "
+                          "in a message");
     }
     status = is_write ? api_data_read(data, &caller)
                       : api_data_read_target(data, &caller);

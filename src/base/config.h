@@ -50,7 +50,7 @@ typedef enum base_window_way {
     BASE_WINDOW_WAY_DIRECT
 } base_window_way_t;
 
-/* Behaviour of a send when the receiver's MAX_UNEXPECTED is reached. */
+/* Behavior of a send when the receiver's MAX_UNEXPECTED is reached. */
 typedef enum base_unexpected_full {
     BASE_UNEXPECTED_WAIT,
     BASE_UNEXPECTED_FAIL
@@ -100,7 +100,7 @@ typedef struct base_config {
     char              socket_dir[BASE_PATH_SIZE]; /* SOCKET_DIR: empty */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
     size_t            window_budget; /* WINDOW_BUDGET: inf */
-    size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
+    size_t            frag_size;     /* FRAG_SIZE: auto; at most a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 16k */
     /* CREDITS: 64; messages with data that a peer may send before a receive is
@@ -135,8 +135,8 @@ typedef struct base_config {
 
 /*
  * Check that the values are consistent with each other. ucxpool_create() calls
- * this function. Settings are not checked when they are modified, so the order
- * of modifications does not matter.
+ * this function. ucxpool_config_modify() does not, so the order of
+ * modifications does not matter.
  *
  * UCXPOOL_ERR_INVALID_PARAM  inconsistent; the detail gives keys and values
  */
@@ -153,9 +153,9 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
 
 /*
  * Environment variables that apply to the process, not to a pool. They override
- * the paths of system libraries and directories, and other layers read them.
- * Their names are defined here, so that they are not reported as unknown keys
- * when a configuration is read.
+ * the paths of system libraries. Other layers read them. Their names are
+ * defined here, so that reading a configuration does not report them as unknown
+ * keys.
  */
 #define BASE_VARIABLE_CUDA_DRIVER   "UCXPOOL_CUDA_DRIVER"
 #define BASE_VARIABLE_NVML_LIBRARY  "UCXPOOL_NVML_LIBRARY"

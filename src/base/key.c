@@ -133,7 +133,8 @@ void base_key_format(const base_key_t *key, const base_config_t *config,
     }
 }
 
-/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes. Truncates if necessary. */
+/* Append to `text`, a buffer of BASE_KEY_EXPECTED_SIZE bytes. Truncates the
+ * text if necessary. */
 static void __attribute__((format(printf, 2, 3)))
 append(char *text, const char *format, ...)
 {
@@ -310,36 +311,39 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          8 * KIB, BASE_KEY_NO_MAX,
          "Total size of all blocks. The memory is allocated and registered "
          "when the pool is created. auto uses 64m or 1/32 of the machine's "
-         "memory, whichever is less; on a GPU the least of 500m, 1/32 of its "
-         "memory and the capacity of its BAR1; and at most a quarter of "
-         "MEMORY_LIMIT. 0 creates a pool for its heap only, without blocks and "
-         "channels."),
+         "memory, whichever is less. On a GPU, auto uses the least of 500m, "
+         "1/32 of the GPU's memory and the available part of its BAR1. If "
+         "MEMORY_LIMIT is set, auto uses at most a quarter of it. 0 creates a "
+         "pool for its heap only, without blocks and channels."),
     BOOL("COMM_STRICT", comm_strict, "n",
-         "Behaviour if COMM_SIZE cannot be allocated or registered in full. y "
-         "fails. n uses fewer blocks, or on a GPU pinned host memory instead "
-         "of GPU memory, and logs a warning."),
+         "Behavior if COMM_SIZE cannot be allocated or registered in full. y: "
+         "the creation of the pool fails. n: the pool uses fewer blocks or, on "
+         "a GPU, pinned host memory instead of GPU memory, and logs a "
+         "warning."),
     SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
          4 * KIB, GIB,
-         "Size of one block, the unit of allocation. auto uses 1m, or 4m if "
-         "COMM_SIZE is 256m or more; on a GPU 32m; less if COMM_SIZE is "
-         "small."),
+         "Size of one block, the unit of allocation. auto uses 1m, or up to 4m "
+         "if COMM_SIZE is 128m or more. On a GPU, auto uses up to 32m. It uses "
+         "smaller blocks if COMM_SIZE is small."),
     SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
          BASE_KEY_NO_MAX,
          "Size of one region: one physical allocation with one registration. "
          "A multiple of BLOCK_SIZE."),
     UNSIGNED("SEND_SHARE", send_share, "25", 1, 99,
              "Percentage of the blocks for packing messages to send. The "
-             "caller gets the rest after SEND_SHARE and RECV_SHARE."),
+             "application gets the blocks that remain after SEND_SHARE and "
+             "RECV_SHARE."),
     UNSIGNED("RECV_SHARE", recv_share, "25", 1, 99,
              "Percentage of the blocks for received messages."),
     WORD("HUGE_PAGES", huge_pages, "try", huge_page_words,
          "Huge pages for the blocks. If too few are available, y fails and "
          "try uses ordinary pages."),
     WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
-         "Memory for the blocks of a pool on a GPU. alloc: one allocation of "
-         "cuMemAlloc. vmm: virtual memory with one region per block, so that "
+         "Memory for the blocks of a pool on a GPU. alloc: one allocation from "
+         "cuMemAlloc(). vmm: virtual memory with one region per block, so that "
          "scattered blocks can be mapped contiguously. host: pinned host "
-         "memory. auto: the most capable kind for this UCX and this GPU."),
+         "memory. auto: alloc if UCX was built with CUDA; otherwise vmm if "
+         "peers can map it, else alloc."),
 
     SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
@@ -354,53 +358,54 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "it. Set 512 for frameworks that require it."),
     SIZE("HEAP_STITCH", heap_stitch, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
-         "Size of the address range for the heap's stitched ranges, including "
-         "those kept for reuse. auto uses twice the limit of the heap."),
+         "Size of the address range in which the heap maps scattered memory "
+         "contiguously (stitched ranges), including the ranges that it keeps "
+         "for reuse. auto uses twice the limit of the heap."),
     PATH("HEAP_LOG", heap_log, "",
          "File for a log of all calls on the heap in RMM's format, for "
-         "ucxpool_replay. Each call writes its line to the file, which costs a "
-         "system call. Empty: no log."),
+         "ucxpool_replay. Each call on the heap writes one line with a system "
+         "call. Empty: no log."),
 
     WORD("WIRE", wire, "auto", wire_words,
-         "The wire between two pools. map: a peer of the same host and user "
-         "accesses the blocks directly. ucx: UCX transfers the data. auto: map "
-         "if possible, otherwise ucx."),
+         "The wire between two pools. map: a peer on the same host, of the "
+         "same user, accesses the blocks directly. ucx: UCX transfers the "
+         "data. auto: map if possible, otherwise ucx."),
     WORD("REQUIRE", require, "any", require_words,
-         "The paths that a channel may use; one that would use another path "
-         "fails before its first message. map: the map wire. rma: the ucx wire "
-         "over transports with their own get and put, such as RDMA. direct: "
-         "map, unless it copies through pinned host memory. map,rma and "
-         "direct,rma: either. any: all; a channel between two processes on one "
-         "host that does not use map then logs a warning, unless WIRE=ucx is "
-         "set on either side."),
+         "The paths that a channel may use. A channel that would use another "
+         "path fails before its first message. map: the map wire. rma: the ucx "
+         "wire over transports with their own get and put, such as RDMA. "
+         "direct: map, unless it copies through pinned host memory. map,rma "
+         "and direct,rma: either of the two. any: all paths. In this case, "
+         "a channel between two processes on one host logs a warning if it "
+         "does not use map, unless WIRE=ucx is set on either side."),
     PATH("SOCKET_DIR", socket_dir, "",
-         "Directory for Unix sockets of pools. Processes on one host, but of "
-         "different network namespaces, use the map wire if both have mounted "
-         "this directory. The pool creates it with mode 0700; other users must "
-         "not be able to write to it. An absolute path of at most 57 bytes, "
-         "without a / at its end. Empty: the pool has a socket only in its "
+         "Directory for Unix sockets of pools. Processes on one host but in "
+         "different network namespaces use the map wire if both mount this "
+         "directory. The pool creates it with mode 0700. Other users must not "
+         "have write access to it. An absolute path of at most 57 bytes, "
+         "without a trailing slash. Empty: the pool has a socket only in its "
          "network namespace."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
          "sender's GPU writes to blocks that the receiver grants from its "
-         "RECV_SHARE and SEND_SHARE; between two GPUs, short messages are "
-         "written to a mailbox in one of these blocks before they are "
-         "accepted. auto: push between two GPUs, except where pull is faster, "
-         "for messages under 2 MiB that do not fit in the mailbox and for "
-         "segments of 512 KiB to 16 MiB; pull between two processes on one "
-         "GPU. host: the data goes through pinned host memory, as it always "
-         "does between GPUs that cannot access each other, and between a pool "
-         "on a GPU and a pool in host memory. If the settings of two pools "
-         "differ, host overrides pull, pull overrides auto, and auto overrides "
-         "push."),
+         "RECV_SHARE and SEND_SHARE. Between two GPUs, it writes short "
+         "messages to a mailbox in one of these blocks, before the receiver "
+         "accepts them. auto: pull between two processes on one GPU. Between "
+         "two GPUs, auto pushes, except where pull is faster: messages under 2 "
+         "MiB that do not fit in the mailbox, and segments of 512 KiB to 16 "
+         "MiB. host: the data is copied through pinned host memory. This "
+         "always happens between GPUs that cannot access each other, and "
+         "between a pool on a GPU and a pool in host memory. If the settings "
+         "of two pools differ, host overrides pull, pull overrides auto, and "
+         "auto overrides push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: by the local "
-         "CPU or GPU if the peer has the same host and user, otherwise "
-         "by get and put operations of UCX's transports; a window without such "
-         "access cannot be used. messages: through the owner's pool. auto: "
-         "direct if possible, over the ucx wire only for long pieces; "
-         "otherwise messages."),
+         "CPU or GPU if the peer is on the same host and of the same user, "
+         "otherwise by get and put operations of UCX's transports. A window "
+         "without such access cannot be used. messages: through the owner's "
+         "pool. auto: direct if possible (over the ucx wire, only for long "
+         "pieces), otherwise messages."),
     SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Maximum bytes of windows that are registered with UCX for get and "
@@ -410,17 +415,17 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),
     UNSIGNED("DEPTH", depth, "4", 1, 64,
-             "Fragments of one message that are in flight at one time; twice "
-             "as many to a pool on a GPU."),
+             "Fragments of one message that are in flight at one time. A "
+             "receiver on a GPU uses twice as many."),
     SIZE("EAGER_SIZE", eager_size, "16k", 0, 0, 16 * KIB,
          "Messages up to this size are sent with their descriptor, without a "
          "block and without waiting for the receiver. Does not apply to memory "
          "that the pool's GPU can access."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,
              "Maximum number of messages up to EAGER_SIZE that a peer may have "
-             "sent with their data and that no receive has matched; each needs "
-             "20 KiB of memory. A sender without a credit for 1 ms sends only "
-             "the descriptor."),
+             "sent with their data and that no receive has matched. Each needs "
+             "20 KiB of memory. A sender that has waited 1 ms for a credit "
+             "sends only the descriptor."),
     UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
              "Maximum number of messages of one channel that have arrived with "
              "only their descriptor and that no receive has matched. Each "
@@ -433,9 +438,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "UCXPOOL_ERR_LIMIT."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Minimum size of pieces of ucxpool_comm_alloc() memory that are sent "
-         "in place; shorter pieces are packed. Other memory is sent in place "
-         "only over the ucx wire, from 16 times this size, if the machine has "
-         "no RDMA device. inf packs everything."),
+         "in place. Shorter pieces are packed. Other memory is sent in place "
+         "only over the ucx wire, in pieces of at least 16 times this size, if "
+         "the machine has no RDMA device. inf packs everything."),
     SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
          "Maximum size of the metadata of a sent or received message."),
     SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
@@ -445,8 +450,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     WORD("CHECKSUM", checksum, "none", checksum_words,
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,
-             "UCX active-message id of the pool; the next id is used too. "
-             "Pools that communicate need the same value."),
+             "UCX active-message id of the pool. The pool also uses the next "
+             "id. Pools that communicate need the same value."),
     TIME("REQUEST_TIMEOUT", request_timeout_ns, "inf", BASE_KEY_INF, MS,
          BASE_KEY_NO_MAX,
          "Timeout of requests that do not set their own."),
@@ -455,11 +460,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Longest time that ucxpool_destroy() and ucxpool_window_destroy() "
          "wait for peers, and that requests of a closed channel continue."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
-         "Time within which the failure of a peer's host is detected. With a "
-         "network card, the pool configures UCX to detect the failure, in "
-         "contexts that the pool creates; UCX's own environment variables take "
-         "precedence. Over TCP the pool detects it by checking UCX's "
-         "connections. inf leaves the detection to UCX."),
+         "Time within which the failure of a peer's host is detected. If the "
+         "pool creates its UCX context, it configures UCX to detect the "
+         "failure; UCX's own environment variables take precedence. Over TCP, "
+         "the pool checks UCX's connections itself. inf leaves the detection "
+         "to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Maximum time that a waiting call polls before it sleeps. The call "
          "polls for less time while waits are long, and for more again when "
@@ -469,25 +474,26 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "File with the secret that a listener shares with its peers. Only its "
          "owner may have access to it (mode 0600). Empty: no secret."),
     BOOL("LISTEN_WITHOUT_SECRET", listen_without_secret, "n",
-         "Listen for other machines without a SECRET_FILE. Anyone who can "
-         "reach the port can then communicate with the pool."),
+         "Allow listeners without a secret on addresses that other machines "
+         "can reach. Anyone who can reach the port can then communicate with "
+         "the pool."),
     UNSIGNED("MAX_HALF_OPEN", max_half_open, "1024", 1, 65536,
-             "Maximum number of connections in their handshake at one time, at "
-             "most a quarter of the files that the process may open. A further "
-             "connection replaces the oldest, which tries again. Each "
-             "connection needs 9 KiB."),
+             "Maximum number of connections that are in their handshake at "
+             "one time, but at most a quarter of the files that the process "
+             "may open. A further connection replaces the oldest one, whose "
+             "client tries again. Each connection needs 9 KiB."),
     UNSIGNED("ACCEPT_QUEUE", accept_queue, "1024", 1, 4096,
              "Maximum number of authenticated peers that wait to be accepted "
              "by a listener; each needs 5 KiB. Further peers are refused and "
              "try again until HANDSHAKE_TIMEOUT."),
     TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "30s", 0, MS, 3600 * SEC,
-         "Time within which a connection must complete its handshake. A "
-         "listener that 1,000 peers call at once, on a machine with many busy "
-         "processes, takes several seconds to answer the last one."),
+         "Time within which a connection must complete its handshake. If 1,000 "
+         "peers connect at once to a listener on a busy machine, the last one "
+         "is answered after several seconds."),
 
     WORD("LOG_LEVEL", log_level, "warn", log_words,
-         "Level of the process's log. The log goes to stderr unless the "
-         "application sets a handler."),
+         "Log level of the process. Messages are written to stderr unless the "
+         "application sets a log handler."),
 };
 /* clang-format on */
 

@@ -54,7 +54,7 @@ static inline void base_memcheck_poison(void *address, size_t size)
     base_memcheck_valgrind(NOACCESS, address, size);
 }
 
-/* Make accesses valid again. The bytes are treated as initialised, because
+/* Make accesses valid again. The bytes are treated as initialized, because
  * mapped pages always have contents, and because the library also sends padding
  * that was never written. */
 static inline void base_memcheck_unpoison(void *address, size_t size)

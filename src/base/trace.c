@@ -21,7 +21,7 @@ static const struct {
     [BASE_RANGE_WRITE]   = {"write", 0xff8c510a},
 };
 
-/* Create the domain, which NVTX does only if a profiler is attached. */
+/* Create the domain. NVTX returns NULL if no profiler is attached. */
 static void init(void)
 {
     domain           = nvtxDomainCreateA("libucxpool");

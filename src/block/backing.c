@@ -10,8 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first UCX version whose cuda_ipc can share virtual memory. It uses
- * handles that are file descriptors. */
+/* The first UCX version whose cuda_ipc can share virtual memory. The handles
+ * are file descriptors. */
 #define UCX_VMM_MAJOR 1
 #define UCX_VMM_MINOR 22
 
@@ -53,7 +53,7 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
                           char                        why[WHY_SIZE])
 {
     if (!device->has_posix_handles) {
-        snprintf(why, WHY_SIZE, "virtual memory has no handles for peers here");
+        snprintf(why, WHY_SIZE, "virtual memory cannot be exported to peers");
         return false;
     }
     if (!around->ucx.has_cuda) {
@@ -66,12 +66,14 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
         return false;
     }
     if (!around->has_getfd) {
-        snprintf(why, WHY_SIZE, "UCX cannot take its handles (no pidfd_getfd)");
+        snprintf(why, WHY_SIZE,
+                 "UCX cannot take virtual memory's handles (no pidfd_getfd)");
         return false;
     }
     if (around->ptrace_scope > 0) {
         snprintf(why, WHY_SIZE,
-                 "UCX may not take its handles (yama.ptrace_scope=%d)",
+                 "UCX may not take virtual memory's handles "
+                 "(yama.ptrace_scope=%d)",
                  around->ptrace_scope);
         return false;
     }
@@ -114,7 +116,7 @@ static void choose_best(const mem_cuda_device_t    *device,
          * 362 GB/s.
          */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
-            "every UCX with CUDA shares it");
+            "any UCX with CUDA can share it");
         return;
     }
     if (has_vmm(device, why) && is_vmm_shared(device, around, why)) {

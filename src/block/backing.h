@@ -1,9 +1,9 @@
 /*
- * Chooses the kind of memory for the blocks of a pool on a GPU: memory of
- * cuMemAlloc, virtual memory, or pinned host memory.
+ * Chooses the kind of memory for the blocks of a pool on a GPU: memory from
+ * cuMemAlloc(), virtual memory, or pinned host memory.
  *
- * Memory of cuMemAlloc can be shared by every UCX with CUDA, and by the
- * driver's IPC handles. Virtual memory can be stitched, but its handle is a
+ * Memory from cuMemAlloc() can be shared by any UCX built with CUDA, and
+ * through CUDA IPC handles. Virtual memory can be stitched, but its handle is a
  * file descriptor, which a peer must get from this process. If the system does
  * not allow a peer pool to take the descriptor, this process sends it. Since
  * 1.22, UCX can take the descriptor, but only if UCX was built for it and the
@@ -63,7 +63,7 @@ void block_surroundings_get(block_surroundings_t *around_p);
  * host. */
 bool block_ucx_shares_vmm(const ucx_facts_t *ucx);
 
-/* Make only the choice, from given facts. */
+/* Like block_backing_choose(), from facts that the caller provides. */
 ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
                                       const block_surroundings_t *around,
                                       int wanted, block_backing_t *backing_p);

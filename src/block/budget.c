@@ -12,15 +12,16 @@
 /* --- the budget ----------------------------------------------------------- */
 
 /*
- * BAR1s up to this size are small. The driver uses a part of BAR1 that no
- * function returns. Of 256 MiB, a T4 can register about 200 MiB with ibv_reg_mr
- * and driver 460 (Mellanox/nv_peer_memory, issue 101), and an RTX A4000 220 MB
- * with gdr_pin and driver 530 (NVIDIA/gdrcopy, issue 301).
+ * A BAR1 up to this size is small. The driver uses a part of BAR1, and no
+ * function returns the size of this part. Of 256 MiB, a T4 can register about
+ * 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue 101),
+ * and an RTX A4000 220 MB with gdr_pin and driver 530 (NVIDIA/gdrcopy, issue
+ * 301).
  */
 #define SMALL_BAR1 (1024 * MIB)
 
-/* Maximum use by the driver on an idle GPU: published outputs of nvidia-smi
- * show up to 2 MiB. */
+/* Upper limit of the driver's own use on an idle GPU. Published outputs of
+ * nvidia-smi show at most 2 MiB. */
 #define IDLE_USE (8 * MIB)
 
 /* Growth of UCX's own staging pool: 128 buffers of 4 MiB. */
@@ -68,8 +69,8 @@ uint64_t block_budget_compute(const mem_nvml_facts_t *gpu)
  * cost too much. */
 #define SMALL_BLOCK (256 * KIB)
 
-/* Resolve UCXPOOL_COMM_SIZE=auto. The size is smaller if the memory or the
- * window is small, or if the blocks share a memory limit with the heap. */
+/* Resolve UCXPOOL_COMM_SIZE=auto. The size is smaller if the memory or the BAR1
+ * is small, or if the blocks share a memory limit with the heap. */
 static size_t auto_comm_size(const block_sizes_params_t *params,
                              const base_config_t        *config)
 {
@@ -215,9 +216,9 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
     if (num < 2) {
         return base_error(
             UCXPOOL_ERR_INVALID_PARAM,
-            "%zu block(s) of UCXPOOL_BLOCK_SIZE (%zu bytes), but sending "
-            "and receiving need one each: raise UCXPOOL_COMM_SIZE or "
-            "lower UCXPOOL_BLOCK_SIZE",
+            "the pool would have %zu block(s) of UCXPOOL_BLOCK_SIZE (%zu "
+            "bytes), but sending and receiving need one each: raise "
+            "UCXPOOL_COMM_SIZE or lower UCXPOOL_BLOCK_SIZE",
             num, params->block_size);
     }
     if ((params->send_share > 100) ||

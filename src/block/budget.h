@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* There is no limit, or it is unknown. */
+/* The blocks have no limit, or the limit is unknown. */
 #define BLOCK_BUDGET_NONE UINT64_MAX
 
 /* Returns the limit for the blocks in the memory of a GPU; BLOCK_BUDGET_NONE if
@@ -40,7 +40,7 @@ typedef struct block_sizes_params {
     const mem_kind_t *kind;
     bool              for_gpu;     /* even if the blocks lie in host memory */
     uint64_t          memory_size; /* of the machine, or of the GPU */
-    uint64_t          limit;       /* for COMM_SIZE=auto, from block_budget_t */
+    uint64_t          limit;       /* for COMM_SIZE=auto */
 } block_sizes_params_t;
 
 /*

@@ -33,8 +33,8 @@ typedef struct block_comm_buffer block_comm_buffer_t;
  * UCXPOOL_ERR_NO_MEMORY  *comm_p is unchanged
  */
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p);
-/* Frees all buffers, even if their operations have not been dropped. The caller
- * ensures that no operation is in flight. NULL is allowed. */
+/* Frees all buffers, even those that are held and were not dropped. No
+ * operation may be in flight. NULL is allowed. */
 void block_comm_destroy(block_comm_t *comm);
 
 /*

@@ -23,7 +23,7 @@ typedef struct where_parts {
 static ucxpool_status_t bad_form(const char *text, const char *hint)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "\"%.80s\" is not \"host:port\": %s", text, hint);
+                      "\"%.80s\" is not a valid \"host:port\": %s", text, hint);
 }
 
 static bool parse_port(const char *digits, uint16_t *port_p)
@@ -115,7 +115,7 @@ static ucxpool_status_t look_up(const char *text, const where_parts_t *parts,
     }
     return base_error(error == EAI_MEMORY ? UCXPOOL_ERR_NO_MEMORY
                                           : UCXPOOL_ERR_INVALID_PARAM,
-                      "the host of \"%s\" has no address: %s; use a host name "
+                      "cannot resolve the host of \"%s\": %s; use a host name "
                       "that this machine can resolve, or an address",
                       text, gai_strerror(error));
 }
@@ -260,7 +260,8 @@ bool bootstrap_address_device(const bootstrap_address_t *address,
         found = is_address_of(one, address);
         if (found) {
             snprintf(name_p, IF_NAMESIZE, "%s", one->ifa_name);
-            name_p[strcspn(name_p, ":")] = '\0'; /* label of an alias */
+            /* Strip the alias label: "eth0:1" becomes "eth0". */
+            name_p[strcspn(name_p, ":")] = '\0';
         }
     }
     freeifaddrs(all);

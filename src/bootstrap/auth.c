@@ -24,8 +24,8 @@ static const uint8_t magic[4] = {'U', 'C', 'X', 'P'};
 /* Size of the fixed part of a REFUSE, before its text. */
 #define REFUSE_FIXED_SIZE 4
 
-/* Maximum size of the signed data: two labels, two nonces, flags, version,
- * lengths and blobs. */
+/* Maximum size of the signed data: a label, the version, two flags, two nonces,
+ * two lengths and two blobs. */
 #define SIGNED_MAX (128 + (2 * BOOTSTRAP_BLOB_MAX))
 
 static uint8_t *put_le16(uint8_t *to, uint32_t value)
@@ -585,8 +585,8 @@ static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
     return fail_box(auth, status);
 }
 
-/* Read the available part of a message, and handle the message
- * when it is complete. */
+/* Read the available part of a message, and handle the message when it is
+ * complete. */
 static ucxpool_status_t receive(bootstrap_auth_t *auth)
 {
     bootstrap_message_header_t header;

@@ -10,8 +10,9 @@
  *                                 <-    LISTENER_PROOF  mac, blob
  *
  * Instead of any of its messages, the listener may send REFUSE with a code and
- * a text. The header and the whole REFUSE message are the same in every version
- * of the protocol, so that a listener can report a version mismatch.
+ * a text. The layout of the header and of the whole REFUSE message is the same
+ * in every version of the protocol, so that a listener can report a version
+ * mismatch.
  *
  * A blob is data from the caller for its peer, a few hundred bytes long. This
  * layer signs the blob but does not interpret it.
@@ -214,7 +215,7 @@ void bootstrap_auth_cleanup(bootstrap_auth_t *auth);
  *     UCXPOOL_ERR_PROTOCOL    another version, or an invalid message
  *     UCXPOOL_ERR_LIMIT       the listener is full
  *     UCXPOOL_ERR_REFUSED     the listener refused for another reason
- *     UCXPOOL_ERR_PEER_LOST   the peer hung up
+ *     UCXPOOL_ERR_PEER_LOST   the peer closed the connection, or it failed
  *     UCXPOOL_ERR_IO          the system or libcrypto failed
  */
 ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth);

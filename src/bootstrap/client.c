@@ -290,7 +290,7 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
     return base_error(
         client->refusal,
         "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT; raise it, or "
-        "raise UCXPOOL_ACCEPT_QUEUE of the listener)",
+        "raise the listener's UCXPOOL_ACCEPT_QUEUE or UCXPOOL_MAX_HALF_OPEN)",
         client->where.text, client->reason, client->num_refused);
 }
 

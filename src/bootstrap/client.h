@@ -43,8 +43,8 @@ void bootstrap_client_destroy(bootstrap_client_t *client);
  * an epoll. The client owns the descriptor, which never changes. */
 int bootstrap_client_fd(const bootstrap_client_t *client);
 
-/* Returns the time to call bootstrap_client_progress() even if the fd is not
- * readable, as nanoseconds of base/clock.h or BASE_CLOCK_FOREVER. */
+/* Returns the time at which bootstrap_client_progress() must be called even if
+ * the fd is not readable (base/clock.h); BASE_CLOCK_FOREVER: none. */
 uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
 
 /*
@@ -56,7 +56,7 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  *                         blob
  * UCXPOOL_ERR_PEER_LOST   no process listens there, or the listener closed the
  *                         connection
- * UCXPOOL_ERR_TIMED_OUT   no (complete) answer in time
+ * UCXPOOL_ERR_TIMED_OUT   no answer, or only a part of it, arrived in time
  * UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
  * UCXPOOL_ERR_PROTOCOL    another version of the protocol, or not a pool
  * UCXPOOL_ERR_LIMIT       the listener was full until the timeout

@@ -45,8 +45,8 @@ typedef struct bootstrap_listener_params {
     bool     listen_without_secret;
 } bootstrap_listener_params_t;
 
-/* An authenticated peer and its connection. The caller of accept owns the
- * connection. */
+/* An authenticated peer and its connection. The caller of
+ * bootstrap_listener_accept() owns the connection. */
 typedef struct bootstrap_peer {
     int              fd;
     bootstrap_ends_t ends; /* "127.0.0.1:7000", "127.0.0.1:34567" */
@@ -87,8 +87,8 @@ void bootstrap_listener_destroy(bootstrap_listener_t *listener);
  * to another epoll. The listener owns it. */
 int bootstrap_listener_fd(const bootstrap_listener_t *listener);
 
-/* Returns the time to call bootstrap_listener_progress() even if the fd is not
- * readable, as nanoseconds of base/clock.h or BASE_CLOCK_FOREVER. */
+/* Returns the time at which bootstrap_listener_progress() must be called even
+ * if the fd is not readable (base/clock.h); BASE_CLOCK_FOREVER: none. */
 uint64_t bootstrap_listener_deadline(const bootstrap_listener_t *listener);
 
 /* Accept connections, answer messages and handle timeouts, a bounded number per
@@ -98,8 +98,8 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener);
 /* Returns the number of authenticated peers that wait to be accepted. */
 size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener);
 
-/* Returns true if any peer has been sent the listener's blob but has not been
- * accepted. */
+/* Returns true if the listener's blob was sent to a peer that has not been
+ * accepted yet. */
 bool bootstrap_listener_has_callers(const bootstrap_listener_t *listener);
 
 /*

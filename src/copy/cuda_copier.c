@@ -450,8 +450,8 @@ static const struct {
     [WAY_LONG] = {2, 0},
 };
 
-/* A write to a peer's window is not a part of a pushed message, and waits for
- * no local copy, so it also has the highest priority. */
+/* A write to a peer's window also has the highest priority. It is not part of a
+ * pushed message, and does not wait for a local copy. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
     if (is_gather != job->is_pushed) {
@@ -584,8 +584,8 @@ static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 
 /*
  * Launch the kernel once, without data. The driver loads a kernel at its first
- * launch, and may first wait for all work of the GPU, such as an application's
- * stream that waits for this library.
+ * launch, and may first wait for all work of the GPU. That work may include a
+ * stream of the application that waits for this library.
  */
 static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
 {
@@ -863,9 +863,9 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
                                job->flag.number);
 }
 
-/* Called after the work was posted with this result. Posts the write of the
- * job's word after the work. For a gather with a flag, first posts the write of
- * the flag. */
+/* Called after the work of a job was posted with this result. If the work was
+ * posted, posts the writes that follow it: of the flag for a gather with a
+ * flag, and then of the job's word. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)
@@ -963,8 +963,8 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
     return *job->fault;
 }
 
-/* Writes single words. Before the first memset, the driver may wait for other
- * work, because it must load a kernel. */
+/* Writes each word separately, without a memset. For the first memset, the
+ * driver would load a kernel, and might wait for other work before. */
 ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num)
 {

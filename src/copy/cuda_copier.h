@@ -52,8 +52,8 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 typedef struct copy_launch {
     copy_table_t list;    /* the caller sets its stream */
     uint64_t     covered; /* length in the stream, from the range's start */
-    size_t       first;   /* the list's first segment or piece, if all */
-                          /* have the same length */
+    size_t       first;   /* number of the list's first segment or piece, */
+                          /* if all have the same length */
 } copy_launch_t;
 
 /*
@@ -167,7 +167,8 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
 /*
  * Start the job with the copy kernel.
  *
- * form, length  The form and length of all lists that were added.
+ * form          The form of all lists that were added.
+ * length        The length of their pieces, if all are equal.
  * is_gather     True: copy from the pieces to the streams. False: copy from the
  *               streams to the pieces.
  *
@@ -205,8 +206,8 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
 /*
  * Returns the fault of a job that is done. 0: no fault. COPY_LATE: the job's
  * flag was not set in time; start the job again. Otherwise the result is the
- * number of an invalid entry, from 1 on: the address is NULL, or the entry has
- * the fault that an ORed COPY_OTHER or COPY_BEYOND describes. Only lists of
+ * number of an invalid entry, counted from 1. It is ORed with COPY_OTHER or
+ * COPY_BEYOND (copy/tiles.h), unless the entry's address is NULL. Only lists of
  * equal lengths are checked. After such a fault, bytes may have been copied to
  * wrong places in the stream or in the pieces.
  */

@@ -36,7 +36,7 @@
  * pageable host memory among the segments, and the payload of an active
  * message.
  *
- *     bounce    | as the range of the stream: segments | a block's bytes |
+ *     bounce    | segments, laid out as in the stream | a block's bytes |
  *
  * The CPU copies from host segments before a gather, and to them after a
  * scatter. Pinned segments of such a message are treated as host memory, too.
@@ -49,8 +49,8 @@
  * buffer. */
 #define BOUNCE_HALF ((size_t)512 << 10)
 
-/* In such a copy, the list has one third of its room. The copies that remain
- * for the CPU are stored after the list. */
+/* In such a copy, the list uses less than one third of LIST_SIZE. The copies
+ * that remain for the CPU are stored after the list. */
 #define BOUNCE_SHARE 3u
 #define BOUNCE_LIST  ((size_t)320 << 10)
 
@@ -68,7 +68,7 @@ static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
               "each entry of the list must have room for a remaining copy");
 
 static_assert(BOUNCE_LIST * BOUNCE_SHARE <= LIST_SIZE,
-              "a list and the remaining copies must fit in one list");
+              "a list and the remaining copies must fit in LIST_SIZE");
 
 /* An entry of a list of any form. */
 typedef struct entry {
@@ -707,7 +707,7 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
     ucxpool_status_t status;
 
     if (engine == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a copy engine");
     }
     base_list_init(&engine->copies);
     base_list_init(&engine->marked);
@@ -848,7 +848,7 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p)
     copy_engine_t *engine = calloc(1, sizeof(*engine));
 
     if (engine == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a copy engine");
     }
     base_list_init(&engine->copies);
     base_list_init(&engine->marked);

@@ -1,8 +1,8 @@
 /*
  * The copy engine of a pool. It copies between segments and blocks, and tracks
- * copies in flight. It does not use the structs of pools and requests; it only
- * holds the list of requests that wait for their callers' streams, for
- * core/request.h.
+ * copies in flight. It does not use the structs of pools and requests. It only
+ * stores, for core/request.h, the list of requests that wait for their callers'
+ * streams.
  *
  * There are two kinds of engines. The GPU engine starts a copy, which ends
  * later. The CPU engine completes a copy before its start function returns, so
@@ -84,8 +84,8 @@ typedef struct copy_room {
  * of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of its blocks */
-    /* The number of copies to start before other work is done. It is only 1 on
-     * a GPU, where earlier copies have ended before a launch returns. */
+    /* The number of copies to start before other work is done. It is 1 on a
+     * GPU, because earlier copies have already ended when a launch returns. */
     unsigned batch;
     /* The number of fragments in flight is DEPTH times this factor. It is
      * higher for a GPU, because several launches are in flight and end
@@ -262,8 +262,8 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
  * Returns true if many short segments have the same length, over 0, and lie in
  * one allocation that a kernel can access. This needs one pass over the array.
  * is_declared: the caller declared the location of the segments. Always returns
- * false for the CPU engine, for a short array, and for long segments, because
- * their copy takes much longer than other checks.
+ * false for the CPU engine, for a short array, and for long segments. Copying
+ * long segments takes so long that the pass would save nothing.
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_declared);

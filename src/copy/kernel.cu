@@ -15,8 +15,9 @@
  */
 #include "copy/units.cuh"
 
-/* These have external linkage because LLVM 14 assumes that a barrier does not
- * change variables with internal linkage, and moves loads across it. */
+/* Shared variables have external linkage. LLVM 14 assumes that a barrier does
+ * not change variables with internal linkage, and moves loads across the
+ * barrier. */
 #define SHARED __attribute__((shared))
 
 /* The number of units that a thread has in flight. */
@@ -153,10 +154,12 @@ DEVICE copy_tile_t even_tile(uint32_t form, uint32_t length, uint64_t stream,
 struct piece {
     uint64_t address;
     uint64_t length;
-    uint64_t stream; /* its offset there, with COPY_EXACT; the other */
-};                   /* side, with COPY_PAIRS */
+    /* With COPY_EXACT, the offset in the stream. With pairs and places, the
+     * position of the other side. */
+    uint64_t stream;
+};
 
-/* Returns the fault of an entry; all entries have one length. 0: none. */
+/* Returns the fault of an entry in a list of one length; 0 if it is valid. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)
 {
@@ -171,8 +174,8 @@ DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
     return (p.stream > limit) ? (number | COPY_BEYOND) : 0;
 }
 
-/* Load a piece of a tile, from the start of the tile. An invalid entry in a
- * list of one length is reported at `fault`. */
+/* Load piece `index` of a tile, without the bytes before the tile. An invalid
+ * entry in a list of one length is reported at `fault`. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
                         const uint64_t *offsets, uint64_t limit, uint32_t form,
                         uint32_t length, uint32_t index, uint64_t fault)
@@ -306,7 +309,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
                                            tile_size, number)
                                : tiles[number];
     uint32_t    me = thread_index();
-    /* Each piece has the address of its other side. */
+    /* Each piece has its own position on the other side. */
     bool        is_exact = form >= COPY_EXACT;
     uint32_t    align = is_exact ? 1 : UNIT;
     uint32_t    left = tile.size;

@@ -11,8 +11,8 @@
 #endif
 
 /*
- * The distance of prefetches: the number of entries, and the number of lines of
- * each entry. The hardware prefetcher loads the rest of a long source, but not
+ * How far to prefetch: the number of entries, and the number of lines of each
+ * entry. The hardware prefetcher loads the rest of a long source, but not
  * of a target. The CPU reads each line of a target before writing it, and waits
  * for each line that was not prefetched. Measured on an otherwise idle Xeon:
  * with entries of 256 bytes, 3.7 GB/s with two prefetched target lines (or

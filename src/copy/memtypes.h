@@ -15,7 +15,7 @@
 typedef enum copy_memtype {
     COPY_MEMTYPE_PAGEABLE =
         1 << 0, /* host memory that the driver does not know, and no kernel can
-                   access. Freed memory is also reported as this */
+                   access; also returned for freed memory */
     COPY_MEMTYPE_PINNED  = 1 << 1, /* host memory that kernels can access */
     COPY_MEMTYPE_DEVICE  = 1 << 2,
     COPY_MEMTYPE_MANAGED = 1 << 3 /* accessible by host and GPU; migrates */
@@ -24,9 +24,10 @@ typedef enum copy_memtype {
 typedef struct copy_pointer {
     copy_memtype_t place;
     int            device; /* ordinal; -1 for host memory */
-    uint64_t       start;  /* of the allocation, or of the reserved range */
-    uint64_t       size;   /* of virtual memory, which may be only partly
-                              mapped. 0: unknown */
+    /* The allocation. For virtual memory: the reserved range, which may be only
+     * partly mapped. */
+    uint64_t start;
+    uint64_t size; /* 0: unknown */
 } copy_pointer_t;
 
 /*

@@ -48,8 +48,8 @@ static inline copy_totals_t copy_totals_of_piece(uint64_t size)
 }
 
 /*
- * Count the runs of a segment list, and sum them up. Writes the first max_runs
- * of them to `runs`, so that short lists of runs need no second pass.
+ * Count the runs of a segment list, and compute their totals. Writes the first
+ * max_runs runs to `runs`, so that short lists of runs need no second pass.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a segment that is not empty has a NULL address, or
  *                            the lengths overflow; the detail names the segment
@@ -70,7 +70,8 @@ ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
                                         copy_totals_t *totals_p);
 
 /*
- * Check and sum up runs that a peer sent; they may be unaligned.
+ * Check runs that a peer sent, and compute their totals. The runs may be
+ * unaligned in memory.
  *
  * UCXPOOL_ERR_PROTOCOL  a count of 0, or sums that exceed 2^62
  */
@@ -235,8 +236,8 @@ typedef struct copy_extent {
 void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
                       copy_extent_t *extent_p);
 
-/* Returns the bytes of padding at `offset`; 0 if there is data, or at the end
- * of the stream. */
+/* Returns the bytes of padding at `offset`; 0 if there is data at `offset`, or
+ * if it is the end of the stream. */
 uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
 
 /* --- the walk of a plan -----------------------------------------------------
@@ -352,7 +353,7 @@ size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);
 
 /* Copy addresses up to the first NULL, in one pass. Returns their number. May
- * write more entries than it returns, up to num_addresses. */
+ * write more entries than this number, up to num_addresses. */
 size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies);
 

@@ -33,8 +33,8 @@
  * COPY_EXACT. */
 #define COPY_UNIT 16
 
-/* The number of threads of a thread block, and of list entries that these
- * process at a time. */
+/* The number of threads of a thread block, and of list entries that a thread
+ * block processes at a time. */
 #define COPY_THREADS 256
 
 /* COPY_LATE is the fault of a launch whose flag was not written in time; the

@@ -21,8 +21,8 @@ void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg);
 
 /* --- uses --------------------------------------------------------------------
  * Uses of an allocation by streams other than the stream for which it was
- * allocated. Frameworks report these uses while the memory is allocated, and
- * the free waits for the streams.
+ * allocated. Frameworks report these uses while the memory is allocated. A free
+ * waits for these streams.
  */
 
 /* The streams that use an allocation. */
@@ -43,8 +43,8 @@ void framework_uses_add(void *address, void *stream);
  *
  * use_p  [out] NULL if none are recorded.
  *
- * Returns false if any use could not be recorded for lack of memory. In this
- * case, any stream may use the allocation.
+ * Returns false if a use, even of another allocation, could not be recorded for
+ * lack of memory. In this case, any stream may use the allocation.
  */
 bool framework_uses_take(const void *address, framework_use_t **use_p);
 

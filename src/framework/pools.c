@@ -23,7 +23,8 @@ static pthread_once_t       once = PTHREAD_ONCE_INIT;
  * In a forked child: forget the parent's pools. The child must not use or even
  * destroy them. The lock is initialized again, because a thread that does not
  * exist in the child may hold it. A pool that was being created during the fork
- * is lost. No other data can be incomplete under the lock.
+ * is lost. The lock protects no other data that a fork could leave
+ * inconsistent.
  *
  * The fork does not wait for the lock, which is held while a pool is created:
  * during this time, cuInit() may fork to load a kernel module.
@@ -87,7 +88,7 @@ static bool is_set(const char *key)
 }
 
 /* Change settings for frameworks, unless the environment sets them. Blocks are
- * only used for sending, and most of these pools never send. */
+ * used only for messages, and most of these pools transfer none. */
 static ucxpool_status_t modify(ucxpool_config_t *config)
 {
     ucxpool_status_t status = UCXPOOL_OK;
