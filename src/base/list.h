@@ -78,7 +78,7 @@ static inline void *base_list_take(base_list_t *head, size_t offset)
     ((_type *)base_list_take(_head, offsetof(_type, _member)))
 
 /* When base_list_for_each() ends without a break, _element does not point to an
- * element: its link is the head of the list, and the pointer may even be
+ * element. Its link is the head of the list, and the pointer may even be
  * misaligned. Only the address of the link may be used. */
 #define base_list_link(_element, _type, _member) \
     ((base_list_t *)((char *)(_element) + offsetof(_type, _member)))

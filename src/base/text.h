@@ -57,7 +57,7 @@ char *base_string_close(base_string_t *string);
 
 /*
  * Parse a size: a number of bytes, optionally with a suffix k, m, g, t (powers
- * of 1024) or b (bytes); "4m" and "4mb" are equal. "auto" gives BASE_SIZE_AUTO
+ * of 1024) or b (bytes). "4m" and "4mb" are equal. "auto" gives BASE_SIZE_AUTO
  * and "inf" gives BASE_SIZE_INF. Numbers equal to these two values are
  * rejected.
  */

@@ -14,9 +14,9 @@
 /*
  * A BAR1 up to this size is small. The driver uses a part of BAR1, and no
  * function returns the size of this part. Of 256 MiB, a T4 can register about
- * 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue 101),
- * and an RTX A4000 220 MB with gdr_pin and driver 530 (NVIDIA/gdrcopy, issue
- * 301).
+ * 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue 101).
+ * An RTX A4000 can register 220 MB of 256 MiB with gdr_pin and driver 530
+ * (NVIDIA/gdrcopy, issue 301).
  */
 #define SMALL_BAR1 (1024 * MIB)
 
@@ -96,8 +96,8 @@ static bool is_good_block(const base_config_t *config, size_t size,
 /*
  * Resolve UCXPOOL_BLOCK_SIZE=auto. A GPU gets long blocks, because its link
  * needs long fragments. Blocks grow as long as the pool has at least MIN_BLOCKS
- * of them and, in a tight budget, rounding to blocks wastes at most 1/32. They
- * also grow until a fragment size set by the user fits.
+ * of them. In a tight budget, rounding to blocks must also waste at most 1/32.
+ * They also grow until a fragment size set by the user fits.
  */
 static size_t auto_block_size(const base_config_t *config, bool for_gpu,
                               bool is_tight)

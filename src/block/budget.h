@@ -1,6 +1,6 @@
 /*
- * Computes how much memory the blocks get, from the settings and, on a GPU,
- * from the budget: the part of BAR1 that the blocks may take.
+ * Computes how much memory the blocks get. This depends on the settings and, on
+ * a GPU, on the budget: the part of BAR1 that the blocks may use.
  *
  *     usable     the part that can be registered: all of a large BAR1, or three
  *                quarters of a small one
@@ -25,8 +25,8 @@
 /* The blocks have no limit, or the limit is unknown. */
 #define BLOCK_BUDGET_NONE UINT64_MAX
 
-/* Returns the limit for the blocks in the memory of a GPU; BLOCK_BUDGET_NONE if
- * the size of its BAR1 is unknown, or if it has none. */
+/* Returns the limit for the blocks in the memory of a GPU. Returns
+ * BLOCK_BUDGET_NONE if the GPU has no BAR1, or if its size is unknown. */
 uint64_t block_budget_compute(const mem_nvml_facts_t *gpu);
 
 /* --- sizes -------------------------------------------------------------------

@@ -10,9 +10,8 @@
  *                                 <-    LISTENER_PROOF  mac, blob
  *
  * Instead of any of its messages, the listener may send REFUSE with a code and
- * a text. The layout of the header and of the whole REFUSE message is the same
- * in every version of the protocol, so that a listener can report a version
- * mismatch.
+ * a text. The header and the whole REFUSE message have the same layout in every
+ * version of the protocol. A listener can therefore report a version mismatch.
  *
  * A blob is data from the caller for its peer, a few hundred bytes long. This
  * layer signs the blob but does not interpret it.
@@ -136,8 +135,9 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
 
 /* The current incoming and outgoing messages of a non-blocking socket. */
 typedef struct bootstrap_auth_io {
-    int     fd;         /* owned by the caller */
-    int     error;      /* errno of a failure; 0: the peer has closed */
+    int fd;             /* owned by the caller */
+    int error;          /* errno of a failure; 0: the peer has
+                           closed the connection */
     size_t  in_length;  /* bytes received */
     size_t  out_length; /* bytes to send */
     size_t  out_offset; /* bytes sent */
@@ -185,7 +185,7 @@ typedef struct bootstrap_auth {
     const bootstrap_self_t *self;
     bootstrap_auth_side_t   client;
     bootstrap_auth_side_t   listener;
-    ucxpool_status_t        status; /* of FAILED, or the reason of DRAIN */
+    ucxpool_status_t        status; /* the error, in FAILED and DRAIN */
     char                    reason[BOOTSTRAP_REASON_SIZE];
     bootstrap_auth_io_t     io;
 } bootstrap_auth_t;

@@ -51,8 +51,8 @@ static int open_address(const bootstrap_address_t *address)
     if (family == AF_INET6) {
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     }
-    /* Use the system's longest queue of connections: hundreds of peers may
-     * connect at once, and a peer that finds the queue full retries only after
+    /* Use the system's longest queue of connections, because hundreds of peers
+     * may connect at once. A peer that finds the queue full retries only after
      * a second. */
     if ((bind(fd, &address->any, address->length) == 0) &&
         (listen(fd, SOMAXCONN) == 0)) {
@@ -238,7 +238,7 @@ struct bootstrap_listener {
     size_t                     num_used;  /* slots used so far */
     base_list_t                free;      /* free slots among these */
     base_list_t                half_open; /* oldest first */
-    unsigned          num_answers;        /* slots with a place in the queue */
+    unsigned          num_answers; /* slots that reserve a place in the queue */
     size_t            queue_size;
     size_t            queue_head;
     size_t            queue_length;
@@ -676,7 +676,7 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     int                num_ready;
 
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
-    /* New connections are accepted last, because they take slots: an event of a
+    /* New connections are accepted last, because they take slots. An event of a
      * slot must not be applied to a new connection in the same slot. Timeouts
      * are handled after the last event, so that a client whose messages have
      * arrived does not time out because this process was delayed. */

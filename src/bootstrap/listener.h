@@ -7,15 +7,16 @@
  *                          +-> refused, timed out, or dropped for a new one
  *
  * The memory for unauthenticated clients is fixed at creation: max_half_open
- * slots, at most a quarter of RLIMIT_NOFILE, each with a fixed buffer, a small
- * socket buffer and a deadline. When the queue has accept_queue authenticated
- * peers, further clients are refused. When all slots are in use, or fewer than
- * BASE_LIMITS_DESCRIPTORS descriptors would be left, the oldest connection is
- * dropped for the new one. Connections that send no data can therefore neither
- * lock out other clients nor use up the descriptors that UCX needs. A client
- * that is refused or dropped for these reasons receives BOOTSTRAP_REFUSAL_FULL
- * and tries again. Nothing is allocated after creation. The memory of a slot or
- * a queue entry is not touched before the slot or the entry is used.
+ * slots, but at most a quarter of RLIMIT_NOFILE. Each slot has a fixed buffer,
+ * a small socket buffer and a deadline. When the queue has accept_queue
+ * authenticated peers, further clients are refused. When all slots are in use,
+ * or fewer than BASE_LIMITS_DESCRIPTORS descriptors would be left, the oldest
+ * connection is dropped for the new one. Connections that send no data can
+ * therefore neither lock out other clients nor use up the descriptors that UCX
+ * needs. A client that is refused or dropped for these reasons receives
+ * BOOTSTRAP_REFUSAL_FULL and tries again. Nothing is allocated after creation.
+ * The memory of a slot or a queue entry is not touched before the slot or the
+ * entry is used.
  *
  * The caller must serialize all calls with a lock. No call blocks.
  */

@@ -392,8 +392,8 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  * word is written.
  *
  * Copies within this GPU have the highest priority: they are short, and a
- * peer's link is idle until they are done. Such a copy is a gather for a peer
- * that will read the block, or a scatter from a block that the peer has written
+ * peer's link is idle until they are done. Such a copy is a gather into a block
+ * that a peer will read, or a scatter from a block that the peer has written
  * and needs again. Kernels that copy over a link have a lower priority, and
  * share the link's bandwidth. All copies have a higher priority than the
  * application's streams of default priority, if the GPU supports priorities.

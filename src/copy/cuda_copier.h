@@ -60,8 +60,8 @@ typedef struct copy_launch {
  * Fill a list with the plan's memory for the range [offset, offset + length) of
  * the stream. The list covers as much of the range as fits in `entries`, which
  * has room for at least one entry. A gather clears the padding in the covered
- * range; its range must begin at a multiple of COPY_ALIGNMENT, and end at a
- * multiple or at the end of the stream. A scatter may have any range.
+ * range. Its range must begin at a multiple of COPY_ALIGNMENT, and end at such
+ * a multiple or at the end of the stream. A scatter may have any range.
  *
  * If the caller's array is pinned, the list may be a part of this array. The
  * host has then not checked the entries. The kernel checks them, and reports a

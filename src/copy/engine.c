@@ -41,8 +41,8 @@
  * The CPU copies from host segments before a gather, and to them after a
  * scatter. Pinned segments of such a message are treated as host memory, too.
  *
- * For ranges, which may be in files, the CPU writes all data that the GPU
- * cannot access to the bounce buffer, with padding, as it is in the stream.
+ * Ranges may be in files. The CPU writes all data of ranges that the GPU cannot
+ * access to the bounce buffer, with padding, as it is in the stream.
  */
 
 /* The maximum number of bytes of the stream in a copy through the bounce
@@ -277,9 +277,9 @@ static uint64_t gpu_deadline(const copy_engine_t *engine)
 
 /*
  * Returns true if all data of a launch is contiguous, without padding. Between
- * GPUs, the GPU's copy engine is then faster than the kernel: for short data,
- * because the kernel must first read its arguments; for long data, because the
- * copy engine uses the link better.
+ * GPUs, the GPU's copy engine is then faster than the kernel. For short data,
+ * the reason is that the kernel must first read its arguments. For long data,
+ * the copy engine uses the link better.
  */
 static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
 {

@@ -62,11 +62,9 @@ typedef struct copy_work {
      * and must then take only one launch. The scatter from this memory waits
      * for the flag, so it may start before the gather ends. */
     copy_flag_t flag;
-    /* The GPU cannot access the block (of a scatter), or some of the
-     * segments. */
-    bool has_host_block;
-    bool has_host_segments;
-    bool has_gpu_segments; /* the GPU can access some */
+    bool has_host_block;    /* for a scatter: the GPU cannot access the block */
+    bool has_host_segments; /* the GPU cannot access some of the segments */
+    bool has_gpu_segments;  /* the GPU can access some of the segments */
     /* For a gather: a trace range. The engine begins the range, and the caller
      * ends it. */
     base_range_t *range;
@@ -194,8 +192,8 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  *
  * copy->first  The number of the list's first piece, for errors.
  * list         A COPY_PAIRS or COPY_EVEN_PAIRS list in this room, or a
- *              COPY_EVEN_PLACES list in any pinned memory. The caller need not
- *              check the entries of the latter.
+ *              COPY_EVEN_PLACES list in any pinned memory. The entries of a
+ *              COPY_EVEN_PLACES list need not be checked.
  * size         Bytes of all pairs.
  * is_to_other  True: copy from the addresses to their other sides. False: copy
  *              from the other sides to the addresses.

@@ -5,8 +5,8 @@
  *
  * The unit of work is 16 aligned bytes of the target. A thread copies units,
  * and finds the piece of a unit by bisection in shared memory. So all threads
- * have equal work whether a tile holds one piece or 256, and every store writes
- * 16 bytes except at the ends of a piece. Sources that are not aligned with
+ * have equal work whether a tile holds one piece or 256. Every store writes 16
+ * bytes except at the ends of a piece. Sources that are not aligned with
  * their targets are read as aligned words and shifted. The kernel reads nothing
  * outside a piece. It writes nothing outside a piece except, in a gather, zeros
  * to the padding after it.
@@ -290,10 +290,10 @@ DEVICE bool has_arrived(uint64_t word, uint32_t number)
 /*
  * Copy a list, one tile per thread block of COPY_THREADS threads. `gather` is 1
  * or 0. If all pieces have the same length, the tiles are computed from stream,
- * stream_size and tile_size; `tiles` is then the list of offsets for
- * COPY_EVEN_PLACES, which must not exceed `limit`. `fault` is the address of a
- * word for the fault, in the form that copy/tiles.h describes; only lists of
- * one length are checked. The fault is COPY_LATE if `awaited` is not 0 and the
+ * stream_size and tile_size. For COPY_EVEN_PLACES, `tiles` is then the list of
+ * offsets, which must not exceed `limit`. `fault` is the address of a word for
+ * the fault, in the form that copy/tiles.h describes. Only lists of one length
+ * are checked. The fault is COPY_LATE if `awaited` is not 0 and the
  * word at this address did not get the number `mark` in time.
  */
 extern "C" __attribute__((global))

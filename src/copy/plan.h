@@ -230,8 +230,8 @@ typedef struct copy_extent {
 /*
  * Find the longest extent of contiguous memory without padding that starts at
  * `offset` of the stream, of at most `length` bytes. *extent_p is {NULL, n} for
- * n bytes of padding, for n bytes of a file, or for a piece whose address is
- * NULL, if the caller's list has not been checked.
+ * n bytes of padding or of a file. If the caller's list has not been checked,
+ * it is also {NULL, n} for a piece whose address is NULL.
  */
 void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
                       copy_extent_t *extent_p);

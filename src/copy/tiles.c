@@ -20,8 +20,8 @@
 
 /* Several launches share a link, and each launch has a thread block on every
  * fourth multiprocessor. Twice the number of thread blocks is 2 % faster for
- * pieces up to 1 KiB, but 10 % slower if other GPUs wait for gathers at the
- * same time. Half the number is too slow for short pieces. Measured on four
+ * pieces up to 1 KiB. But it is 10 % slower if other GPUs wait for gathers at
+ * the same time. Half the number is too slow for short pieces. Measured on four
  * H200 over NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)

@@ -106,9 +106,9 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
     return status;
 }
 
-/* Allocate, and log a failure. Only the first failure is a warning, because a
- * framework that has run out of memory retries, to find out how much memory it
- * must free. */
+/* Allocate, and log a failure. Only the first failure is a warning. A framework
+ * that has run out of memory retries to find out how much memory it must
+ * free. */
 static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
                                          size_t size, void *stream,
                                          void **address_p)

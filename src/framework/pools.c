@@ -26,8 +26,8 @@ static pthread_once_t       once = PTHREAD_ONCE_INIT;
  * is lost. The lock protects no other data that a fork could leave
  * inconsistent.
  *
- * The fork does not wait for the lock, which is held while a pool is created:
- * during this time, cuInit() may fork to load a kernel module.
+ * The fork does not wait for the lock. The lock is held while a pool is
+ * created, and cuInit() may fork during this time to load a kernel module.
  */
 static void in_child(void)
 {
