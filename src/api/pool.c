@@ -141,7 +141,7 @@ static ucxpool_status_t check_params(const ucxpool_params_t *params)
         if ((params->field_mask & pointers[i].field) &&
             (pointers[i].value == NULL)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "field_mask names %s, but it is NULL",
+                              "field_mask names %s, but this pointer is NULL",
                               pointers[i].name);
         }
     }

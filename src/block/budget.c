@@ -209,8 +209,8 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
         (num > BLOCK_MAX_BLOCKS)) {
         return base_error(
             UCXPOOL_ERR_INVALID_PARAM,
-            "more than %u blocks: lower UCXPOOL_COMM_SIZE or raise "
-            "UCXPOOL_BLOCK_SIZE (%zu bytes)",
+            "the pool would have more than %u blocks: lower "
+            "UCXPOOL_COMM_SIZE or raise UCXPOOL_BLOCK_SIZE (%zu bytes)",
             BLOCK_MAX_BLOCKS, params->block_size);
     }
     if (num < 2) {

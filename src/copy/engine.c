@@ -558,9 +558,9 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
     }
     if (other == -2) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the segments lie on several GPUs; send those of "
-                          "each GPU through a pool on it (this pool is on GPU "
-                          "%d)",
+                          "the segments lie on several GPUs; send the segments "
+                          "of each GPU through a pool on that GPU (this pool "
+                          "is on GPU %d)",
                           device->ordinal);
     }
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
