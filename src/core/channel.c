@@ -96,8 +96,8 @@ core_channel_check_paths(const ucxpool_channel_params_t *params)
         (params->field_mask & UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE) &&
         ((params->require & ~paths) != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the paths that a channel requires are 0x%llx; use "
-                          "bits of ucxpool_path_t",
+                          "a channel requires invalid paths (0x%llx); use bits "
+                          "of ucxpool_path_t",
                           (unsigned long long)params->require);
     }
     return UCXPOOL_OK;

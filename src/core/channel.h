@@ -27,10 +27,10 @@
 /* --- numbers of requests -------------------------------------------------- */
 
 /*
- * The numbers that identify sends and receives in the messages of a channel: a
- * table of requests, indexed by the low bits of their numbers.
+ * A table of a channel's requests. The channel's messages identify a send or a
+ * receive by its number. The low bits of the number are the index.
  *
- *     slots[number % size]     size is a power of two, at most half is used
+ *     slots[number % size]     size: a power of two; at most half is used
  *
  * No number is used twice, and 0 is not used.
  */
@@ -64,7 +64,7 @@ void core_numbers_cleanup(core_numbers_t *numbers);
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
-/* The interval of HELLOs until the peer answers. */
+/* HELLO is repeated at this interval until the peer answers. */
 #define CORE_HELLO_NS UINT64_C(1000000000)
 
 struct core_latency_wire;
@@ -92,21 +92,21 @@ typedef enum core_close {
 } core_close_t;
 
 /* Memory of a peer that is mapped here. All channels to one peer pool share a
- * mapping; wireup/mapping.c. */
+ * mapping: see wireup/mapping.c. */
 typedef struct core_mapping {
-    base_list_t     link;    /* in the mappings of its core_remote_t */
-    unsigned        refs;    /* channels */
-    const uint8_t **regions; /* on a GPU also for writing, if is_written */
+    base_list_t     link; /* in the mappings of its core_remote_t */
+    unsigned        refs; /* channels */
+    const uint8_t **regions;
     uint64_t       *region_sizes;
     uint32_t        num_regions;
-    ipc_cuda_t      gpu; /* on a GPU: how the regions are shared; they are then
+    ipc_cuda_t      gpu; /* GPU memory: how the regions are shared. They are
                             contiguous */
-    bool is_written;
-    bool is_pinned; /* our GPU can read the regions: host memory that we have
-                       pinned */
+    bool is_written;     /* GPU memory: also mapped for writing */
+    bool is_pinned;      /* host memory that we have pinned, so our GPU can read
+                            it */
     char       unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read them */
     ipc_host_t host;                       /* the peer's process */
-    uint32_t   num_files; /* as announced in HELLO, without the ring */
+    uint32_t   num_files; /* announced in HELLO, without the ring */
     ipc_file_t files[];
 } core_mapping_t;
 
@@ -129,26 +129,27 @@ typedef struct core_peer {
                         that the other side grants */
     char peer_reason[PROTO_TEXT_MAX + 1]; /* why peer_maps is false */
     char local_reason[PROTO_TEXT_MAX + 1];
-    core_mapping_t *mapping;     /* NULL: none */
-    core_source_t   watch;       /* ready when the peer's process has ended */
-    bool            has_ended;   /* the peer's process has ended */
-    ipc_host_t      host;        /* the peer's process */
-    uint64_t        next_check;  /* without a pidfd; BASE_CLOCK_FOREVER: none */
-    bool            is_detached; /* the peer never accesses our memory again */
+    core_mapping_t *mapping;    /* NULL: none */
+    core_source_t   watch;      /* ready when the peer's process has ended */
+    bool            has_ended;  /* the peer's process has ended */
+    ipc_host_t      host;       /* the peer's process */
+    uint64_t        next_check; /* of `host`, if there is no pidfd to watch;
+                                   BASE_CLOCK_FOREVER: none */
+    bool is_detached;           /* the peer never accesses our memory again */
 } core_peer_t;
 
 /* The connections to the peer. */
 typedef struct core_connection {
-    struct core_remote *remote;   /* NULL: not known yet, or by endpoint */
+    struct core_remote *remote;   /* NULL: not known yet, or by_ep */
     core_endpoint_t    *endpoint; /* NULL: none yet, or released */
     core_source_t       local;    /* within the host: local.h */
     core_lifeline_t     lifeline; /* of a channel through a listener */
-    unsigned            num_unanswered; /* failures before an answer */
-    uint64_t            lost_at;        /* when the end of `local` counts as a
-                                           failure */
-    bool by_ep;                         /* the caller's endpoint */
-    bool lacks_device; /* UCX has none for the listener's host */
-    bool broken;       /* failed, according to the caller; atomic */
+    unsigned num_unanswered;      /* times `local` ended before an answer */
+    uint64_t lost_at;             /* when the end of `local` counts as a
+                                     failure */
+    bool by_ep;                   /* over the caller's endpoint */
+    bool lacks_device; /* UCX has no device for the listener's host */
+    bool broken;       /* the caller reported a failure; atomic */
 } core_connection_t;
 
 typedef struct core_closing {
@@ -165,13 +166,13 @@ typedef struct core_closing {
 
 typedef struct core_flow {
     uint32_t credits;      /* eager messages that may be sent */
-    uint32_t credits_owed; /* eager messages received, not returned yet */
+    uint32_t credits_owed; /* credits to return to the peer */
     uint32_t num_eager;    /* eager messages received, in use */
     uint32_t announced;    /* units of the peer's max_unexpected in use */
     uint64_t announce_at;  /* when eager messages without a credit are
                               announced; 0: none waits for a credit */
     uint64_t credit_since; /* when the first send began to wait for a credit;
-                              0: it does not wait */
+                              0: no send waits */
     uint64_t next_sequence;
     uint64_t expected_sequence;
     uint64_t arrived_sequence; /* of the next descriptor in the ring */
@@ -180,8 +181,8 @@ typedef struct core_flow {
 
 /* Requests by number. */
 typedef struct core_channel_requests {
-    core_numbers_t sends;    /* those without the peer's DONE */
-    core_numbers_t receives; /* those with a message */
+    core_numbers_t sends;    /* until the peer's DONE */
+    core_numbers_t receives; /* that have a message */
 } core_channel_requests_t;
 
 /* Outgoing control messages. */
@@ -224,12 +225,14 @@ struct ucxpool_channel {
     core_event_t     event;
     bootstrap_ends_t ends; /* the listener's connection; "": none */
 
-    ucxpool_channel_state_t   state;
-    ucxpool_status_t          status;
-    char                      reason[CORE_REASON_SIZE];
-    unsigned                  require; /* ucxpool_path_t; 0: any path */
-    const struct core_wire   *wire;
-    struct core_latency_wire *latency; /* of `ucx`, else `map` */
+    ucxpool_channel_state_t state;
+    ucxpool_status_t        status;
+    char                    reason[CORE_REASON_SIZE];
+    unsigned                require; /* ucxpool_path_t; 0: any path */
+    const struct core_wire *wire;
+    /* Latency histograms of the channel's wire: `ucx` if that wire is in use,
+     * otherwise `map`. */
+    struct core_latency_wire *latency;
     char                      wire_reason[CORE_REASON_SIZE];
 
     core_channel_wireup_t   wireup;
@@ -241,8 +244,8 @@ struct ucxpool_channel {
     struct xfer_channel    *xfer; /* xfer/state.h */
     unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
                           may access */
-    struct window_channel *windows;            /* window/service.h */
-    uint64_t        link_ends[CORE_NUM_LINKS]; /* of its work, in bytes */
+    struct window_channel *windows;     /* window/service.h */
+    uint64_t link_ends[CORE_NUM_LINKS]; /* of its last transfer: link.h */
     core_controls_t control;
     core_closing_t  closing;
     core_counters_t counts;
@@ -312,7 +315,8 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel);
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
-/* Set the time at which progress sends HELLO, if none has arrived by then. */
+/* Set the time at which progress sends HELLO, unless the peer's HELLO arrives
+ * before. */
 void core_channel_schedule_hello(ucxpool_channel_t *channel, uint64_t moment);
 
 /* Let progress send HELLO now, because this side begins the channel. */
@@ -340,7 +344,8 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns true if the peer's process has certainly ended or is exiting. */
+/* Returns true if the peer's process has ended or is exiting. Returns false if
+ * this is not known. */
 bool core_channel_peer_has_ended(const ucxpool_channel_t *channel);
 
 /* Record that the peer has sent BYE, and no longer accesses local memory. */

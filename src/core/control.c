@@ -13,9 +13,10 @@
 #define CONTROLS_MAX 64u
 
 /*
- * Sizes of the room for the variable part. Messages in a backlog contain a
- * short text, or describe a window. The longest messages are never in a
- * backlog, so a peer cannot make this process keep more of them than UCX holds.
+ * Buffer sizes for the variable part. Messages in a backlog contain a short
+ * text, or describe a window. Messages of the largest size are never queued in
+ * a backlog, so their number is limited to CONTROLS_MAX, the number that UCX
+ * holds.
  */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
@@ -24,8 +25,8 @@
  * Returns true if the backlog has as many messages as the protocol allows for a
  * peer that does not read: one TAKEN for each fragment in flight, one short
  * message for each message that the peer has announced, and two CANCELs for
- * each send. If a peer causes more messages, it tries to exhaust this process's
- * memory. The limit for long messages is lower.
+ * each send. A peer that causes more messages than this is trying to exhaust
+ * this process's memory. The limit for long messages is lower.
  */
 static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
 {
@@ -43,11 +44,11 @@ static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
 static const size_t rooms[CORE_CONTROL_SIZES] = {ROOM_WORDS, ROOM_WINDOW,
                                                  PROTO_DATA_MAX};
 
-static_assert(PROTO_TEXT_MAX <= ROOM_WORDS, "words fit there");
+static_assert(PROTO_TEXT_MAX <= ROOM_WORDS, "a text must fit");
 static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= ROOM_WORDS,
-              "so do loans");
+              "all granted blocks must fit");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
-              "and windows there");
+              "all parts of a window must fit");
 
 /* A message outside the ring. */
 typedef struct core_control {
@@ -74,8 +75,8 @@ static core_control_t *control_alloc(ucxpool_t *pool, base_list_t *home,
     return control;
 }
 
-/* Get a message with room for data_size bytes. Only a HELLO may be longer than
- * all sizes. */
+/* Get a message with room for data_size bytes. Only a HELLO may exceed the
+ * largest size. */
 static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
 {
     core_control_t *control;
@@ -130,8 +131,8 @@ static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
     head->key     = channel->peer.channel_key;
 }
 
-/* Begin a message outside the ring: for the backlog if the channel has no room
- * now, or to be sent directly. */
+/* Begin a message outside the ring. It is queued in the backlog if the channel
+ * has no room now; otherwise it is sent directly. */
 static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                                     proto_type_t type, size_t data_size,
                                     bool in_backlog, void **data_p)
@@ -182,7 +183,7 @@ static proto_fixed_t *begin_in_ring(ucxpool_channel_t *channel,
     return fixed;
 }
 
-/* Begin a message through the ring, or, without a ring, to be sent directly.
+/* Begin a message in the ring. Without a ring, the message is sent directly.
  * Returns NULL if there is no room now. */
 static proto_fixed_t *begin_now(ucxpool_channel_t *channel, proto_type_t type,
                                 size_t data_size, void **data_p)

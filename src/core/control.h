@@ -38,7 +38,7 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);
 
 /* Like core_control_begin() with CORE_MUST. The variable part is the reason,
- * which is truncated if it is too long. NULL: the variable part is empty. */
+ * truncated if it is too long, or empty if the reason is NULL. */
 proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
                                         proto_type_t type, const char *reason);
 

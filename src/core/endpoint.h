@@ -4,11 +4,12 @@
  *
  *     open -> draining -> flushing -> closing -> closed
  *
- * UCX aborts an operation only when its endpoint is closed by force. This is
- * done for endpoints that have failed, or whose peer makes no progress; others
- * are kept (remote.h) until the pool is destroyed. So a close first waits until
- * no operation is in flight, and then until UCX has flushed the endpoint. The
- * close stops waiting at a deadline.
+ * UCX aborts an operation only when its endpoint is closed by force. An
+ * endpoint that has failed is closed by force at once. Any other close first
+ * waits until no operation is in flight, and then until UCX has flushed the
+ * endpoint. At a deadline it stops waiting, because the peer may make no
+ * progress. Endpoints that have not failed are kept (remote.h) until the pool
+ * is destroyed.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H

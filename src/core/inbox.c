@@ -120,7 +120,7 @@ void core_inbox_cleanup(ucxpool_t *pool)
 }
 
 /* Returns true for a list of runs. Lists are only copied, so they do not count
- * as messages of a round. */
+ * toward ROUND_MAX. */
 static bool is_list(unsigned type)
 {
     return type == PROTO_RUNS;

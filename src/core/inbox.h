@@ -38,12 +38,13 @@ typedef struct core_dispatch {
 
     /* Request the files of a window's grant from the peer.
      * window_remote_files_received() delivers them. If `maps_early` is true,
-     * window_remote_map_files() maps some at a time before that, and they are
-     * closed. Returns false if out of memory. */
+     * window_remote_map_files() first maps the files of each message that
+     * arrives, and the files are then closed. Returns false if out of
+     * memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
                          uint64_t grant, uint32_t num_files, bool maps_early);
 
-    /* Stop such a request. */
+    /* Stop a request for files. */
     void (*window_files_stop)(ucxpool_channel_t *channel, uint64_t remote);
 
     /* The channel's connection within the host has failed during the

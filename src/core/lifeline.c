@@ -97,8 +97,9 @@ static void set_option(int fd, int level, int name, int value)
 
 /* Enable keepalive probes. The idle time is a quarter of the timeout, and three
  * probes share the rest. While the last message of the authentication (a proof)
- * is unacknowledged, the kernel retransmits it and does not probe. Then
- * TCP_USER_TIMEOUT applies. (Even a slow peer has room for a proof.) */
+ * is unacknowledged, the kernel retransmits it and does not probe. In this case
+ * TCP_USER_TIMEOUT applies. A slow peer does not cause this timeout, because
+ * its receive buffer has room for a proof. */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
     uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));

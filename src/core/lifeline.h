@@ -2,7 +2,7 @@
  * The lifeline of a channel is the connection over which its peer was
  * authenticated. This connection stays open until the peer's process ends. It
  * does not depend on UCX's connections: UCX may not have created one yet, or
- * may be waiting in its own close. A side that closes the lifeline first sends
+ * may be waiting in its own close. Before a side closes the lifeline, it sends
  * one byte. No other data is sent. TCP keepalive probes prevent firewalls from
  * dropping the connection, and detect a host failure while the channel opens.
  * Later, UCX's own connections detect such a failure (ucx/peer_timeout.c).
@@ -44,8 +44,8 @@ bool core_lifeline_is_up(const ucxpool_channel_t *channel);
  * connection. */
 void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
 
-/* End a channel whose peer has closed the lifeline, after a time in which
- * messages that the peer sent before can arrive. Returns the number of channels
+/* End a channel whose peer has closed the lifeline. First wait some time for
+ * messages that the peer sent before the close. Returns the number of channels
  * that have ended. */
 unsigned core_lifeline_progress(ucxpool_channel_t *channel);
 uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel);

@@ -21,9 +21,8 @@
 /* Returns the place of the socket over which this process reaches the pool of
  * the blob: "" for the abstract name, if both are in one network namespace;
  * otherwise the directory UCXPOOL_SOCKET_DIR, if the pool has a socket there.
- * NULL: the pool cannot be reached over such a connection. Another process may
- * own the pool's abstract name in another network namespace, so the other of
- * the two places is never tried. */
+ * NULL: the pool cannot be reached over a socket. The abstract name is never
+ * tried in another network namespace, where another process may own it. */
 const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob);
 
 /*

@@ -24,7 +24,7 @@
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
-/* Sizes of host memory in attempts are multiples of this step. */
+/* Attempts to allocate host memory use multiples of this size. */
 #define HOST_STEP ((size_t)256 << 10)
 
 /* The requested memory. */
@@ -38,8 +38,8 @@ typedef struct target {
 typedef struct outcome {
     size_t   bytes_asked;
     uint64_t blocks_asked;
-    unsigned num_failed;           /* attempts */
-    bool     is_short;             /* the error: too little memory */
+    unsigned num_failed;           /* failed attempts */
+    bool     is_short;             /* failed for lack of memory */
     char     why[BASE_ERROR_SIZE]; /* the first failure; or "" */
 } outcome_t;
 
@@ -51,9 +51,8 @@ typedef struct attempt {
     bool     is_short;        /* a smaller size may succeed */
 } attempt_t;
 
-/* Returns true if a smaller size may succeed. Only the system's total limits
- * host memory, but GPU memory is also limited by the usage of other
- * processes. */
+/* Returns true if a smaller size may succeed. This applies only to GPU memory,
+ * of which other processes may use a part. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
@@ -445,8 +444,8 @@ static bool is_window_full(const base_config_t *config, const target_t *target,
     outcome->bytes_asked  = floor;
     outcome->blocks_asked = floor / BLOCK_SIZES_GPU_PAGE;
     snprintf(outcome->why, sizeof(outcome->why),
-             "the GPU's BAR1 has room for %" PRIu64 " bytes, and a pool needs "
-             "%zu: close other programs, or give UCXPOOL_COMM_SIZE in bytes",
+             "the GPU's BAR1 has room for %" PRIu64 " bytes, but a pool needs "
+             "%zu: close other programs, or set UCXPOOL_COMM_SIZE in bytes",
              target->sizes.limit, floor);
     return true;
 }

@@ -40,7 +40,7 @@ ucxpool_status_t core_memory_pin(ucxpool_t *pool);
 /*
  * Let the GPU of a pool read host memory of its peers that is mapped here. A
  * pool pins at most half of the machine's memory in this way. After an error,
- * none of it is pinned.
+ * none of these regions is pinned.
  *
  * UCXPOOL_ERR_NO_MEMORY  the limit is reached
  * others                 see ipc_cuda_pin()

@@ -40,7 +40,7 @@
 #define CORE_ID_SIZE   16u
 #define CORE_NAME_SIZE 32u
 
-/* The number of sizes of messages outside rings. */
+/* The number of buffer sizes for control messages outside rings. */
 #define CORE_CONTROL_SIZES 3u
 
 /* The protection domains (verbs) in which the regions are registered. */
@@ -94,7 +94,7 @@ typedef struct core_wakeup {
     pthread_mutex_t leader_lock; /* guards num_wakes; taken after the pool's */
     bool            has_leader;  /* a thread sleeps on the descriptors; other
                                     waiting threads sleep on leader_woke */
-    uint64_t num_wakes;          /* of leaders */
+    uint64_t num_wakes;          /* broadcasts of leader_woke */
     uint64_t spin_ns; /* current polling time of a wait, at most SPIN; atomic */
     /* See pool/pool.h; atomic. */
     const char *waiter;     /* base_lock_me of the last waiting thread */
@@ -133,11 +133,11 @@ typedef struct core_wireup {
     base_list_t clients;                 /* channels to a listener */
     struct wireup_fd_export *fd_export;  /* NULL: no socket */
     base_list_t              fd_imports; /* of peers' descriptors */
-    bool was_forbidden;                  /* to take descriptors; logged once */
+    bool was_forbidden; /* the system forbade taking descriptors; logged once */
 } core_wireup_t;
 
 typedef struct core_requests {
-    base_list_t all; /* that the caller may own */
+    base_list_t all; /* requests that the caller may own */
     base_list_t runnable;
     base_list_t stalled; /* no room in their wire; retried */
     base_list_t completed;
@@ -179,11 +179,12 @@ struct ucxpool_pool {
 
     const struct core_dispatch *dispatch; /* handlers of incoming messages */
 
-    bool     needs_registration; /* RDMA: no transfer of unregistered memory */
-    uint64_t drain_ns;           /* see core_request_drain() */
-    uint64_t announce_ns;        /* how long a short send waits for a credit */
-    bool     closing;            /* being destroyed: nothing can be posted */
-    unsigned num_operations;     /* for which UCX will call back */
+    bool needs_registration; /* only registered memory is transferred: UCX has
+                                an RDMA device, or the pool is on a GPU */
+    uint64_t drain_ns;       /* see core_request_drain() */
+    uint64_t announce_ns;    /* how long a short send waits for a credit */
+    bool     closing;        /* being destroyed: nothing can be posted */
+    unsigned num_operations; /* UCX operations that will call back */
     /* If the worker is borrowed, the pool may be destroyed before operations of
      * UCX end. The last operation then calls this function. */
     void (*finish)(ucxpool_t *pool);

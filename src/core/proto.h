@@ -35,7 +35,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_SENDS_MAX 256u
 /* The maximum number of imported windows of one channel. */
 #define PROTO_GRANTS_MAX 4096u
-/* The maximum number of parts of files of a window. */
+/* The maximum number of file parts of a window. */
 #define PROTO_PARTS_MAX 128u
 /* The maximum number of operations of one channel that the owner of windows
  * serves at a time, and the maximum total size of their CALLs. */
@@ -93,7 +93,7 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
     PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
                                      and the sender grants blocks */
-    PROTO_HELLO_PUSH_NEAR = 1u << 4, /* even if both pools are on one GPU */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4, /* push even if both are on one GPU */
     /* The files are pinned host memory. This HELLO may follow one with the
      * GPU's memory. */
     PROTO_HELLO_PINNED = 1u << 5
@@ -127,13 +127,14 @@ typedef struct proto_hello {
 typedef struct proto_ready {
     proto_head_t head;
     uint32_t     can_map; /* 1: the receiver's memory has been mapped */
-    uint32_t     pinned;  /* 1: that of its HELLO with PROTO_HELLO_PINNED */
+    uint32_t     pinned;  /* 1: the memory of the receiver's HELLO with
+                             PROTO_HELLO_PINNED */
 } proto_ready_t;
 
 /*
  * Messages over a host's socket (wireup/wireup.h), which are not control
  * messages. The receiver of a HELLO, or the importer of a window, requests the
- * descriptors of the files from their owner, which sends some at a time.
+ * descriptors of the files from their owner, which sends them in batches.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 
@@ -147,8 +148,8 @@ typedef struct proto_import {
     uint64_t grant;   /* of a window; 0: the HELLO's files */
 } proto_import_t;
 
-/* Sent with `count` descriptors, in the order of the HELLO's files, or of the
- * window's parts in files or its allocations. */
+/* Sent with `count` descriptors. They have the order of the HELLO's files, or
+ * of the window's file parts or allocations. */
 typedef struct proto_given {
     uint32_t magic;
     uint16_t version;
@@ -241,9 +242,9 @@ typedef struct proto_returned {
     uint64_t     message; /* the sender's number */
 } proto_returned_t;
 
-/* A mailbox: slots to which the sender writes short messages, as long as the
- * channel exists. They are contiguous, and each has a flag in its last 64
- * bytes. */
+/* A mailbox: contiguous slots in the receiver's memory, to which the sender
+ * writes short messages as long as the channel exists. Each slot has a flag in
+ * its last 64 bytes. */
 typedef struct proto_mailbox {
     proto_head_t head;
     uint64_t     offset; /* in the region */
@@ -312,14 +313,14 @@ typedef struct proto_window_open {
     uint32_t     flags;   /* proto_open_flags_t */
 } proto_window_open_t;
 
-/* Requests of an importer, in addition to a grant. */
+/* What the importer requests in addition to a grant. */
 typedef enum proto_open_flags {
     PROTO_OPEN_KEY = 1u << 0 /* UCX's rkey, for get and put */
 } proto_open_flags_t;
 
 /* Variable part: if the owner refuses, the reason as text. Otherwise the data
- * that the flags describe, or the reason as text why the memory cannot be
- * mapped or has no key. */
+ * that the flags describe, or a text that says why the memory cannot be mapped
+ * or has no key. */
 typedef struct proto_window_opened {
     proto_head_t head;
     uint64_t     remote;
@@ -386,7 +387,7 @@ typedef enum proto_call_kind {
 /*
  * The start of a message with PROTO_DESC_CALL. The places follow. If `length`
  * is not 0, they are num_places offsets of 8 bytes, and each place has this
- * length. Otherwise they are num_places times ucxpool_place_t.
+ * length. Otherwise they are an array of ucxpool_place_t.
  */
 typedef struct proto_call {
     uint64_t operation; /* the importer's number */
@@ -438,7 +439,7 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  * Check a complete CALL: its places must lie within a window of window_length
  * bytes.
  *
- * data_size  Bytes after the call.
+ * data_size  Size of the places that follow the call, in bytes.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a place is outside the window, or the call is
  *                            invalid; the detail contains the reason

@@ -408,7 +408,7 @@ static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
     if ((status == UCXPOOL_OK) && channel->conn.lacks_device) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "UCX has only %.30s, and could not add a device for "
-                          "the peer's host; connect to it before other "
+                          "the peer's host; connect to it before opening other "
                           "channels, or set UCX_NET_DEVICES",
                           channel->pool->ucx.devices);
     }

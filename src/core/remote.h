@@ -78,7 +78,7 @@ typedef struct core_remote {
     core_turn_t turn;
     uint64_t    decided_at;
     uint64_t    kept_until;  /* even without a channel */
-    uint64_t    full_until;  /* when its socket had no room; local.c */
+    uint64_t    full_until;  /* retry its full socket then: local.c */
     unsigned    num_awaited; /* expected endpoints of the peer */
     base_list_t idle;        /* idle endpoints, most recently used first */
     base_list_t mappings;    /* core_mapping_t, of the pool's memory */

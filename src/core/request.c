@@ -636,7 +636,8 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request)
     return copy_fault_find(memory, 0, memory->num);
 }
 
-/* Returns the memory to query: if segments are even, only the first one. */
+/* Returns the memory to query: only the first segment if all have the same
+ * length. */
 static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
 {
     return (copy_memory_is_even(memory) && !copy_memory_is_pieces(memory))
@@ -711,8 +712,8 @@ static void reached(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
-/* End the requests that wait for streams of a GPU that has failed: these never
- * reach their markers. */
+/* End the requests that wait for streams of a GPU that has failed. These
+ * streams never reach their markers. */
 static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;

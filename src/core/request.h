@@ -127,7 +127,7 @@ struct ucxpool_request {
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     int                        shown;  /* status as callers see it; atomic:
-                                          shown != UCXPOOL_INPROGRESS ==
+                                          UCXPOOL_INPROGRESS unless
                                           called_back */
     bool            user_ref;
     bool            any_channel; /* posted without a channel */

@@ -10,9 +10,9 @@
 /* Size of a cache line; each entry begins at one. */
 #define LINE 64u
 
-/* Words are cleared in advance, while no process waits: if fewer than AHEAD_MIN
- * bytes are cleared, up to AHEAD_MAX bytes. This CPU then owns these cache
- * lines when it writes the next entries. */
+/* Words are cleared in advance, while no process waits. If the words of fewer
+ * than AHEAD_MIN bytes are cleared, more are cleared, up to AHEAD_MAX bytes.
+ * This CPU then owns these cache lines when it writes the next entries. */
 #define AHEAD_MIN (4u * LINE)
 #define AHEAD_MAX (8u * LINE)
 

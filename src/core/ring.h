@@ -116,9 +116,8 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p);
 void core_ring_commit(core_ring_t *ring);
 
-/* Like core_ring_commit(), which is slower. The peer can read the message at
- * once, but core_ring_needs_doorbell() needs a sequentially consistent fence
- * before it. */
+/* Like core_ring_commit(), but faster. The peer can read the message at once.
+ * Execute a sequentially consistent fence before core_ring_needs_doorbell(). */
 void core_ring_publish(core_ring_t *ring);
 
 /*

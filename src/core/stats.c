@@ -144,8 +144,8 @@ static int64_t draw(core_latency_t *latency)
 }
 
 /* Draw the number of operations before the next sample. Until the histogram has
- * a sample, this number doubles, because samples may belong to another
- * histogram. */
+ * a sample, this number doubles each time, because the operation that is
+ * sampled may belong to another histogram. */
 static void rearm(core_latency_t *latency, core_histogram_t *histogram,
                   int64_t *left)
 {

@@ -20,9 +20,9 @@
  *
  * Reading the clock twice for each operation would slow down short messages by
  * several percent. So only some operations are timed: sends, reads and writes
- * of at least CORE_LATENCY_LONG bytes, and samples of all others. After about
- * CORE_LATENCY_INTERVAL operations of a histogram, a random number, the next
- * operation is sampled. An operation that is not timed is counted with the
+ * of at least CORE_LATENCY_LONG bytes, and samples of all others. The number of
+ * operations of a histogram between two samples is random. Its mean is about
+ * CORE_LATENCY_INTERVAL. An operation that is not timed is counted with the
  * latency of the last sample before it. So a histogram counts all operations.
  *
  * The only cost of most operations is to test whether a sample is due, and to
@@ -67,9 +67,10 @@ typedef struct core_histogram {
     uint64_t num_samples;
 } core_histogram_t;
 
-/* By operation and path. */
+/* The histograms of one wire, by operation and path. */
 typedef struct core_latency_wire {
-    /* Operations that end without being timed before a sample is due. */
+    /* The number of operations that may still end untimed before a sample is
+     * due. */
     int64_t          left[CORE_OPERATION_LAST][CORE_LATENCY_LAST_PATH + 1];
     core_histogram_t histograms[CORE_OPERATION_LAST]
                                [CORE_LATENCY_LAST_PATH + 1];
@@ -89,8 +90,8 @@ core_latency_wire_t *core_latency_of(core_latency_t *latency,
 uint64_t core_latency_sample(core_latency_t  *latency,
                              core_operation_t operation) __attribute__((cold));
 
-/* Add an operation that was timed. If `started` is 0, it was not: let the next
- * operation be sampled. */
+/* Add an operation that was timed. If `started` is 0, the operation was not
+ * timed, and the next one will be sampled. */
 void core_latency_update(core_latency_t *latency, core_latency_wire_t *wire,
                          core_operation_t operation, unsigned path,
                          uint64_t started) __attribute__((cold));
@@ -157,8 +158,8 @@ static inline void core_traffic_add(core_traffic_t *traffic, uint64_t bytes)
 /* The number of values of ucxpool_way_t. */
 #define CORE_NUM_WAYS ((unsigned)UCXPOOL_WAY_RMA + 1)
 
-/* The counters of a channel. All members are of uint64_t, so that sums
- * need no list of them. */
+/* The counters of a channel. All members consist of uint64_t, so that a loop
+ * can add them. */
 typedef struct core_counters {
     uint64_t       messages_sent;
     uint64_t       messages_received;
@@ -167,7 +168,7 @@ typedef struct core_counters {
     uint64_t       copies_avoided_bytes; /* sent or received in place */
     uint64_t       block_waits;          /* sends that waited for a block */
     uint64_t       blocked_ns;           /* their duration */
-    uint64_t       credit_waits; /* first sends that waited for a credit */
+    uint64_t       credit_waits;         /* waits of short sends for a credit */
     uint64_t       credit_wait_ns;
     core_traffic_t sent[CORE_MODE_LAST];
     core_traffic_t received[CORE_MODE_LAST];
@@ -192,7 +193,7 @@ typedef struct core_stats {
     uint64_t      channels_open;
     uint64_t      channels_failed;
     uint64_t      handshakes_refused;
-    uint64_t      allocations;     /* heap allocations of transfers */
+    uint64_t      allocations;     /* malloc() calls for transfers */
     uint64_t      registration_ns; /* duration of registrations */
     uint64_t      budget_bytes;    /* BAR1 limit of COMM_SIZE=auto; 0: none, or
                                       not queried */
@@ -218,7 +219,7 @@ typedef struct core_stats {
     /* Registrations of windows with UCX, for get and put by peers. */
     uint64_t window_registered_bytes;
     uint64_t window_registrations;
-    uint64_t window_registrations_refused; /* by UCX, or WINDOW_BUDGET */
+    uint64_t window_registrations_refused; /* by UCX or WINDOW_BUDGET */
 } core_stats_t;
 
 /* Add one channel's counters to others. */

@@ -40,13 +40,13 @@ ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
                                  unsigned (*ready)(core_source_t *source));
 
 /* Ignore a descriptor that remains readable, or watch it again. Returns false
- * if the system fails. */
+ * if the system call fails. */
 bool core_source_set_watched(core_source_t *source, bool is_watched);
 
 /*
- * Remove the source before its descriptor is closed, because a copy in a forked
- * child would stay in the epoll. Its function is not called any more, even if
- * it was ready.
+ * Remove the source. Its function is not called any more, even if it was ready.
+ * Call this before the descriptor is closed. Otherwise, if a forked child has a
+ * copy of the descriptor, the descriptor stays in the epoll.
  */
 void core_source_remove(core_source_t *source);
 
@@ -57,9 +57,8 @@ unsigned core_source_progress(ucxpool_t *pool);
 
 /* --- events -----------------------------------------------------------------
  * The events of a channel or a listener for the application (ucxpool/event.h).
- * They are stored in the object itself, so nothing is allocated, and
- *
- *     in pool->channels.events  ==  kinds != 0, and the handle is in use
+ * They are stored in the object itself, so nothing is allocated. The object is
+ * in pool->channels.events if and only if kinds != 0 and its handle is in use.
  */
 
 typedef struct core_event {

@@ -35,16 +35,17 @@ struct core_fragment {
 typedef struct core_frag_params {
     uint64_t stream_size;
     uint64_t longest;   /* length of the longest segment */
-    uint64_t lent_size; /* of the blocks that the receiver lent; 0: none */
+    uint64_t lent_size; /* of the blocks that the receiver granted; 0: none */
     bool     in_place;  /* some data can be sent in place */
 } core_frag_params_t;
 
 /* The location of a peer, which determines the ways to its windows. */
 typedef enum core_reach {
-    /* Another process, with both pools in host memory, or both on GPUs. */
+    /* Another process; both pools are in host memory, or both are on GPUs. */
     CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
     CORE_REACH_GPU  = 1 << UCXPOOL_MEMORY_CUDA,
-    /* Another process, with blocks in host memory and a pool on a GPU. */
+    /* Another process; the blocks are in host memory, and at least one pool is
+     * on a GPU. */
     CORE_REACH_MIXED = 1 << 6,
     CORE_REACH_UCX   = 1 << 7 /* over an endpoint */
 } core_reach_t;
