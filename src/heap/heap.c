@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of mediums of a stream, in the largest heaps. */
+/* Maximum number of medium allocations in the pages of a stream, reached in the
+ * largest heaps. */
 #define MAX_MEDIUMS 64
 
 /* Returns the size of the home, which is twice the limit. An allocation that
@@ -27,8 +28,8 @@ static uint64_t home_size(const heap_options_t *options)
 }
 
 /* Returns the number of medium allocations per stream that may be in pages. A
- * few of them are acceptable: each occupies at most one page, in total 1/256 of
- * the limit. */
+ * few are acceptable: each occupies at most one page, and all of them together
+ * at most 1/256 of the limit. */
 static unsigned max_mediums(const heap_options_t *options)
 {
     return (unsigned)base_min(options->limit / HEAP_PAGE / 256, MAX_MEDIUMS);
@@ -1049,7 +1050,7 @@ check_range(const heap_t *heap, const heap_range_t *range, uint64_t *indexed)
     }
     if ((after != NULL) && ((after->before != range) ||
                             (after->offset != heap_range_end(range)))) {
-        return fault("neighbours are not adjacent", range->offset);
+        return fault("neighbors are not adjacent", range->offset);
     }
     if (heap_space_cover(&heap->space, range->offset) != range) {
         return fault("a range is not found by its offset", range->offset);

@@ -33,7 +33,7 @@ typedef struct heap_stats {
     uint64_t limit;    /* maximum size of the heap */
     uint64_t reserved; /* bytes of physical memory held */
     uint64_t live;     /* reserved bytes in allocations, after rounding */
-    uint64_t free;     /* reserved bytes in no allocation */
+    uint64_t free;     /* reserved bytes that are not in allocations */
     uint64_t asked;    /* bytes in live allocations, as requested */
     uint64_t peak_reserved;
     uint64_t num_live; /* number of allocations */
@@ -80,7 +80,7 @@ typedef struct heap_options {
     uint64_t    limit;       /* maximum heap size; at least 2 MiB */
     uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
     uint64_t    alignment;   /* a power of two, 256 to 2 MiB */
-    uint64_t    stitch_size; /* address bytes for stitched ranges */
+    uint64_t    stitch_size; /* bytes of addresses for stitched ranges */
     const char *log_path;    /* NULL: no log */
 } heap_options_t;
 

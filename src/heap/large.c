@@ -201,9 +201,8 @@ static void become_tight(heap_t *heap)
     __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
 }
 
-/* Add memory at a site, which is then free with the given ticket. If the limit
- * is all GPU memory, less may be available. Then the driver reports an
- * error. */
+/* Add memory at a site, which is then free with the given ticket. The driver
+ * reports an error if less memory is available than the limit allows. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -298,7 +297,7 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
  * stitch adds SELDOM to stitches_owed, and each allocation subtracts 1. Values
  * up to FEW_OWED, as at the start of a program, have no effect. From FEW_OWED
  * to MOST_OWED the allowed size rises to the maximum. stitches_owed is at least
- * -FEW_OWED, so that old behaviour does not outweigh recent behaviour.
+ * -FEW_OWED, so that old behavior does not outweigh recent behavior.
  */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)

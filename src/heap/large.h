@@ -21,7 +21,7 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p);
 
 /* Find a page without blocking and without emptying the caches of other
- * streams. Errors as above. */
+ * streams. Same errors as heap_find(). */
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
@@ -39,7 +39,7 @@ void heap_collect_all(heap_t *heap);
  */
 ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream);
 
-/* Free a large range that was live until now, stitched or not; free a page. */
+/* Free a large range that was live, stitched or not. Free a page. */
 void heap_release_range(heap_t *heap, heap_range_t *range,
                         heap_stream_t *stream);
 void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream);

@@ -71,8 +71,9 @@ static int empty(int fd)
     return S_ISREG(is.st_mode) && (ftruncate(fd, 0) != 0) ? errno : 0;
 }
 
-/* Write a line at once, so that it is not lost if the process crashes. A line
- * needs one system call, so that the lines of several threads do not mix. */
+/* Write a line at once, so that it is not lost if the process crashes. Each
+ * line is written with one system call, so that lines of different threads do
+ * not interleave. */
 static void write_line(heap_log_t *log, const char *line, size_t length)
 {
     while (length > 0) {

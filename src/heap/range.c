@@ -168,8 +168,9 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range)
 /* Maximum number of ranges in a bin that are examined for the best fit. */
 #define MAX_LOOKS 8
 
-static_assert(HEAP_INDEX_COLUMNS == 1 << COLUMN_BITS, "a column each");
-static_assert(HEAP_INDEX_ROWS <= 64, "a bit each");
+static_assert(HEAP_INDEX_COLUMNS == 1 << COLUMN_BITS,
+              "COLUMN_BITS must number the columns");
+static_assert(HEAP_INDEX_ROWS <= 64, "each row needs a bit in `rows`");
 
 typedef struct bin {
     unsigned row, column;
@@ -238,7 +239,8 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range)
     index->count--;
 }
 
-/* Find the shortest of the first few ranges in a bin that are long enough. */
+/* Examine the first few ranges in a bin, and find the shortest one that is long
+ * enough. */
 static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *best = NULL;
@@ -373,7 +375,7 @@ heap_range_t *heap_index_next(const heap_index_t *index,
 
 /* --- the free-list cache -------------------------------------------------- */
 
-static_assert(HEAP_FREE_CACHE_SIZES == 64, "a bit each");
+static_assert(HEAP_FREE_CACHE_SIZES == 64, "each bin needs a bit in `used`");
 
 static unsigned cache_bin_of(uint64_t size)
 {

@@ -5,7 +5,7 @@
  *
  * Addresses of a heap are offsets from 0: first the home (heap/space.h), then
  * the addresses for stitched ranges. The ranges of the home are contiguous from
- * its start to its end, and linked to their neighbours. The same applies to the
+ * its start to its end, and linked to their neighbors. The same applies to the
  * ranges of a page of small allocations.
  *
  *     home   | live | free | live  | unbacked | pages of small ones | ...
@@ -49,7 +49,7 @@ typedef enum heap_state {
 typedef struct heap_range {
     uint64_t           offset;
     uint64_t           size;
-    struct heap_range *before; /* neighbours by address; NULL at an end */
+    struct heap_range *before; /* neighbors by address; NULL at an end */
     struct heap_range *after;
     /* Among ranges of the same state, and of similar size if free. */
     base_list_t         link;

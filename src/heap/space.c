@@ -333,7 +333,7 @@ static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
     note_slots(space, part, part->offset, heap_range_end(part));
 }
 
-/* Join two neighbours and return the result. */
+/* Join two neighbors and return the result. */
 static heap_range_t *join(heap_space_t *space, heap_range_t *left,
                           heap_range_t *right)
 {
@@ -350,7 +350,8 @@ static heap_range_t *join(heap_space_t *space, heap_range_t *left,
     return left;
 }
 
-/* Cut a range that is in no list so that a part of it becomes a range. */
+/* Cut a range that is in no list, so that a part of it becomes a separate
+ * range. */
 static heap_range_t *isolate(heap_space_t *space, heap_range_t *range,
                              uint64_t offset, uint64_t size,
                              heap_range_t **left_p, heap_range_t **right_p)
@@ -394,13 +395,13 @@ static bool is_over(const heap_range_t *range)
     return heap_stream_is_over(range->stream, range->ticket);
 }
 
-/* Returns true if two neighbours can be joined into one free range. */
+/* Returns true if two neighbors can be joined into one free range. */
 static bool can_join(const heap_range_t *a, const heap_range_t *b)
 {
     return (a->stream == b->stream) || is_over(a) || is_over(b);
 }
 
-/* Join two neighbours that are in no list. The result belongs to the stream
+/* Join two neighbors that are in no list. The result belongs to the stream
  * whose ticket is not over yet, or to `stream` if both are over. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
                                heap_range_t *right, heap_stream_t *stream)
@@ -428,8 +429,8 @@ static bool is_free(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_FREE);
 }
 
-/* Join a range that is in no list with a free neighbour. Returns NULL if no
- * neighbour can be joined. */
+/* Join a range that is in no list with a free neighbor. Returns NULL if no
+ * neighbor can be joined. */
 static heap_range_t *join_neighbour(heap_space_t *space, heap_range_t *range,
                                     heap_stream_t *stream)
 {
@@ -454,7 +455,7 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
 
     range->stream = stream;
     range->ticket = ticket;
-    /* More than two joins are possible, because tickets of further neighbours
+    /* More than two joins are possible, because tickets of further neighbors
      * may be over by now. */
     while ((joined = join_neighbour(space, range, stream)) != NULL) {
         range = joined;

@@ -82,7 +82,7 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
                                  uint64_t slot_size);
 void             heap_space_cleanup(heap_space_t *space);
 
-/* Descriptors to prepare per call to take(). */
+/* Descriptors to prepare per call to heap_space_take(). */
 #define HEAP_SPACE_TAKES 2
 
 /* Find the range that contains an offset of the home. */
@@ -106,8 +106,8 @@ heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
 
 /*
  * Free a range with a ticket of a stream. The range is joined with free
- * neighbours that the same streams can use. Returns the resulting range, which
- * may use a neighbour's descriptor.
+ * neighbors that the same streams can use. Returns the resulting range, which
+ * may use a neighbor's descriptor.
  */
 heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);

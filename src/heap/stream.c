@@ -136,7 +136,7 @@ heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset)
     return NULL;
 }
 
-/* Free a range of a page and join it with free neighbours. */
+/* Free a range of a page and join it with free neighbors. */
 static void small_release(heap_small_t *small, heap_range_t *range)
 {
     heap_range_t *before = range->before;

@@ -196,9 +196,10 @@ void heap_small_give(heap_small_t *small, heap_range_t *range);
 void heap_small_defer(heap_small_t *small, heap_range_t *range);
 
 /*
- * Free deferred ranges whose ticket is over. Also free those that were freed in
- * `stream` (may be NULL) up to `ticket`, for which the pages' stream has been
- * made to wait. Returns the stream of a range that is still deferred, or NULL.
+ * Free deferred ranges whose ticket is over. Also free the ranges that were
+ * freed in `stream` with tickets up to `ticket`: the pages' stream has been
+ * made to wait for these tickets. `stream` may be NULL. Returns the stream of a
+ * range that is still deferred, or NULL.
  */
 heap_stream_t *heap_small_settle(heap_small_t        *small,
                                  const heap_stream_t *stream, uint64_t ticket);
