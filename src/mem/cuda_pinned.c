@@ -14,7 +14,7 @@ typedef struct header {
 
 #define HEADER_SIZE ((size_t)64)
 
-static_assert(sizeof(header_t) <= HEADER_SIZE, "a header has room");
+static_assert(sizeof(header_t) <= HEADER_SIZE, "a header must fit");
 
 ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
                                       size_t size, const char *what,
@@ -83,7 +83,7 @@ void mem_cuda_pinned_free(void *address)
     mem_cuda_device_close(device);
 }
 
-/* --- memory of others ----------------------------------------------------- */
+/* --- registered host memory ----------------------------------------------- */
 
 #define REGISTER_FLAGS \
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
@@ -100,8 +100,9 @@ static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
 {
     return mem_cuda_error(device->driver, result,
                           "cannot pin %zu bytes of host memory for GPU %d (%s) "
-                          "with cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
-                          "raise the limit of locked memory (ulimit -l)",
+                          "with cuMemHostRegister; if too little memory can be "
+                          "locked, lower UCXPOOL_COMM_SIZE or raise the limit "
+                          "(ulimit -l)",
                           size, device->ordinal, device->name);
 }
 

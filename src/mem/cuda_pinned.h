@@ -38,8 +38,8 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
  * access it. Call both functions between mem_cuda_device_enter() and
  * mem_cuda_device_leave().
  *
- * is_read_only  The memory is mapped for reading only. The GPU can then only
- *               read it.
+ * is_read_only  The memory is mapped for reading only, so the GPU can only read
+ *               it.
  *
  * UCXPOOL_ERR_NO_MEMORY    the system does not allow so much locked memory
  * UCXPOOL_ERR_UNSUPPORTED  the device has another address for the memory than

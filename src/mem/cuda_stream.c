@@ -74,8 +74,8 @@ ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* Wait for all streams, because they will still write the words of set
- * markers. */
+/* If markers are pending, wait for all streams, because their work still writes
+ * to the markers' memory. */
 static void wait_for_set(const mem_cuda_markers_t *markers)
 {
     const mem_cuda_driver_t *driver = markers->device->driver;

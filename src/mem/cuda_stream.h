@@ -57,8 +57,9 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers,
                          mem_cuda_marker_t  *marker);
 
 /* --- joined streams ---------------------------------------------------------
- * Memory that is freed in the joining stream becomes free when all joined
- * streams have completed their current work. None of the joined streams has to
+ * The library's stream on a GPU can wait for the current work in several other
+ * streams, the joined streams. Memory that is then freed in the library's
+ * stream becomes free when this work has completed. No joined stream has to
  * wait.
  */
 

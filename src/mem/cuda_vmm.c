@@ -41,8 +41,8 @@ static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
     return prop;
 }
 
-/* Give the device read and write access to the mappings in a range. The call
- * takes some time per allocation in the range, and more time per call. */
+/* Give the device read and write access to the mappings in a range. Each call
+ * has a fixed cost, and a smaller cost per allocation in the range. */
 static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
                            size_t size)
 {

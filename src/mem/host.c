@@ -153,10 +153,11 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
 }
 
 /*
- * Let the kernel back a region with huge pages. MADV_COLLAPSE works only on
- * ranges that have at least one page, and is fastest with exactly one. The
- * function therefore allocates one base page in each range. If MADV_COLLAPSE
- * fails, the region keeps its base pages, and later regions do not try again.
+ * Let the kernel back a region with huge pages. MADV_COLLAPSE creates a huge
+ * page only where at least one base page is allocated, and is fastest with
+ * exactly one. The function therefore allocates the first base page of each
+ * huge page. If MADV_COLLAPSE fails, the region keeps its base pages, and later
+ * regions do not try again.
  */
 static int region_collapse(host_plan_t *plan, const mem_region_t *region)
 {

@@ -315,7 +315,7 @@ static size_t index_behind(const mem_file_space_t *space, size_t offset)
     return low;
 }
 
-/* Merge a free part with its neighbours, and remove it if it is at the end. */
+/* Merge a free part with its neighbors, and remove it if it is at the end. */
 static void part_join(mem_file_space_t *space, size_t index)
 {
     mem_file_part_t *part = &space->free_parts[index];

@@ -104,7 +104,7 @@ typedef struct mem_file_part {
     size_t size;
 } mem_file_part_t;
 
-/* Zeroed memory is an empty space. */
+/* A zeroed struct is an empty space. */
 typedef struct mem_file_space {
     /* Sorted by offset. No two free parts are adjacent, and none is at the end
      * of the file. */

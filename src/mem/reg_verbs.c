@@ -71,7 +71,7 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "%s is not loaded in this process (%s), so it did "
                           "not create the protection domain: link libibverbs "
-                          "dynamically, or set %s to the library",
+                          "dynamically, or set %s to the library that did",
                           path, is_asked ? dlerror() : "no module uses it",
                           MEM_VERBS_LIBRARY_VARIABLE);
     }
@@ -337,8 +337,8 @@ static ucxpool_status_t region_deregister(mem_verbs_t *verbs, unsigned index)
     error = verbs->dereg(verbs->mrs[index]);
     if (error != 0) {
         return base_error(UCXPOOL_ERR_IO,
-                          "cannot deregister region %u of %u from %s: %s; free "
-                          "the memory windows that are bound to it and try "
+                          "cannot deregister region %u of %u from %s: %s; if "
+                          "memory windows are bound to it, free them and try "
                           "again",
                           index, verbs->regions->num_regions,
                           verbs->pd->context->device->name, strerror(error));
