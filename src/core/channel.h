@@ -142,7 +142,7 @@ typedef struct core_peer {
 typedef struct core_connection {
     struct core_remote *remote;   /* NULL: not known yet, or by_ep */
     core_endpoint_t    *endpoint; /* NULL: none yet, or released */
-    core_source_t       local;    /* within the host: local.h */
+    core_source_t       local;    /* connection within the host: local.h */
     core_lifeline_t     lifeline; /* of a channel through a listener */
     unsigned num_unanswered;      /* times `local` ended before an answer */
     uint64_t lost_at;             /* when the end of `local` counts as a
@@ -181,7 +181,7 @@ typedef struct core_flow {
 
 /* Requests by number. */
 typedef struct core_channel_requests {
-    core_numbers_t sends;    /* until the peer's DONE */
+    core_numbers_t sends;    /* that wait for the peer's DONE */
     core_numbers_t receives; /* that have a message */
 } core_channel_requests_t;
 
@@ -309,9 +309,9 @@ ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
- * Returns true if the ring should be read. The ring of a channel that has ended
- * is still read while the peer may access local memory, because the peer
- * reports there that it has stopped.
+ * Returns true if the ring should be read. While the peer may access local
+ * memory, the ring of a channel that has ended is still read: the peer reports
+ * there that it no longer accesses the memory.
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 

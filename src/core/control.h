@@ -1,6 +1,7 @@
 /*
- * Outgoing control messages. They are sent through the ring if the channel has
- * one, otherwise over its connection within the host, or as active messages.
+ * Outgoing control messages. If the channel has a ring, they are sent through
+ * it. Otherwise they are sent over its connection within the host, or as active
+ * messages.
  *
  *     fixed = core_control_begin(channel, PROTO_TAKEN, 0, CORE_MUST, NULL);
  *     fixed->taken.message = ...;

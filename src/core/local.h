@@ -56,8 +56,8 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p);
 
-/* Returns true if the connection has ended, and the end of the peer was not
- * detected in another way within the expected time. */
+/* Returns true if the connection has ended, and the time in which the end of
+ * the peer could be detected in another way has passed. */
 bool core_local_is_lost(const ucxpool_channel_t *channel);
 
 /* Returns the time at which core_local_is_lost() must be checked. */

@@ -52,7 +52,7 @@ typedef struct attempt {
 } attempt_t;
 
 /* Returns true if a smaller size may succeed. This applies only to GPU memory,
- * of which other processes may use a part. */
+ * because other processes may use a part of it. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
@@ -263,8 +263,8 @@ static void warn_of_reduction(const ucxpool_t *pool, size_t size,
     base_format_size(outcome->bytes_asked / outcome->blocks_asked, asked_block);
     base_format_size(size, got);
     base_format_size(pool->config.block_size, block);
-    base_warn("%s: continues with %s, %zu blocks of %s, instead of %s, %" PRIu64
-              " of %s, after %u failed attempts: %s",
+    base_warn("%s: continues with %s (%zu blocks of %s) instead of %s (%" PRIu64
+              " of %s) after %u failed attempts: %s",
               pool->name, got, size / pool->config.block_size, block, asked,
               outcome->blocks_asked, asked_block, outcome->num_failed,
               outcome->why);
@@ -445,7 +445,8 @@ static bool is_window_full(const base_config_t *config, const target_t *target,
     outcome->blocks_asked = floor / BLOCK_SIZES_GPU_PAGE;
     snprintf(outcome->why, sizeof(outcome->why),
              "the GPU's BAR1 has room for %" PRIu64 " bytes, but a pool needs "
-             "%zu: close other programs, or set UCXPOOL_COMM_SIZE in bytes",
+             "%zu: close other programs, or set UCXPOOL_COMM_SIZE to a fixed "
+             "size",
              target->sizes.limit, floor);
     return true;
 }
@@ -464,7 +465,7 @@ static uint64_t find_limit(ucxpool_t *pool, const mem_cuda_device_t *device,
     limit = block_budget_compute(&facts);
     if (limit != BLOCK_BUDGET_NONE) {
         pool->stats.budget_bytes = limit;
-        base_info("%s: blocks may take %" PRIu64 " bytes of %" PRIu64
+        base_info("%s: blocks may use %" PRIu64 " bytes of %" PRIu64
                   " in the BAR1 of GPU %d (%s)",
                   pool->name, limit, facts.bar1_size, device->ordinal,
                   device->name);

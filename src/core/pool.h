@@ -79,13 +79,13 @@ typedef struct core_wakeup {
     int                 num_ready;
     ucx_child_t         child; /* resources that a forked child loses */
     ucx_tcp_watch_t     tcp_watch;
-    bool                is_armed;     /* reported to the peers */
+    bool                is_armed;     /* armed, as published to the peers */
     bool                is_ucx_armed; /* UCX's worker is armed: its descriptor
                                          reports every new event */
     bool            is_woken;         /* event_fd is readable; atomic */
     bool            has_many;         /* several threads have armed the pool */
     bool            was_armed;
-    pthread_t       armed_by;     /* the last one; valid if was_armed */
+    pthread_t       armed_by;     /* the last thread; valid if was_armed */
     uint64_t        num_events;   /* see core_event_count(); atomic */
     uint64_t        num_seen;     /* num_events at the loop's last check */
     bool            polls_events; /* the application polls for events; atomic */

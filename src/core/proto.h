@@ -37,8 +37,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_GRANTS_MAX 4096u
 /* The maximum number of file parts of a window. */
 #define PROTO_PARTS_MAX 128u
-/* The maximum number of operations of one channel that the owner of windows
- * serves at a time, and the maximum total size of their CALLs. */
+/* The owner of windows serves at most this many operations of one channel at a
+ * time. The total size of their CALLs is also limited. */
 #define PROTO_CALLS_MAX      64u
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
 /* The maximum size of a UCX rkey. */
@@ -88,7 +88,7 @@ typedef struct proto_head {
 } proto_head_t;
 
 typedef enum proto_hello_flags {
-    PROTO_HELLO_BY_EP  = 1u << 0, /* pairs by endpoint, not by address */
+    PROTO_HELLO_BY_EP  = 1u << 0, /* paired by endpoint, not by address */
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
     PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
@@ -134,7 +134,7 @@ typedef struct proto_ready {
 /*
  * Messages over a host's socket (wireup/wireup.h), which are not control
  * messages. The receiver of a HELLO, or the importer of a window, requests the
- * descriptors of the files from their owner, which sends them in batches.
+ * files' descriptors from their owner. The owner sends them in batches.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 
@@ -313,7 +313,7 @@ typedef struct proto_window_open {
     uint32_t     flags;   /* proto_open_flags_t */
 } proto_window_open_t;
 
-/* What the importer requests in addition to a grant. */
+/* Data that the importer requests in addition to a grant. */
 typedef enum proto_open_flags {
     PROTO_OPEN_KEY = 1u << 0 /* UCX's rkey, for get and put */
 } proto_open_flags_t;
@@ -426,8 +426,8 @@ typedef union proto_fixed {
 size_t proto_fixed_size(unsigned type);
 
 /*
- * Copy the fixed part of a peer's message, and check its version, its size, the
- * size of the variable part, and that the status of a CANCEL is an error. The
+ * Copy the fixed part of a peer's message. Check its version, its size and the
+ * size of the variable part. Check that the status of a CANCEL is an error. The
  * payload of a DATA message is not read.
  *
  * UCXPOOL_ERR_PROTOCOL  the message is invalid; the detail contains the reason

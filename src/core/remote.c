@@ -292,10 +292,10 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 
 /*
  * Settle a conflict between the listener's answer and the decision of this
- * side. If the decision was made after this side connected, both sides have
- * connected at the same time, and each told the other to begin. Both sides find
- * this out from the answers, and neither has begun. If the decision was made
- * before, the other pool has forgotten this pool and has decided again.
+ * side. If this side decided after it had connected, both sides connected at
+ * the same time, and each told the other to begin. Neither has begun, and both
+ * find this out from the answers. If this side decided before it connected, the
+ * other pool has forgotten this pool and has decided again.
  */
 static core_turn_t settle(const core_remote_t     *remote,
                           const ucxpool_channel_t *channel, core_turn_t answer)

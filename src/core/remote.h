@@ -77,7 +77,7 @@ typedef struct core_remote {
                               same way, so the count is kept after they end */
     core_turn_t turn;
     uint64_t    decided_at;
-    uint64_t    kept_until;  /* even without a channel */
+    uint64_t    kept_until;  /* the record is kept, even if unused */
     uint64_t    full_until;  /* retry its full socket then: local.c */
     unsigned    num_awaited; /* expected endpoints of the peer */
     base_list_t idle;        /* idle endpoints, most recently used first */
@@ -100,7 +100,7 @@ bool core_remote_is_self(const core_remote_t *remote);
  * the side that connects first begins. The listener's answer contains this
  * decision. If they connect by address, the side with the smaller id begins.
  *
- * answer  Which side begins, from the listener's answer.
+ * answer  The side that begins, according to the listener's answer.
  */
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
                           core_blob_turn_t answer);

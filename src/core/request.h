@@ -260,7 +260,7 @@ static inline const char *core_request_detail(const ucxpool_request_t *request)
 
 bool core_request_has_ended(const ucxpool_request_t *request);
 
-/* Reuse the request if it is no longer in use. To be called whenever a use of
+/* Reuse the request if it is no longer in use. Call this whenever a use of
  * the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
 

@@ -13,7 +13,7 @@
  *     | ring of entries            | -----> |                            |
  *     +----------------------------+        +----------------------------+
  *
- * An entry begins with a word, at a cache line. The word is 0 until the entry
+ * An entry begins at a cache line, with a word. The word is 0 until the entry
  * is complete, so a short message needs only one line to be transferred between
  * CPUs. The word after the last entry is 0, and is written before the word of
  * the entry:
@@ -37,10 +37,10 @@
  * the receive does not complete.
  *
  * Withdrawal: the owner of a window ends the importer's access without the
- * importer's help. The importer sets `copying` before each step of a copy, and
- * then compares the owner's `withdrawn` with the number of REVOKE messages that
- * it has read. The owner increments `withdrawn` for each REVOKE message that it
- * sends, and then reads `copying`:
+ * importer's help. The importer sets `copying` before each step of a copy.
+ * Then it compares the owner's `withdrawn` with the number of REVOKE messages
+ * that it has read. The owner increments `withdrawn` for each REVOKE message
+ * that it sends, and then reads `copying`:
  *
  *     importer                           owner
  *     copying = 1                        withdrawn += 1

@@ -40,7 +40,7 @@
 #define CORE_LATENCY_LAST_PATH 5u
 
 typedef enum core_operation {
-    CORE_OPERATION_NONE, /* not the caller's: counted, but not shown */
+    CORE_OPERATION_NONE, /* internal: counted, but not shown */
     CORE_OPERATION_SEND,
     CORE_OPERATION_RECV,
     CORE_OPERATION_READ,

@@ -22,10 +22,10 @@ struct core_fragment {
     block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
     unsigned             block;     /* packed: index in send.blocks */
     unsigned             slice;
-    void                *ucx;   /* UCX's request; NULL on the `map` wire */
-    mem_piece_t          where; /* unless in memory outside the pool */
-    proto_data_t         data;  /* stays valid until UCX has sent it */
-    base_range_t         range; /* the gather, then the transfer */
+    void                *ucx; /* UCX's request; NULL on the `map` wire */
+    mem_piece_t  where; /* of `bytes`; not set for memory outside the pool */
+    proto_data_t data;  /* stays valid until UCX has sent it */
+    base_range_t range; /* the gather, then the transfer */
     /* Called when UCX has completed the operation. */
     void (*done)(core_fragment_t *fragment);
 };
@@ -39,7 +39,7 @@ typedef struct core_frag_params {
     bool     in_place;  /* some data can be sent in place */
 } core_frag_params_t;
 
-/* The location of a peer, which determines the ways to its windows. */
+/* The location of a peer. It determines how the peer's windows are accessed. */
 typedef enum core_reach {
     /* Another process; both pools are in host memory, or both are on GPUs. */
     CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
@@ -97,7 +97,7 @@ typedef struct core_wire {
     uint64_t (*frag_max)(const ucxpool_t *pool);
 
     /*
-     * Send a fragment; fragment->data is filled.
+     * Send a fragment. The caller has filled fragment->data.
      *
      * UCXPOOL_OK        in flight, until fragment->done() is called, or the
      *                   peer sends TAKEN or DONE

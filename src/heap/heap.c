@@ -18,9 +18,9 @@
  * largest heaps. */
 #define MAX_MEDIUMS 64
 
-/* Returns the size of the home, which is twice the limit. An allocation that
- * must start with a chunk may leave an address gap before it, and released
- * addresses may be unsuitable for the next growth. */
+/* Returns the size of the home, which is twice the limit because some addresses
+ * stay unused. An allocation that must start with a chunk may leave a gap
+ * before it. Released addresses may be unsuitable for the next growth. */
 static uint64_t home_size(const heap_options_t *options)
 {
     return base_align_up(2 * options->limit, options->chunk_size) +
@@ -515,8 +515,8 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-/* Like take_small(). Returns false if the stream has too many mediums
- * already. */
+/* Like take_small(). Returns false if the stream already has too many medium
+ * allocations. */
 static bool take_medium(const heap_t *heap, heap_stream_t *stream,
                         uint64_t size, uint64_t asked, heap_range_t **range_p)
 {
@@ -541,9 +541,9 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
     return is_few;
 }
 
-/* Make room for one more medium in the stream's pages, but only if that takes
- * little time, because mediums can also be allocated elsewhere. Called with the
- * heap's lock held. */
+/* Make room for one more medium allocation in the stream's pages, but only if
+ * that takes little time, because it can also be placed elsewhere. Called with
+ * the heap's lock held. */
 static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                         uint64_t asked, heap_range_t **range_p)
 {

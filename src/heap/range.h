@@ -192,8 +192,8 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range);
 heap_range_t *heap_index_find(heap_index_t *index, uint64_t size);
 
 /*
- * Iterate over the ranges from the longest bin down, as long as they have at
- * least `size` bytes, a power of two. Returns NULL at the end.
+ * Iterate over the ranges of at least `size` bytes, a power of two, from the
+ * bin of the longest ranges down. Returns NULL at the end.
  */
 heap_range_t *heap_index_first(const heap_index_t *index, uint64_t size);
 heap_range_t *heap_index_next(const heap_index_t *index,

@@ -25,9 +25,9 @@ typedef struct heap_stream heap_stream_t;
 #define HEAP_APART 128
 
 /*
- * Medium allocations are longer than HEAP_SMALL_MAX. As long as there are few
- * of them (heap_t.max_mediums) and memory is not tight, they are also placed in
- * pages, where a stream can allocate without the heap's lock. If all medium
+ * Medium allocations are longer than HEAP_SMALL_MAX. They are also placed in
+ * pages while they are few (heap_t.max_mediums) and memory is not tight. A
+ * stream can allocate in pages without the heap's lock. If all medium
  * allocations were in pages, up to 1/3 of the memory would be wasted.
  */
 #define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
@@ -65,9 +65,9 @@ struct heap_stream {
      * held. */
     bool         is_ended;
     uint64_t     frees; /* the last ticket; atomic */
-    uint64_t     over;  /* tickets up to this are over; atomic */
+    uint64_t     over;  /* tickets up to this one are over; atomic */
     mem_fence_t *fence; /* NULL: none; protected by the heap's lock */
-    /* Tickets up to this are over when the fence is reached. */
+    /* Tickets up to this one are over when the fence is reached. */
     uint64_t covers;
 
     /* Used by the stream's own threads, without the heap's lock. */

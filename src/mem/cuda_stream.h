@@ -31,7 +31,7 @@ typedef struct mem_cuda_marker {
 } mem_cuda_marker_t;
 
 /*
- * Create markers, of which num_markers (at least 1) can be set at one time.
+ * Create markers. num_markers (at least 1) of them can be set at one time.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
@@ -58,9 +58,9 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers,
 
 /* --- joined streams ---------------------------------------------------------
  * The library's stream on a GPU can wait for the current work in several other
- * streams, the joined streams. Memory that is then freed in the library's
- * stream becomes free when this work has completed. No joined stream has to
- * wait.
+ * streams. These are the joined streams. Memory that is then freed in the
+ * library's stream becomes free when this work has completed. No joined stream
+ * has to wait.
  */
 
 /*

@@ -1,10 +1,9 @@
 /*
  * Host memory: one memory file per region, and one for a heap.
  *
- * A region's file is sealed: its size cannot change, so a peer can map and read
- * it without the risk of SIGBUS, and no other process can map it for writing.
- * The seal against such mappings is omitted if it would prevent stitching: see
- * below.
+ * A region's file is sealed. Its size cannot change, so a peer can map and read
+ * it without the risk of SIGBUS. No other process can map it for writing,
+ * unless this seal would prevent stitching: see below.
  */
 #include <config.h>
 

@@ -21,9 +21,10 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
     if ((num_regions == 0) || (region_size == 0) ||
         !base_mul(num_regions, region_size, &size)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%u regions of %zu bytes: set UCXPOOL_COMM_SIZE and "
-                          "UCXPOOL_REGION_SIZE for at least one region whose "
-                          "total size does not overflow",
+                          "%u regions of %zu bytes are not a valid size: set "
+                          "UCXPOOL_COMM_SIZE and UCXPOOL_REGION_SIZE so that "
+                          "there is at least one region and the total does not "
+                          "overflow",
                           num_regions, region_size);
     }
     regions->kind        = kind;

@@ -38,7 +38,7 @@ typedef struct mem_region {
     uint64_t domains;
 } mem_region_t;
 
-/* mem/cuda_device.h, ucx/reg.h */
+/* Declared in mem/cuda_device.h and ucx/reg.h. */
 struct mem_cuda_device;
 struct ucx_domains;
 
@@ -120,7 +120,7 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
  * caller must call cleanup.
  *
  * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_INVALID_PARAM, UCXPOOL_ERR_IO
- *                            as above, for the GPU
+ *                            see mem_regions_init(); only for a GPU
  */
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
 

@@ -18,7 +18,7 @@
 /* Size and alignment of chunks are multiples of this on every machine. */
 #define MEM_VMM_PAGE_SIZE ((size_t)2 << 20)
 
-/* mem/cuda_device.h */
+/* Declared in mem/cuda_device.h. */
 struct mem_cuda_device;
 
 /* A chunk; 0: none. */
