@@ -19,7 +19,7 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-_Static_assert(sizeof(ipc_cuda_t) == 96, "goes over the wire as is");
+_Static_assert(sizeof(ipc_cuda_t) == 96, "is sent over the wire as is");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "the handle fits");
 
 static ucxpool_status_t share_error(const mem_regions_t *regions,
@@ -62,7 +62,7 @@ static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
     if (!regions->cuda->has_posix_handles) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "GPU %d (%s) cannot export memory by file "
-                          "descriptors: share memory of cuMemAlloc instead",
+                          "descriptors; use memory of cuMemAlloc() instead",
                           regions->cuda->ordinal, regions->cuda->name);
     }
     if (region->fd < 0) {
@@ -97,7 +97,7 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                        : fill_ipc(regions, index, share);
 }
 
-/* Call between enter and leave. */
+/* Call between mem_cuda_device_enter() and mem_cuda_device_leave(). */
 static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
                                     CUdeviceptr address, uint64_t length,
                                     ipc_cuda_t *share, uint64_t *offset_p)
@@ -165,8 +165,8 @@ static ucxpool_status_t import_error(const ipc_host_t *host, int error)
      * UCXPOOL_ERR_UNSUPPORTED. */
     return base_error_errno(error,
                             "cannot take a descriptor of process %" PRIu32
-                            " with pidfd_getfd (ptrace rules may forbid it: "
-                            "sysctl kernel.yama.ptrace_scope)",
+                            " with pidfd_getfd (needs Linux 5.6 and ptrace "
+                            "permission: see kernel.yama.ptrace_scope)",
                             host->pid);
 }
 
@@ -204,13 +204,14 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 
 /* --- mapping a peer's region ---------------------------------------------- */
 
-/* An attempt to map regions. Used between enter and leave. */
+/* An attempt to map regions. Used between mem_cuda_device_enter() and
+ * mem_cuda_device_leave(). */
 typedef struct gpu_attempt {
     const mem_cuda_device_t *device;
     const ipc_cuda_t        *share;
     const int               *fds;
     unsigned                 num_regions;
-    bool                     is_written; /* else only read */
+    bool                     is_written; /* false: read only */
 } gpu_attempt_t;
 
 static size_t range_size(const gpu_attempt_t *attempt)
@@ -234,8 +235,7 @@ static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
                     "cuIpcCloseMemHandle");
 }
 
-/* Check that the opened memory is as large as announced, from its first byte
- * on. */
+/* Check that the announced number of bytes is mapped from this address on. */
 static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
                                   CUdeviceptr          address)
 {
@@ -252,7 +252,7 @@ static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
         (size - (address - base) < attempt->share->size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer's region of GPU memory has %zu bytes, "
-                          "but announced %" PRIu64,
+                          "but the peer announced %" PRIu64,
                           size, attempt->share->size);
     }
     return UCXPOOL_OK;
@@ -295,8 +295,8 @@ static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
                                                    &desc, 1);
 }
 
-/* Map one region. The driver only maps whole allocations, so it rejects an
- * announced size that is wrong. */
+/* Map one region. The driver maps only whole allocations, so it rejects a wrong
+ * announced size. */
 static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
                            CUdeviceptr address, const char **call_p)
 {
@@ -374,7 +374,8 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
     if ((share->size == 0) || (attempt->num_regions == 0) ||
         (share->size > PTRDIFF_MAX / attempt->num_regions)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer announced %u regions of %" PRIu64 " bytes",
+                          "a peer announced GPU memory of an invalid size: %u "
+                          "regions of %" PRIu64 " bytes",
                           attempt->num_regions, share->size);
     }
     if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
@@ -386,9 +387,11 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
     if (share->way == IPC_CUDA_IPC) {
         return attempt->num_regions == 1
                    ? UCXPOOL_OK
-                   : base_error(UCXPOOL_ERR_PROTOCOL,
-                                "a peer announced %u regions with one handle",
-                                attempt->num_regions);
+                   : base_error(
+                         UCXPOOL_ERR_PROTOCOL,
+                         "a peer announced %u regions of GPU memory, but one "
+                         "IPC handle stands for one region",
+                         attempt->num_regions);
     }
     for (unsigned i = 0; i < attempt->num_regions; i++) {
         if (attempt->fds[i] < 0) {
@@ -399,8 +402,8 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
     }
     if (!attempt->device->has_vmm) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) or its driver has no virtual memory "
-                          "functions, and a peer's memory needs them",
+                          "GPU %d (%s) or its driver does not support virtual "
+                          "memory, which is needed to map a peer's memory",
                           attempt->device->ordinal, attempt->device->name);
     }
     return UCXPOOL_OK;
@@ -451,7 +454,7 @@ void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
 
 /* --- host memory for a GPU ------------------------------------------------ */
 
-/* Call between enter and leave. */
+/* Call between mem_cuda_device_enter() and mem_cuda_device_leave(). */
 static void unpin(const mem_cuda_device_t *device,
                   const uint8_t *const *regions, unsigned num_regions)
 {

@@ -1,15 +1,15 @@
 /*
- * Sharing regions of GPU memory with a process of the same user on the same
- * host: how an owner announces them, and how a peer maps them, once.
+ * Shares regions of GPU memory with a process of the same user on the same
+ * host. An owner announces its regions, and a peer maps them once.
  *
  * Memory of cuMemAlloc has an IPC handle, a byte string that the peer's driver
  * opens. The handle of a virtual region is a file descriptor. The peer takes it
  * from the owner's process (pidfd_getfd, if ptrace rules allow), or the owner
  * passes it over a socket (ipc/socket.h).
  *
- * A peer's data is not trusted. If a CUDA kernel read past the end of a
- * mapping, this process could no longer use its GPU. The driver checks that a
- * handle is valid.
+ * A peer's data is not trusted. The driver checks handles, and this module
+ * checks sizes. If a CUDA kernel read past the end of a mapping, this process
+ * could no longer use its GPU.
  */
 #ifndef IPC_CUDA_H
 #define IPC_CUDA_H
@@ -37,15 +37,15 @@ typedef struct ipc_cuda {
  * together with the regions.
  *
  * UCXPOOL_ERR_UNSUPPORTED  this kind of memory has no GPU handle (pinned host
- *                          memory is shared as host memory), or the GPU has no
- *                          handles that are file descriptors
+ *                          memory is shared as host memory), or the GPU cannot
+ *                          export memory as file descriptors
  * UCXPOOL_ERR_IO           the driver failed
  */
 ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                ipc_cuda_t *share);
 
 /*
- * Describe the allocation that contains memory of a caller.
+ * Describe the allocation that contains the caller's memory.
  *
  * offset_p  [out] Offset of the memory in the allocation.
  *
@@ -68,9 +68,9 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
                                  const ipc_cuda_t *share, int *fd_p);
 
 /*
- * Map a peer's regions, all of one size, side by side, so that kernels of the
- * device can read them, and write them if is_written. CUDA's IPC handles always
- * allow both.
+ * Map a peer's regions, which have the same size, side by side. Kernels of the
+ * device can then read them, and write them if is_written is true. CUDA's IPC
+ * handles always allow both.
  *
  * share        Description of any of the regions; with IPC_CUDA_IPC there is
  *              only one.

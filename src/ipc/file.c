@@ -22,7 +22,7 @@
 
 /* --- files of this process ------------------------------------------------ */
 
-_Static_assert(sizeof(ipc_file_t) == 32, "goes over the wire as is");
+_Static_assert(sizeof(ipc_file_t) == 32, "is sent over the wire as is");
 
 ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file)
 {
@@ -175,10 +175,11 @@ static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
     if (ipc_host_is_reaped(attempt->host)) {
         return refuse_ended(attempt);
     }
-    return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                  "the file cannot be opened: %s (other user or namespace, or "
-                  "the process forbids it)",
-                  strerror(error));
+    return refuse(
+        attempt, UCXPOOL_ERR_PERMISSION,
+        "the file cannot be opened: %s (its process belongs to another "
+        "user or namespace, or is not dumpable)",
+        strerror(error));
 }
 
 /* Validate the numbers that the peer announced. */
@@ -408,7 +409,7 @@ static uint64_t page_size(const ipc_file_t *file)
 }
 
 /* Returns the start of the first page of the part. The start is aligned to a
- * large page if the part is at least that long. */
+ * large page if the part is at least as long as one. */
 static uint64_t part_start(const ipc_file_t *file, const ipc_part_t *part)
 {
     uint64_t page  = page_size(file);

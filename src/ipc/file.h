@@ -1,5 +1,5 @@
 /*
- * Sharing files with a process of the same user on the same host. An owner
+ * Shares files with a process of the same user on the same host. An owner
  * announces its files, and a peer maps them once, for reading.
  *
  * A peer opens a memfd as /proc/PID/fd/N. It maps the file only if it is the
@@ -86,7 +86,7 @@ ucxpool_status_t ipc_view_map(const ipc_host_t *host, const ipc_file_t *file,
 void             ipc_view_unmap(ipc_view_t *view);
 
 /*
- * Create a sealed memfd for control words: zeroed, mapped for writing here, and
+ * Create a memfd for control words. It is zeroed, mapped for writing here, and
  * sealed so that no other process can map it for writing. The caller releases
  * it with ipc_unmap() and close().
  *

@@ -19,9 +19,9 @@
 #define SYS_pidfd_open 434
 #endif
 
-_Static_assert(sizeof(ipc_host_t) == 40, "goes over the wire as is");
+_Static_assert(sizeof(ipc_host_t) == 40, "is sent over the wire as is");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "goes over the wire as is: other machines convert here");
+               "is sent over the wire as is: big-endian needs a conversion");
 
 /*
  * Values that are read once, because they do not change and the process may
@@ -164,7 +164,7 @@ static uint64_t own_start_time(uint32_t pid)
 /* The kernel's default of kernel.overflowuid. */
 #define UNMAPPED_USER 65534u
 
-/* Returns the user as which the kernel reports all users that this user
+/* Returns the user ID that the kernel reports for every user that this user
  * namespace does not map. */
 static uint32_t unmapped_user(void)
 {
@@ -188,7 +188,7 @@ static uint32_t unmapped_user(void)
 /* An extent of /proc/self/uid_map. */
 typedef struct user_map {
     uint32_t first;
-    uint32_t outer; /* of `first`, in the namespace above */
+    uint32_t outer; /* ID of `first` in the parent namespace */
     uint32_t count;
 } user_map_t;
 
@@ -210,9 +210,10 @@ static bool user_map_find(uint32_t user, user_map_t *map_p)
     return is_found;
 }
 
-/* Returns the user as the namespace above this user namespace sees it, so that
- * containers with different maps can be compared; or IPC_NO_USER. A forked
- * child may have entered another user namespace. */
+/* Returns the user's ID in the parent user namespace, so that containers with
+ * different maps can be compared. Returns IPC_NO_USER if it is unknown. A
+ * forked child does not use its parent's result, because it may have entered
+ * another user namespace. */
 static uint32_t outer_user(uint32_t pid, uint32_t user)
 {
     bool     is_ours = __atomic_load_n(&kept.user_pid, __ATOMIC_ACQUIRE) == pid;

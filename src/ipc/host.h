@@ -17,15 +17,15 @@ typedef struct ipc_host {
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
     uint64_t start_time;    /* in clock ticks since boot */
     uint32_t pid;
-    uint32_t uid; /* effective, as the user namespace above sees it */
+    uint32_t uid; /* effective user ID in the parent user namespace */
 } ipc_host_t;
 
-/* The uid if it cannot be read; matches no peer. */
+/* The value of uid if it cannot be read. Matches no peer. */
 #define IPC_NO_USER UINT32_MAX
 
 /* Fill in the identity of this process. A value that cannot be read is 0 and
- * matches no peer. Values that were read before do not need a descriptor
- * again. */
+ * matches no peer. Values that were read before are kept and need no free
+ * descriptor. */
 void ipc_host_fill(ipc_host_t *host);
 
 /* Returns true if a user that the kernel reports to this process is the user of
@@ -50,7 +50,7 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
  * do not use the PID, and the state of the process is unknown. */
 bool ipc_host_is_visible(const ipc_host_t *peer);
 
-/* Returns true if both name the same process. */
+/* Returns true if both identify the same process. */
 bool ipc_host_is_same(const ipc_host_t *a, const ipc_host_t *b);
 
 /* Returns true if the peer is a process on this host, of any user. Returns

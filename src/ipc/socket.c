@@ -35,7 +35,7 @@ typedef union room {
 
 #define PREFIX_SIZE sizeof("ucxpool-00000000-")
 
-/* Write the start of the names that sockets of this host have. */
+/* Write the prefix of all socket names of this host. */
 static void host_prefix(char *prefix)
 {
     ipc_host_t own;
@@ -226,8 +226,8 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
     return 0;
 }
 
-/* Take the descriptors of a message. The message has space only for as many as
- * expected. */
+/* Take the descriptors of a message. The message has space only for the
+ * expected number. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {
     unsigned num = 0;
@@ -382,10 +382,11 @@ static ucxpool_status_t check(const char *folder, const struct stat *is)
                           "%s " SETTING " is not a directory", folder);
     }
     if (!ipc_user_is_ours((uint32_t)is->st_uid) && (is->st_uid != 0)) {
-        return base_error(UCXPOOL_ERR_PERMISSION,
-                          "the directory %s " SETTING
-                          " belongs to user %u; it must belong to user %u",
-                          folder, (unsigned)is->st_uid, (unsigned)geteuid());
+        return base_error(
+            UCXPOOL_ERR_PERMISSION,
+            "the directory %s " SETTING
+            " belongs to user %u; it must belong to user %u or root",
+            folder, (unsigned)is->st_uid, (unsigned)geteuid());
     }
     if (is->st_mode & (S_IWGRP | S_IWOTH)) {
         return base_error(UCXPOOL_ERR_PERMISSION,

@@ -9,7 +9,7 @@
  * second socket is a file in a directory that the user chooses (see below).
  * Messages keep their boundaries (SOCK_SEQPACKET), and no call blocks.
  *
- * The functions of sockets are thin wrappers: each returns 0 or an errno, and
+ * The socket functions are thin wrappers. Each returns 0 or an errno value, and
  * the caller reports the error.
  */
 #ifndef IPC_SOCKET_H
@@ -29,31 +29,31 @@
  * in flight count toward a user's limit of open files. */
 #define IPC_FDS_MAX 64u
 
-/* The process at the other end, as the kernel reports it for the time of
- * listen() or connect(). The numbers are those of this process's namespaces. A
- * pid of 0 means a process outside these namespaces. */
+/* The process at the other end, as it was at the time of listen() or connect().
+ * pid and uid are translated to this process's namespaces. A pid of 0 means a
+ * process outside these namespaces. */
 typedef struct ipc_caller {
     uint32_t pid;
     uint32_t uid;
 } ipc_caller_t;
 
-/* Create a listening socket with this id. folder: for a file in a directory
- * that has been prepared; "": for an abstract name. */
+/* Create a listening socket with this id. folder: a prepared directory for the
+ * socket's file; "": use an abstract name. */
 int ipc_socket_listen(const char *folder, const uint8_t *id, int *fd_p);
 
 /* Accept a connection. EAGAIN: no connection is waiting. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
-/* Connect to the socket with this id, by its abstract name, or in the directory
- * unless folder is "". ECONNREFUSED, ENOENT: no process listens. EAGAIN: the
- * queue is full; retry later. */
+/* Connect to the socket with this id in the directory, or by its abstract name
+ * if folder is "". ECONNREFUSED, ENOENT: no process listens. EAGAIN: the queue
+ * is full; retry later. */
 int ipc_socket_connect(const char *folder, const uint8_t *id, int *fd_p);
 
 int ipc_socket_caller(int fd, ipc_caller_t *caller_p);
 
 /* Returns true if the caller belongs to this user, and is the announced
- * process. The kernel cannot compare the PID of another PID namespace, so there
- * the caller must prove its identity with a key. */
+ * process. The kernel cannot compare the PID of a process in another PID
+ * namespace. Such a caller must prove its identity with a key. */
 bool ipc_caller_is(const ipc_caller_t *caller, const ipc_host_t *host);
 
 /* Create a descriptor that becomes readable when the process at the other end
@@ -83,7 +83,7 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
  * EAGAIN      there is no message
  * ECONNRESET  the other end has closed the connection
  * EPROTO      the message has another size
- * EMFILE      the process has no room for all descriptors
+ * EMFILE      the process cannot open so many descriptors
  */
 int ipc_socket_recv(int fd, void *data, size_t size, int *fds,
                     unsigned *num_fds_p);
@@ -103,13 +103,13 @@ void ipc_socket_close(int fd);
  *
  *     DIR/ucxpool-BOOT-ID    BOOT: the start of the host's boot id
  *
- * The kernel finds a socket by the inode of its file, in its own memory. So a
- * process on another host cannot connect, even if it mounts the same directory
- * (NFS).
+ * The kernel keeps sockets in its own memory, and finds them by the inodes of
+ * their files. So a process on another host cannot connect, even if it mounts
+ * the same directory (NFS).
  *
- * The file of a process that was killed remains until a pool is created with
- * the directory, in the same boot of the host and at least 10 s later. Files of
- * earlier boots are never removed.
+ * If a process is killed, its file remains. A pool that is created with the
+ * directory at least 10 s later removes the file. Files from before a reboot
+ * are never removed.
  */
 
 /* The longest path of a directory. */
@@ -130,7 +130,8 @@ void ipc_socket_close(int fd);
  */
 ucxpool_status_t ipc_folder_prepare(const char *folder);
 
-/* Returns true if the directory has a file for this pool. "" has none. */
+/* Returns true if the directory has a file for this pool. Returns false for
+ * "". */
 bool ipc_folder_has(const char *folder, const uint8_t *id);
 
 void ipc_folder_remove(const char *folder, const uint8_t *id);

@@ -28,8 +28,8 @@ static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
 
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the virtual memory was created without handles that "
-                          "are file descriptors (requestedHandleTypes)");
+                          "the virtual memory was created without support for "
+                          "file descriptors (requestedHandleTypes)");
     }
     return (result == CUDA_SUCCESS)
                ? UCXPOOL_OK
@@ -83,7 +83,7 @@ static ucxpool_status_t retain_handle(const mem_cuda_device_t *device,
     }
     if (!grow(memory)) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no memory for a window's allocations");
+                          "no memory for the list of a window's allocations");
     }
     result = device->driver->cuMemRetainAllocationHandle(
         &handle, (void *)(uintptr_t)address);
@@ -132,7 +132,8 @@ static ucxpool_status_t retain_at(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* Call this function and the next two between enter and leave. */
+/* Call this function and the next two between mem_cuda_device_enter() and
+ * mem_cuda_device_leave(). */
 static ucxpool_status_t export_some(const mem_cuda_device_t    *device,
                                     const ipc_virtual_memory_t *memory,
                                     uint32_t first, uint32_t num, int *fds)

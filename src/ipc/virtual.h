@@ -1,7 +1,7 @@
 /*
- * Sharing virtual memory of a GPU with a process on the same host. The owner
- * has mapped allocations side by side, and the peer maps them in the same way,
- * each as a whole:
+ * Shares virtual memory of a GPU with a process on the same host. The owner has
+ * mapped allocations side by side, and the peer maps them in the same way, each
+ * as a whole:
  *
  *     owner   | allocation 0 | allocation 1 | allocation 2 |
  *                   |<--------- memory --------->|
@@ -56,18 +56,18 @@ typedef struct ipc_virtual_memory {
 } ipc_virtual_memory_t;
 
 /*
- * Retain the allocations that contain memory of a caller.
+ * Retain the allocations that contain the caller's memory.
  *
  * UCXPOOL_ERR_UNSUPPORTED  some of the memory is not virtual memory
- *                          (cuMemCreate), or the first allocation has no handle
- *                          that is a file descriptor
+ *                          (cuMemCreate), or the first allocation cannot be
+ *                          exported as a file descriptor
  * UCXPOOL_ERR_LIMIT        there are too many allocations or runs
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t ipc_virtual_retain(const mem_cuda_device_t *device,
                                     const void *address, uint64_t length,
                                     ipc_virtual_memory_t *memory);
-/* May be called again. */
+/* May be called more than once. */
 void ipc_virtual_release(const mem_cuda_device_t *device,
                          ipc_virtual_memory_t    *memory);
 
@@ -76,7 +76,7 @@ void ipc_virtual_release(const mem_cuda_device_t *device,
  *
  * first, num  The allocations, which must exist.
  *
- * UCXPOOL_ERR_UNSUPPORTED  an allocation has no handle that is a file
+ * UCXPOOL_ERR_UNSUPPORTED  an allocation cannot be exported as a file
  *                          descriptor
  * UCXPOOL_ERR_IO           the driver failed
  */
@@ -98,7 +98,8 @@ typedef struct ipc_virtual {
 /*
  * Reserve addresses for a peer's allocations.
  *
- * length  Of the memory: it must touch the first and the last allocation.
+ * length  Length of the memory, which must touch both the first and the last
+ *         allocation.
  *
  * UCXPOOL_ERR_PROTOCOL     the layout is invalid
  * UCXPOOL_ERR_UNSUPPORTED  the device or its driver has no virtual memory
@@ -124,8 +125,8 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
                                  const int *fds, unsigned num_fds,
                                  bool is_writable, ipc_virtual_t *range);
 
-/* Unmap what is mapped, and free the addresses. May be called again. No kernel
- * may be accessing the memory. */
+/* Unmap the mapped allocations, and free the addresses. May be called more than
+ * once. No kernel may be accessing the memory. */
 void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *range);
 
 #endif
