@@ -57,7 +57,6 @@ static void descriptors_cleanup(ucxpool_t *pool)
     close(pool->wakeup.epoll_fd);
 }
 
-/* Create the descriptors. base_error_errno() translates system errors. */
 static ucxpool_status_t descriptors_init(ucxpool_t *pool)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -177,8 +176,8 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
 
     init_lists(pool);
     pool->dispatch = &pool_dispatch;
-    /* Read the host's identity now: later the process may have no descriptor
-     * left for this. */
+    /* Read the host's identity now, because the process may have no free
+     * descriptor later. */
     ipc_host_fill(&host);
     status = make_id(pool);
     if (status == UCXPOOL_OK) {
@@ -258,7 +257,7 @@ static bool has_open_channels(ucxpool_t *pool)
     return false;
 }
 
-/* Cancel receives that no channel has ended. */
+/* Cancel the receives that were not ended together with a channel. */
 static void cancel_posted(ucxpool_t *pool)
 {
     core_lock(pool);
@@ -293,9 +292,9 @@ static void rest(unsigned num_moved, uint64_t *idle_since)
     }
 }
 
-/* End the requests that no channel has ended. These requests wait for a stream
- * of the caller or for a copy on a GPU. Afterwards no GPU uses the pool's
- * memory. */
+/* End the requests that were not ended together with a channel. These requests
+ * wait for a stream of the caller or for a copy on a GPU. Afterwards no GPU
+ * uses the pool's memory. */
 static void end_requests(ucxpool_t *pool, uint64_t limit)
 {
     uint64_t idle_since = base_clock_now();

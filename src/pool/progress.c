@@ -112,8 +112,8 @@ static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
            (type >= PROTO_DESC) && (type != PROTO_BYE);
 }
 
-/* Handle a message for a channel that has ended: only messages about the peer's
- * access to memory, and about the close. */
+/* Handle a message for a channel that has ended. Ignores all messages except
+ * those about the peer's access to memory and about the close. */
 static void handle_after_end(ucxpool_channel_t   *channel,
                              const proto_fixed_t *message)
 {
@@ -206,10 +206,11 @@ const core_dispatch_t pool_dispatch = {
 /* --- rounds --------------------------------------------------------------- */
 
 /*
- * UCX may make a system call. If all channels have rings, UCX is progressed
- * only in one of UCX_EVERY rounds if the pool has endpoints, or in one of
- * NEW_EVERY rounds if only unknown senders and new channels can send messages
- * over UCX. The descriptors are checked every EVENTS_EVERY rounds in any case.
+ * Each progress of UCX may make a system call. So if all channels have rings,
+ * most rounds do not progress UCX. A pool with endpoints progresses UCX in
+ * every UCX_EVERY-th round. Without endpoints, only unknown senders and new
+ * channels can send messages over UCX, and every NEW_EVERY-th round is enough.
+ * The descriptors are checked every EVENTS_EVERY rounds in any case.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u

@@ -23,7 +23,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* The time that a waiting call polls before it yields the CPU after each
+/* A waiting call polls for this time. After that, it yields the CPU after each
  * poll. */
 #define PURE_SPIN_NS UINT64_C(2000)
 
@@ -384,7 +384,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     }
     set_sleeping(pool, true);
     if (!has_work(pool)) {
-        /* If UCX sleeps, work of UCX or of a socket makes their descriptors
+        /* If UCX sleeps, new work makes the descriptor of UCX or of a socket
          * readable. */
         *num_moved_p = pool_ucx_sleeps(pool) ? pool_progress(pool)
                                              : pool_progress_all(pool);

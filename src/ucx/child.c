@@ -160,8 +160,8 @@ static bool epoll_is_kin(int fd)
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
-static atomic_bool    keeps_worker; /* a worker stays, and UCX's thread */
-static atomic_bool    lacks_thread; /* UCX's thread, which ran in the parent */
+static atomic_bool    keeps_worker; /* a worker and UCX's thread stay */
+static atomic_bool    lacks_thread; /* UCX's thread ran in the parent only */
 
 /* --- fork ----------------------------------------------------------------- */
 

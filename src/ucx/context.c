@@ -310,7 +310,8 @@ static ucs_status_t create_reference(ucp_context_h *context_p)
     return status;
 }
 
-/* Returns true if this UCX prints the feature for a context that has it. */
+/* Returns true if the text of this UCX shows UCP_FEATURE_RMA for a context that
+ * has it. */
 static bool is_shown(void)
 {
     shown_t       shown = {false, false};
@@ -345,11 +346,11 @@ static bool lacks_rma(const probe_t *probe)
  *
  * AM   Without this feature, UCX 1.22 reports a maximum header size of 0 bytes.
  *      Other versions reject handlers.
- * RMA  Without this feature, a UCX that checks parameters, as in the builds of
- *      distributions, rejects a get of 0 bytes. A release build prints how an
- *      endpoint puts short data only if the context has this feature. The check
- *      trusts this output only if the endpoint uses the `self` transport and a
- *      context with the feature prints it.
+ * RMA  Without this feature, a UCX that checks parameters rejects a get of 0
+ *      bytes. The builds of distributions check parameters. A UCX without these
+ *      checks prints how an endpoint puts short data only if the context has
+ *      this feature. The check trusts this output only if the endpoint uses the
+ *      `self` transport and a context with the feature prints it.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the context lacks a feature
  */

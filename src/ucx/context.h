@@ -33,13 +33,13 @@ void ucx_tune(ucp_config_t *config, bool for_gpu);
 
 /*
  * Limit UCX to these devices, because TCP listens on each device that it uses.
- * Returns false without a limit if the user has chosen devices
+ * Sets no limit and returns false if the user has chosen devices
  * (UCX_NET_DEVICES), or if UCX may not use TCP.
  */
 bool ucx_tune_devices(ucp_config_t *config, const char *devices);
 
-/* Write the names of the devices that TCP of other hosts cannot reach:
- * loopback, and RDMA devices. Writes "" if there is no loopback. */
+/* Write the names of the devices that TCP connections from other hosts cannot
+ * reach: loopback and RDMA devices. Writes "" if there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
 /* Write the names of the devices that UCX's TCP transport may use and that
@@ -60,9 +60,9 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
 /* --- failed peers --------------------------------------------------------- */
 
 /*
- * Detects that a peer has failed: the settings of UCX that determine how soon,
- * and a watch over UCX's TCP connections. docs/internals/connecting.md has the
- * times.
+ * Detects failed peers, by two means: UCX settings that determine how soon UCX
+ * reports a failure, and a watch over UCX's TCP connections.
+ * docs/internals/connecting.md lists the times.
  *
  * A process that ends closes its TCP connections, which its peers detect at
  * once. This is for failures that close no connection: the failure of a host or
@@ -71,9 +71,10 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
  */
 
 /* --- failed peers: settings of UCX -------------------------------------------
- * If no operation is in flight, UCX sends a probe every KEEPALIVE_INTERVAL, for
- * which the pool sets 1/4 of PEER_TIMEOUT. An operation or a probe fails within
- * 1/2. The rest is for UCX and the pool's own progress.
+ * If no operation is in flight, UCX sends a probe every KEEPALIVE_INTERVAL. The
+ * pool sets this interval to 1/4 of PEER_TIMEOUT. An operation or a probe fails
+ * within 1/2 of PEER_TIMEOUT. The remaining 1/4 is for the progress of UCX and
+ * of the pool.
  *
  *     RC    TIMEOUT, RETRY_COUNT   fails within 4 x timeout x (count + 1): a
  *                                  card may take up to four times the timeout
@@ -87,7 +88,7 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
 
 /*
  * Make UCX detect a failed peer within time_ns (BASE_CLOCK_FOREVER: change
- * nothing). Settings of the environment take precedence; so does a
+ * nothing). Settings in the environment take precedence, and so does a
  * KEEPALIVE_INTERVAL in a ucx.conf.
  *
  * has_rdma  RDMA transports may exist. The function then creates a temporary
@@ -106,7 +107,7 @@ void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
  * TCP_USER_TIMEOUT would also end connections to peers that are only slow to
  * read. The kernel of a busy or stopped peer still answers.
  *
- * A try is a retransmitted segment, or a probe of a closed window.
+ * A try is a retransmitted segment, or a probe of a closed TCP window.
  */
 
 typedef struct ucx_tcp_watch {
@@ -136,8 +137,8 @@ unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
 /* Returns the time of the next check. BASE_CLOCK_FOREVER: never. */
 uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch);
 
-/* Public for the tests: judge a connection that the kernel describes, at the
- * time `now`. Returns true if its peer has failed. */
+/* Judge a connection at the time `now`, from the kernel's description of it.
+ * Returns true if its peer has failed. Public for the tests. */
 bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
                          const struct tcp_info *info, uint64_t now);
 
@@ -290,8 +291,8 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
  * Blocks for 50 ms at most. */
 void ucx_context_settle_worker(ucx_context_t *ucx);
 
-/* Destroy the pool's own worker. UCX may complete operations only here (1.22
- * does), and then calls their callbacks. The objects that the callbacks use
+/* Destroy the pool's own worker. UCX may complete operations only in this call
+ * (1.22 does). It then calls their callbacks, so the objects that these use
  * must still exist. `name` is the pool's name. */
 void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name);
 

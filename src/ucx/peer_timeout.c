@@ -47,7 +47,8 @@ static const transport_t transports[] = {
 
 #define NUM_TRANSPORTS (sizeof(transports) / sizeof(transports[0]))
 
-/* Returns the longest timeout of a card that is at most this time. */
+/* Returns the longest timeout that a card can use and that is at most
+ * time_ns. */
 static uint64_t fabric_floor(uint64_t time_ns)
 {
     uint64_t time = FABRIC_UNIT_NS * 2;
@@ -197,8 +198,8 @@ void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
 /* Number of checks within PEER_TIMEOUT. */
 #define NUM_CHECKS 8u
 
-/* A peer has failed if, after the first try, this many more tries are
- * unanswered for half of PEER_TIMEOUT. */
+/* A peer has failed if it was silent for half of PEER_TIMEOUT, and this many
+ * tries followed the first unanswered one. */
 #define MORE_TRIES 2u
 
 typedef struct suspect {
@@ -265,8 +266,8 @@ static bool is_unanswered(const struct tcp_info *info)
     return is_open && (num_tries_of(info) != 0);
 }
 
-/* Returns true if this is still the same connection, and it has received no
- * data since then. */
+/* Returns true if this is still the same connection, and it has received
+ * nothing since it became a suspect. */
 static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
                     uint64_t now)
 {

@@ -15,8 +15,8 @@
 
 /* --- memory domains ------------------------------------------------------- */
 
-/* UCX writes the attributes of its own version. These may be more than in the
- * version with which the library was built. */
+/* UCX writes the attributes of its own version. They may be larger than those
+ * of the version with which this library was built. */
 typedef union attributes {
     uct_md_attr_t known;
     char          room[4096];

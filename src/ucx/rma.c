@@ -28,9 +28,10 @@ static ucxpool_status_t check_gpu(ucp_context_h context)
                           "this UCX has no CUDA support");
     }
     if ((facts.major == 1) && (facts.minor < GPU_MINOR)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "UCX %u.%u cannot get and put GPU memory: 1.%u can",
-                          facts.major, facts.minor, GPU_MINOR);
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "UCX %u.%u cannot get and put GPU memory; use UCX 1.%u or later",
+            facts.major, facts.minor, GPU_MINOR);
     }
     return UCXPOOL_OK;
 }
@@ -74,9 +75,10 @@ static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
                           ucs_status_string(status));
     }
     if ((memory->key_size == 0) || (memory->key_size > UCX_RMA_KEY_MAX)) {
-        return base_error(UCXPOOL_ERR_IO,
-                          "UCX packed a key of %zu bytes: 1 to %u are possible",
-                          memory->key_size, UCX_RMA_KEY_MAX);
+        return base_error(
+            UCXPOOL_ERR_IO,
+            "UCX packed a key of %zu bytes; the limits are 1 and %u bytes",
+            memory->key_size, UCX_RMA_KEY_MAX);
     }
     return UCXPOOL_OK;
 }
