@@ -33,7 +33,7 @@ static ucxpool_status_t share(ucxpool_window_t *window)
     }
     if (pointer.place != COPY_MEMTYPE_DEVICE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is not a GPU's own");
+                          "the memory is not device memory of a GPU");
     }
     status = ipc_cuda_fill_memory(device, window->address, window->length,
                                   &window->cuda.share, &window->cuda.offset);
@@ -137,7 +137,7 @@ static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
  *
  * UCXPOOL_INPROGRESS  the files must be requested
  *
- * and errors of ipc_virtual_reserve().
+ * Other errors: see ipc_virtual_reserve().
  */
 static ucxpool_status_t open_virtual(ucxpool_remote_window_t *remote,
                                      const window_answer_t   *answer)

@@ -30,10 +30,10 @@
  * soon get a turn. */
 #define STEP_SIZE ((uint64_t)1 << 20)
 
-/* A part of memory in a file. */
+/* A contiguous part of a file. */
 typedef struct file_part {
     int      fd;     /* owned by the pool or the window */
-    uint32_t region; /* from 1 on; 0: another file */
+    uint32_t region; /* number of the pool's region, from 1; 0: not a region */
     uint64_t offset;
     uint64_t length;
 } file_part_t;
@@ -156,7 +156,7 @@ static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
     } else if (*num_parts_p == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the %llu bytes at %p are not a shared mapping of "
-                          "the file that was given with them",
+                          "the file that was passed with them",
                           (unsigned long long)window->length, window->address);
     }
     return UCXPOOL_OK;
@@ -378,7 +378,7 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
 }
 
 #define WRONG_LENGTH \
-    "the parts of the owner's window are not as long as the window"
+    "the parts of the owner's window do not add up to the window's length"
 
 static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 {
@@ -434,7 +434,7 @@ static bool map(ucxpool_remote_window_t *remote, const window_answer_t *answer)
                           (answer->reason[0] != '\0')
                               ? answer->reason
                               : "the window is neither the pool's memory nor "
-                                "that of a file which was given with it");
+                                "memory of a file that was passed with it");
     }
     remote->views = calloc(answer->num_parts, sizeof(remote->views[0]));
     if (remote->views == NULL) {

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "core/memory.h"
 
-/* Returns true if the importer can pin the window. The parts of a window of a
- * pool on a GPU are GPU memory. */
+/* Returns true if the importer can pin the window. If the owner's pool is on a
+ * GPU, the window's parts are GPU memory. */
 static bool is_shared(const window_grant_t *grant)
 {
     return (grant->access & UCXPOOL_WINDOW_READ) &&
@@ -34,7 +34,8 @@ static bool pinned_may_touch(const window_grant_t *grant)
     return is_shared(grant) && window_device.may_touch(grant);
 }
 
-/* Pin the mapped file. The channel may have pinned the peer's blocks. */
+/* Pin the mapped file. A window in the peer's blocks needs no pinning if the
+ * channel has pinned these blocks. */
 static ucxpool_status_t pin(ucxpool_remote_window_t *remote)
 {
     ucxpool_channel_t *channel = remote->channel;

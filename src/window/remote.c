@@ -350,7 +350,8 @@ static void end_of_other_length(ucxpool_remote_window_t *remote,
     char reason[CORE_REASON_SIZE];
 
     snprintf(reason, sizeof(reason),
-             "the owner's window has %" PRIu64 " bytes, its blob says %" PRIu64,
+             "the owner's window has %" PRIu64
+             " bytes, but its blob says %" PRIu64,
              length, remote->blob.length);
     window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, reason);
 }

@@ -44,8 +44,8 @@ struct ucxpool_remote_window {
     ucxpool_channel_t *channel; /* holds a reference */
     uint64_t           number;
     window_blob_t      blob;
-    bool               was_asked; /* OPEN was sent, or the import failed
-                                     first */
+    bool               was_asked; /* OPEN was sent, or the import failed before
+                                   * that */
     bool             user_ref;    /* the caller has not released the remote */
     unsigned         refs;        /* of operations and internal users */
     ucxpool_status_t status;
@@ -113,13 +113,13 @@ void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
 /* End the remote, because the owner has revoked the window. */
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
-/* Add a reason why the remote uses a way, or cannot use one. The newest reason
- * comes first in the text. */
+/* Add a reason why the remote uses a way, or cannot use a way. The newest
+ * reason comes first in the text. */
 void window_remote_set_reason(ucxpool_remote_window_t *remote,
                               const char              *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Release the remote's mappings and keys. May be called again. */
+/* Release the remote's mappings and keys. May be called more than once. */
 void window_remote_unmap(ucxpool_remote_window_t *remote);
 
 /* Make the remote unusable, and end its operations with this status. */

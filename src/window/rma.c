@@ -55,7 +55,7 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
     return base_error(UCXPOOL_ERR_LIMIT,
                       "the owner cannot register %llu more bytes: "
                       "UCXPOOL_WINDOW_BUDGET=%llu, of which %llu are in use; "
-                      "raise it there",
+                      "raise it at the owner",
                       (unsigned long long)window->length,
                       (unsigned long long)budget, (unsigned long long)used);
 }
@@ -79,8 +79,8 @@ static ucxpool_status_t find_kind(const ucxpool_window_t *window,
     if ((types & COPY_MEMTYPE_MANAGED) ||
         (*is_on_gpu_p && (window->cuda.share.way != IPC_CUDA_IPC))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the window is memory of a GPU, but not of one "
-                          "cuMemAlloc()");
+                          "the window is GPU memory, but not part of a single "
+                          "cuMemAlloc() allocation");
     }
     return UCXPOOL_OK;
 }
@@ -180,8 +180,8 @@ static void rma_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* Returns true if the peer may still use the key: until the peer sends BYE, or
- * the endpoint is closed. */
+/* Returns true if the peer may still use the key. The peer may use it until it
+ * sends BYE or the endpoint is closed. */
 static bool rma_may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel  = grant->channel;
@@ -202,7 +202,9 @@ static bool is_native(ucxpool_remote_window_t *remote, bool for_gpu)
         return true;
     }
     window_remote_set_reason(
-        remote, "the transports here have no get and put of their own (%.96s)",
+        remote,
+        "UCX's transports to this peer do not support get and put natively "
+        "(%.96s)",
         channel->wire_reason);
     return false;
 }
@@ -217,7 +219,8 @@ static uint32_t rma_ask(ucxpool_remote_window_t *remote)
         return 0;
     }
     if (!endpoint->is_own) {
-        window_remote_set_reason(remote, "the endpoint is the caller's own");
+        window_remote_set_reason(remote,
+                                 "the application supplied the endpoint");
         return 0;
     }
     return is_native(remote, for_gpu) ? PROTO_OPEN_KEY : 0;
@@ -240,7 +243,7 @@ static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
                                  ucs_status_string(status));
         return false;
     }
-    window_remote_set_reason(remote, "%.96s; UCX gets and puts",
+    window_remote_set_reason(remote, "%.96s; with UCX's get and put",
                              remote->channel->wire_reason);
     return true;
 }
@@ -306,8 +309,8 @@ static bool try_key(ucxpool_remote_window_t *remote)
 }
 
 /* Unpack the key and test it. Returns true if the key can be used now. A key
- * for GPU memory is not tested: `probe` is host memory, to which UCX would copy
- * in another way. */
+ * for GPU memory is not tested: `probe` is host memory, and UCX would copy GPU
+ * memory to it in another way. */
 static bool take_key(ucxpool_remote_window_t *remote, const void *key,
                      size_t key_size)
 {
@@ -316,12 +319,13 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
     if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
         remote->is_trying = true; /* until the channel ends the remote */
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent %zu bytes that are not a key of UCX",
+                          "the peer sent %zu bytes that are not a UCX key",
                           key_size);
         return false;
     }
     if (!core_channel_can_send(channel) || !channel->conn.endpoint->is_own) {
-        window_remote_set_reason(remote, "the endpoint cannot be used for it");
+        window_remote_set_reason(
+            remote, "the endpoint cannot be used for UCX's get and put");
         return false;
     }
     if (!is_native(remote, remote->is_on_gpu)) {
@@ -373,7 +377,7 @@ static uint64_t count_pieces(const window_operation_t *operation)
 }
 
 /* Returns true if all local memory is of the kind that post() passes to UCX:
- * GPU memory for a window on a GPU, else host memory. */
+ * GPU memory for a window in GPU memory, otherwise host memory. */
 static bool is_of_kind(const window_operation_t *operation)
 {
     const copy_engine_t *engine = operation->remote->channel->pool->engine;
@@ -419,7 +423,7 @@ static void fail(window_operation_t *operation, ucxpool_status_t status,
     }
 }
 
-/* Handle an error that UCX reported, of the endpoint or of this operation. */
+/* Handle a UCX error, which may concern the endpoint or only this operation. */
 static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 {
     char detail[CORE_REASON_SIZE];
@@ -590,7 +594,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     end_if_done(operation);
 }
 
-/* Start the operation, because the work before it on the caller's stream has
+/* Start the operation. Called when the earlier work on the caller's stream has
  * ended. */
 static void resume(ucxpool_request_t *request)
 {

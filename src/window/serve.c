@@ -152,7 +152,8 @@ static bool is_at_end(const window_served_t *served)
 }
 
 /* Destroy ended operations without waiting for progress. The importer has their
- * answers, and may already have sent new CALLs, which need the room. */
+ * answers, and may already have sent new CALLs, which count toward the same
+ * limits. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
     window_served_t *served, *next;
@@ -185,8 +186,8 @@ void window_served_start(ucxpool_message_t *message)
 
     if (!is_call(message) || (find(channel, number) != NULL)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent an operation on a window in %llu "
-                          "bytes, or for the second time",
+                          "the peer sent an operation on a window twice, or "
+                          "with an invalid length (%llu bytes)",
                           (unsigned long long)message->totals.payload_size);
         xfer_message_release(message);
         return;
@@ -239,7 +240,7 @@ static copy_memory_t resolve(const proto_call_t *call, window_served_t *served)
 
 static_assert((sizeof(ucxpool_place_t) == sizeof(ucxpool_segment_t)) &&
                   (sizeof(uint64_t) == sizeof(void *)),
-              "a list of places becomes one of segments where it lies");
+              "a list of places is replaced in place by segments");
 
 static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
 {

@@ -12,7 +12,7 @@
 
 /* The windows of a pool. */
 struct window_pool {
-    core_reach_t reach;    /* of peers that need no endpoint */
+    core_reach_t reach;    /* reach of peers that need no endpoint */
     base_list_t  all;      /* windows of the application */
     base_list_t  copying;  /* operations that take turns copying */
     base_list_t  runnable; /* served operations that can continue */

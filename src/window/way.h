@@ -61,7 +61,7 @@ typedef struct window_way {
     void (*start)(window_operation_t *operation);
 
     /*
-     * Copy the next part of an operation (see below).
+     * Copy the next part of an operation ("copying in turns" below).
      *
      * UCXPOOL_OK                 the operation is complete
      * UCXPOOL_INPROGRESS         more is left to copy
