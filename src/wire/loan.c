@@ -101,8 +101,8 @@ static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
            (block_pool_get_n(blocks, share, num, indices) == UCXPOOL_OK);
 }
 
-/* Take all blocks of each share, or none, because other threads may have taken
- * some blocks after they were counted. */
+/* Take all wanted blocks of a share, or none of them: other threads may have
+ * taken some since they were counted. */
 static void take_blocks(wire_loan_t *loan, block_pool_t *blocks,
                         unsigned num_recv, unsigned num_send)
 {

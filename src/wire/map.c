@@ -27,8 +27,8 @@
 
 /* A launch takes some microseconds, in which the link between GPUs transfers
  * some hundred KiB. Several fragments must be in flight, so that a gather does
- * not wait until another fragment has been read. Shorter fragments need more of
- * them in flight. */
+ * not wait until another fragment has been read. With shorter fragments, more
+ * of them must be in flight. */
 #define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
 #define GPU_FRAG_MIN    ((uint64_t)1 << 20)
 #define GPU_FRAGS       4u
@@ -118,8 +118,8 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
-/* Choose the fragment size between CPUs. Data in place is not gathered, so
- * shorter fragments in place would have no gathers that overlap with reads. */
+/* Choose the fragment size between CPUs. Shorter fragments let gathers overlap
+ * with reads, but data in place is not gathered. */
 static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)
@@ -304,9 +304,10 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     bytes = locate(request, data);
     if (bytes == NULL) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment outside of %s",
-                          is_pushed(data) ? "what was lent for its message"
-                                          : "its regions");
+                          "the peer sent a fragment outside %s",
+                          is_pushed(data)
+                              ? "the blocks that were lent for its message"
+                              : "its regions");
         return;
     }
     if (!wire_recv_check(request, data, true)) {

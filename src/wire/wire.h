@@ -95,9 +95,8 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
 void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode);
 
-/* Called when a writer to the caller's memory has stopped. If the end of the
- * request has waited for this, and no other writer is left, ends the
- * request. */
+/* Called when a writer to the caller's memory has stopped. Ends the request if
+ * the request waits for this and no other writer is left. */
 void wire_recv_release(ucxpool_request_t *request);
 
 /* End the receive now, or as soon as no operation writes to its target. The
@@ -179,11 +178,11 @@ typedef struct wire_loan wire_loan_t;
 /*
  * Lend blocks for the message of a receive. Lends no more blocks than the
  * message needs, and never the last free block of a share, because another send
- * or receive may need it. At most half of the other free blocks are lent, so
- * that some are left for the next message, unless half is too little to be
- * useful. Writes the blocks to `lent`, which has room for PROTO_LENT_MAX.
- * Returns NULL if no blocks are free, a loan would not be faster, the channel
- * does not push, or out of memory.
+ * or receive may need it. Lends at most half of the other free blocks, so that
+ * some are left for the next message. If half is too few to be useful, lends
+ * more. Writes the blocks to `lent`, which has room for PROTO_LENT_MAX. Returns
+ * NULL if no blocks are free, a loan would not be faster, the channel does not
+ * push, or out of memory.
  */
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);

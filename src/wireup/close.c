@@ -58,7 +58,7 @@ static bool is_silent(const ucxpool_channel_t *channel)
 
 /* Returns true if the close must wait until the peer can be notified. The peer
  * has a channel, or will create one. The peer can be notified after it has sent
- * HELLO, and on `ucx` also has created its endpoint. */
+ * HELLO. On `ucx`, it must also have created its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&

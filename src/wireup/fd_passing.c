@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* Returns the number of descriptors, from 1 to the maximum, that this process
- * may open for a moment. It leaves as many for other threads. */
+ * may open for a moment. As many again are left for other threads. */
 static uint32_t num_spare(uint32_t max)
 {
     uint32_t num = base_min(max, IPC_FDS_MAX / 2);
@@ -149,7 +149,7 @@ err_close:
     ipc_socket_close(fd);
 }
 
-/* Warn that a caller, which is not known yet, must wait. */
+/* Warn that a caller must wait. The identity of the caller is not known yet. */
 static void warn_of_wait(ucxpool_t *pool, int error)
 {
     if (core_pool_may_warn(pool)) {
@@ -290,7 +290,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     const char              *reason;
 
     if (channel == NULL) {
-        return refuse(pool, caller, "it names no channel");
+        return refuse(pool, caller, "it names an unknown channel");
     }
     if (!core_channel_is_live(channel) ||
         ((caller->request.grant != 0) && (num_asked(caller, channel) == 0))) {
@@ -574,9 +574,10 @@ typedef struct wireup_fd_import {
     uint32_t           num_received;
     uint32_t           num_fds; /* received and open */
     int               *fds;
-    bool     maps_early; /* by window_remote_map_files(), and then closed */
-    uint64_t remote;     /* remote window of the files; 0: the files of the
-                            HELLO */
+    bool maps_early; /* window_remote_map_files() maps each batch of files,
+                      * which is then closed */
+    uint64_t remote; /* remote window of the files; 0: the files of the
+                        HELLO */
     uint64_t              grant;
     char                  reason[PROTO_TEXT_MAX + 1]; /* reason of a failure */
     wireup_fd_import_cb_t done;
@@ -779,7 +780,7 @@ static bool may_connect(const wireup_fd_import_t *fd_import)
     return fd_import->channel->wireup.num_connected_imports < IMPORTS_MAX;
 }
 
-/* Returns the directory of the owner's socket, as core_local_folder(). The
+/* Returns the directory of the owner's socket, like core_local_folder(). The
  * address of a peer is unknown if the application supplied the endpoint. */
 static const char *owner_folder(const wireup_fd_import_t *fd_import)
 {
@@ -847,7 +848,8 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
     }
     if (error != 0) {
         return no(fd_import, "cannot receive its descriptors: %s",
-                  (error == EMFILE) ? "this process has too many (ulimit -n)"
+                  (error == EMFILE)
+                      ? "this process has too many open files (ulimit -n)"
                   : (error == ECONNRESET)
                       ? "it closed the connection; its log may have the reason"
                       : strerror(error));

@@ -476,8 +476,8 @@ static bool map(ucxpool_channel_t *channel, const proto_hello_t *hello,
 
 /*
  * Try the `map` wire on this side. Two pools on GPUs try to map their GPUs'
- * memory, unless UCXPOOL_MAP_WAY=host is set. All others use host memory. Same
- * results as map().
+ * memory, unless UCXPOOL_MAP_WAY=host is set. All others use host memory.
+ * Returns the same values as map().
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, wireup_fd_import_cb_t imported)

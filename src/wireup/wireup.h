@@ -165,17 +165,18 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool);
 
 /* --- networks ------------------------------------------------------------- */
 
-/* Selects the networks that UCX opens for a pool: the networks of the addresses
- * on which the pool listens and from which it connects, and all networks when
- * the pool's address is exported. */
+/* Selects the networks that UCX opens for a pool. These are the networks of the
+ * addresses on which the pool listens and from which it connects. When the
+ * pool's address is exported, UCX opens all networks. */
 
 /*
- * Open the networks of the addresses on which the pool listens, or all networks
- * because the pool's address is exported. Listeners then send the pool's new
- * address to their clients. If UCX is lost, it is restarted first. If the
- * restart fails, peers can still use `map` if the addresses need no device, or
- * if the address is exported. Both functions return the same errors as
- * core_network_open().
+ * wireup_network_listen() opens the networks of the addresses on which the pool
+ * listens. wireup_network_share() opens all networks; it is called when the
+ * pool's address is exported. Listeners then send the pool's new address to
+ * their clients. If UCX is lost, both functions restart it first. If the
+ * restart fails, peers can use only `map`. wireup_network_listen() then
+ * succeeds only if no address needs a device; wireup_network_share() always
+ * succeeds. Otherwise both return the same errors as core_network_open().
  */
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
                                        const bootstrap_where_t *where);
@@ -242,7 +243,7 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
  * the system does not allow to take these descriptors themselves.
  *
  *     peer                              owner
- *     connects                 ->       a socket of its id
+ *     connects                 ->       the socket of its id
  *     IMPORT, from number 0 on  ->
  *                              <-       GIVEN, 64 descriptors at most
  *     IMPORT, from 64 on        ->       ...
@@ -341,8 +342,8 @@ uint64_t wireup_fd_import_deadline(const ucxpool_t *pool);
 /* --- the end of a channel ------------------------------------------------- */
 
 /*
- * The end of a channel: requested by the caller, or handled by progress after a
- * failure.
+ * A channel ends at the request of the caller, or after a failure, which
+ * progress detects.
  */
 
 /* Free a channel that could not be connected. */

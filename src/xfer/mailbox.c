@@ -26,9 +26,10 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 
     if (!channel->peer.pushes || (theirs->slots != NULL) ||
         !is_good(mapping, lent)) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer lent a mailbox that is not its own, or a "
-                          "second one, or to a channel that does not push");
+        core_channel_fail(
+            channel, UCXPOOL_ERR_PROTOCOL,
+            "the peer lent a second mailbox, a mailbox outside its "
+            "memory, or one for a channel that does not push");
         return;
     }
     theirs->slots =

@@ -790,7 +790,8 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
         base_list_for_each_safe(message, next, lists[i], ucxpool_message_t,
                                 link) {
             if (message->channel == channel) {
-                channel->refs++; /* message_put() must not put the last one */
+                channel->refs++; /* message_put() must not drop the last
+                                  * reference */
                 message_put(message);
             }
         }

@@ -300,7 +300,7 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
     return (status == UCXPOOL_OK) ? check_memory(*request_p, params) : status;
 }
 
-/* Let the caller's receive count in the histograms. */
+/* Include the caller's receive in the latency histograms. */
 static void start_latency(ucxpool_request_t *request)
 {
     core_latency_t *latency = &request->pool->latency;

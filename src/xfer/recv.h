@@ -83,9 +83,9 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask);
 
-/* Give a message that xfer_message_match() returned to the caller, until the
- * caller receives or releases it. If the sender cancels the message before, it
- * is marked as canceled. */
+/* Keep a message from xfer_message_match() for the caller, until the caller
+ * receives or releases it. If the sender cancels the message in the meantime,
+ * it is marked as canceled. */
 void xfer_message_keep(ucxpool_message_t *message);
 
 /* Free a message. The credit of an eager message is then owed to the peer. */
@@ -136,7 +136,7 @@ static inline bool xfer_posted_takes(const ucxpool_request_t *request,
            (((request->tag ^ tag) & request->mask) == 0);
 }
 
-/* For xfer_posted_find(): the oldest receive does not match. */
+/* Called by xfer_posted_find() if the oldest receive does not match. */
 ucxpool_request_t *xfer_posted_search(const ucxpool_channel_t *channel,
                                       uint64_t                 tag);
 

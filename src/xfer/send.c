@@ -10,11 +10,13 @@
 /*
  * The steps of a send, in the order of xfer_send_step_t:
  *
- *   TURN       wait until the send is the first in its channel's queue, and has
- *              a credit, or the receiver has room for its descriptor alone
+ *   TURN       wait until the send is the first in its channel's queue; then
+ *              wait for a credit, or until the receiver has room for the
+ *              descriptor without the data
  *   DESC       send the descriptor; ends the send if it contains the data
  *   RUNS       send a long list of runs
  *   ACCEPT     wait for the receiver's ACCEPT, and for a word of revoked[]
+ *              (core/ring.h)
  *   FRAGMENTS  gather fragments, except those in place, and send as many as the
  *              window allows
  *   DONE       wait for the receiver's DONE
@@ -156,9 +158,9 @@ static step_result_t step_turn(ucxpool_request_t *request)
 }
 
 /* --- words of revoked[] ---------------------------------------------------
- * A send has a word while the receiver may read its data. So at most
- * PROTO_SENDS_MAX sends of a channel transfer data at a time. The others wait
- * in xfer->word_waiters.
+ * A send holds a word of revoked[] while the receiver may read its data. So at
+ * most PROTO_SENDS_MAX sends of a channel transfer data at a time. The others
+ * wait in xfer->word_waiters.
  */
 
 /* Take a word for the send. Returns false if all words are in use. */
@@ -717,8 +719,8 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     if ((accept->receive == 0) || (accept->frag_size < FRAG_SIZE_MIN) ||
         (accept->window == 0)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer accepted a message in fragments of %llu "
-                          "bytes, %u at a time",
+                          "the peer accepted a message with invalid limits: "
+                          "fragments of %llu bytes, %u at a time",
                           (unsigned long long)accept->frag_size,
                           accept->window);
         return;

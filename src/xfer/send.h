@@ -41,7 +41,8 @@ struct xfer_send {
     xfer_send_step_t step;
     uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: a message */
     bool             in_place;    /* some data can be sent in place */
-    bool             ending;      /* ends when nothing reads the memory */
+    bool             ending;      /* waits to end until nothing reads the
+                                   * memory */
     ucxpool_status_t end;         /* the status, if ending */
     uint64_t         longest;     /* length of the longest segment */
     uint64_t         inplace_min; /* shorter ones are packed */
@@ -257,7 +258,7 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Sends to a mailbox, which the peer has lent to the channel: wire/wire.h.
+ * Sends to a mailbox that the peer has lent to the channel (wire/wire.h).
  */
 
 /* Handle a mailbox that the peer has lent. Fails the channel if the peer is not

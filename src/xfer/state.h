@@ -69,11 +69,13 @@ static inline bool xfer_index_is_full(const xfer_index_t *index)
 bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 
 struct xfer_pool {
-    base_list_t  posted;
-    base_list_t  posted_masked; /* those whose masks have a 0, by run_link */
-    xfer_index_t posted_index;  /* the others, by channel and tag */
-    uint64_t     num_posted;    /* last order */
-    uint64_t     last_sorted;   /* last order in these two */
+    base_list_t posted;
+    base_list_t posted_masked; /* receives whose mask has a 0 bit, by
+                                * run_link */
+    xfer_index_t posted_index; /* receives with a full mask, by channel and
+                                * tag */
+    uint64_t     num_posted;   /* order of the newest receive */
+    uint64_t     last_sorted;  /* order of the newest sorted receive */
     base_list_t  early;
     base_list_t  unexpected;
     xfer_index_t index;
