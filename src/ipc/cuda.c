@@ -61,8 +61,8 @@ static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
 
     if (!regions->cuda->has_posix_handles) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) cannot export memory by file "
-                          "descriptors; use memory of cuMemAlloc() instead",
+                          "GPU %d (%s) cannot export memory as file "
+                          "descriptors; set UCXPOOL_CUDA_BACKING=alloc",
                           regions->cuda->ordinal, regions->cuda->name);
     }
     if (region->fd < 0) {

@@ -2,10 +2,10 @@
  * Shares regions of GPU memory with a process of the same user on the same
  * host. An owner announces its regions, and a peer maps them once.
  *
- * Memory of cuMemAlloc has an IPC handle, a byte string that the peer's driver
- * opens. The handle of a virtual region is a file descriptor. The peer takes it
- * from the owner's process (pidfd_getfd, if ptrace rules allow), or the owner
- * passes it over a socket (ipc/socket.h).
+ * Memory from cuMemAlloc() has an IPC handle, a byte string that the peer's
+ * driver opens. The handle of a virtual region is a file descriptor. The peer
+ * takes it from the owner's process (pidfd_getfd, if ptrace rules allow), or
+ * the owner passes it over a socket (ipc/socket.h).
  *
  * A peer's data is not trusted. The driver checks handles, and this module
  * checks sizes. If a CUDA kernel read past the end of a mapping, this process
@@ -33,8 +33,8 @@ typedef struct ipc_cuda {
 } ipc_cuda_t;
 
 /*
- * Describe a region of this process. A descriptor created for this is closed
- * together with the regions.
+ * Describe a region of this process. If the function creates a descriptor, it
+ * is closed together with the regions.
  *
  * UCXPOOL_ERR_UNSUPPORTED  this kind of memory has no GPU handle (pinned host
  *                          memory is shared as host memory), or the GPU cannot

@@ -2,17 +2,18 @@
  * Shares files with a process of the same user on the same host. An owner
  * announces its files, and a peer maps them once, for reading.
  *
- * A peer opens a memfd as /proc/PID/fd/N. It maps the file only if it is the
- * announced one (same device and inode), belongs to the same user, is a memfd
- * that is sealed against shrinking, has the announced size, and is fully backed
- * by memory. Reading a truncated file would kill the reader. Reading a sparse
- * file would allocate pages that are charged to the reader.
+ * A peer opens a memfd as /proc/PID/fd/N. The file must be the announced one
+ * (same device and inode) and belong to the same user. It must be a memfd that
+ * is sealed against shrinking, has the announced size, and is fully backed by
+ * memory. Otherwise the peer does not map it. Reading a truncated file would
+ * kill the reader. Reading a sparse file would allocate pages that are charged
+ * to the reader.
  *
  * If the system does not allow the peer to open the file, the owner passes the
  * descriptor (ipc/socket.h); the same checks apply.
  *
- * A peer's data is not trusted. The number of a descriptor may refer to a FIFO
- * or a device, which this process must never open.
+ * A peer's data is not trusted. A descriptor number may refer to a FIFO or a
+ * device, which this process must never open.
  */
 #ifndef IPC_FILE_H
 #define IPC_FILE_H

@@ -36,7 +36,7 @@ static struct {
     uint32_t pid;        /* the process that start_time belongs to; atomic */
     uint64_t start_time; /* atomic */
     uint32_t user_pid;   /* the process that user belongs to; atomic */
-    uint64_t user;       /* complement of a user and its outer_user(); atomic */
+    uint64_t user;       /* ~(user << 32 | outer_user()); atomic */
     uint64_t unmapped;   /* complement of unmapped_user(); atomic */
 } kept;
 

@@ -1,7 +1,7 @@
 /*
  * Processes and their hosts: the identity that a process announces to a peer,
- * and what the peer can learn from it. A peer's data is not trusted; its PID
- * may have been reused.
+ * and what the peer can learn from it. A peer's data is not trusted, and the
+ * announced PID may have been reused.
  */
 #ifndef IPC_HOST_H
 #define IPC_HOST_H
@@ -28,9 +28,9 @@ typedef struct ipc_host {
  * descriptor. */
 void ipc_host_fill(ipc_host_t *host);
 
-/* Returns true if a user that the kernel reports to this process is the user of
- * this process. The kernel reports all users that this user namespace does not
- * map as one user (kernel.overflowuid). */
+/* Returns true if a user ID that the kernel has reported is certainly the user
+ * of this process. The kernel reports kernel.overflowuid for every user that
+ * this user namespace does not map, so this ID may belong to any of them. */
 bool ipc_user_is_ours(uint32_t user);
 
 /* Returns the inode of /proc/self/ns/net, or 0 if it cannot be read. Processes
@@ -78,8 +78,8 @@ bool ipc_host_has_ended(const ipc_host_t *peer);
 /*
  * Returns a descriptor that becomes readable when the peer's process ends
  * (pidfd_open). The caller closes it. Returns -1 if the kernel has no
- * pidfd_open (before 5.3), the process has ended, or the process is in another
- * PID namespace; for the last case, see ipc_socket_watch().
+ * pidfd_open (before 5.3), or the process has ended. Also returns -1 if the
+ * process is in another PID namespace: see ipc_socket_watch().
  */
 int ipc_watch(const ipc_host_t *host);
 

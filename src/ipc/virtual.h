@@ -20,7 +20,8 @@
 
 #include "mem/cuda_device.h"
 
-/* The maximum number of allocations, 512 GiB of 2 MiB each, and of runs. */
+/* The maximum number of allocations (512 GiB if each has 2 MiB), and of
+ * runs. */
 #define IPC_VIRTUAL_MAX      262144u
 #define IPC_VIRTUAL_RUNS_MAX 128u
 

@@ -104,8 +104,8 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     }
 }
 
-/* Returns true if the message needs a chosen wire, because it belongs to a
- * transfer, but no wire has been chosen yet. */
+/* Returns true if the message belongs to a transfer, but no wire has been
+ * chosen yet. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
     return !(channel->wireup.handshake & CORE_GO_SENT) &&
@@ -373,7 +373,7 @@ static bool is_ucx_due(const ucxpool_t *pool)
            (pool->progress_count % every == 0);
 }
 
-/* Do one round. The check for work is done here, not in each part: most rounds
+/* Do one round. The check for work is done here, not in each part. Most rounds
  * have no work, and the length of a round adds to message latency. */
 static unsigned progress(ucxpool_t *pool)
 {

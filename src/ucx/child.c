@@ -215,8 +215,8 @@ void ucx_child_warn(void)
 {
     if (atomic_exchange(&lacks_thread, false)) {
         base_warn(
-            "this process was forked while its parent had a pool, or had "
-            "destroyed one whose UCX worker stays: channels over ucx may never "
+            "this process was forked while its parent had a pool, or a UCX "
+            "worker that could not be destroyed: channels over ucx may never "
             "connect, because UCX does not restart its thread. Fork before "
             "creating the first pool, or start a new program (posix_spawn(); "
             "in Python, spawn or forkserver)");

@@ -65,9 +65,8 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
  * docs/internals/connecting.md lists the times.
  *
  * A process that ends closes its TCP connections, which its peers detect at
- * once. This is for failures that close no connection: the failure of a host or
- * a link, and the end of a process whose connections are handled by the network
- * card.
+ * once. Some failures close no connection: the failure of a host or a link, and
+ * the end of a process whose connections are handled by the network card.
  */
 
 /* --- failed peers: settings of UCX -------------------------------------------
@@ -196,8 +195,7 @@ void ucx_child_keep_worker(void);
 
 /*
  * If this process was forked while its parent had a pool or such a worker, warn
- * once that UCX may not connect, because UCX does not restart its thread in a
- * child.
+ * once that UCX may not connect. UCX does not restart its thread in a child.
  */
 void ucx_child_warn(void);
 

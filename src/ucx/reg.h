@@ -1,6 +1,7 @@
 /*
- * Registration of regions with UCX: one ucp_mem_map() per region, verified,
- * counted, never repeated. Also finds out what UCX can do with GPU memory.
+ * Registers regions with UCX, with one call to ucp_mem_map() for each region,
+ * and verifies the registrations. Also finds out what UCX can do with GPU
+ * memory.
  */
 #ifndef UCX_REG_H
 #define UCX_REG_H
@@ -66,9 +67,10 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 /*
  * Register every region. Stores each region's handle in its `memh`, and the
  * memory domains that have registered it in its `domains`: see
- * ucx_reg_verify(). After an error no region is registered, and num_registered
- * is the number of regions that were registered before the failure, so that the
- * caller can retry with fewer. GPU memory is registered with UCX as GPU memory.
+ * ucx_reg_verify(). After an error no region is registered. num_registered is
+ * then the number of regions that were registered before the failure, so that
+ * the caller can retry with fewer. GPU memory is registered with UCX as GPU
+ * memory.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the regions are GPU memory, and UCX has no CUDA
  *                          support; or UCX returned this error

@@ -37,8 +37,8 @@ static ucxpool_status_t check_gpu(ucp_context_h context)
 }
 
 /* Check that the networks that must register the memory have registered it; for
- * GPU memory one is enough. Without the check, only the first access by a peer
- * would fail (reg.h). */
+ * GPU memory one is enough. Without the check, the failure would appear only at
+ * a peer's first access (reg.h). */
 static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
                                       bool                    is_on_gpu,
                                       const ucx_domains_t    *domains)

@@ -15,8 +15,8 @@
  * UCX settings for pools on a GPU. They prevent UCX from registering and
  * allocating GPU memory in addition to the pool's.
  *
- * When it starts, UCX warns of a setting that no component knows, so the
- * component is queried first.
+ * When it starts, UCX warns of a setting that no component knows. So the
+ * component for CUDA is first asked whether it has the setting.
  */
 
 /* UCX's component that copies GPU memory, and the prefix of its settings. */
@@ -205,8 +205,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
 
 /*
  * Exclude UCX's shared memory. An endpoint with failure handling never uses it,
- * but every worker allocates some MiB of it. A killed process would leave this
- * memory in /dev/shm.
+ * but every worker allocates several MiB of it. A killed process would leave
+ * this memory in /dev/shm.
  */
 static void tune_transports(ucp_config_t *config, const char *transports)
 {

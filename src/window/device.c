@@ -80,8 +80,8 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* Returns true until the peer has ended, because the ring does not show copies
- * by a GPU, and GPU memory must not be freed while another process maps it. */
+/* Returns true until the peer has ended. The ring does not show copies by a
+ * GPU, and GPU memory must not be freed while another process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
     return !grant->channel->peer.is_detached;

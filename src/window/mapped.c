@@ -126,7 +126,7 @@ static void no(ucxpool_window_t *window, const char *reason)
     snprintf(window->reason, sizeof(window->reason), "%s", reason);
 }
 
-#define TOO_MANY "the window lies in too many parts of files"
+#define TOO_MANY "the window spans too many parts of files"
 
 static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
                                         file_part_t      *parts,

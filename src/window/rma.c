@@ -8,8 +8,8 @@
  * ucp_put_handler()). So get and put are not used over these transports.
  *
  * A get or put that UCX has begun ends only when UCX completes it, or when the
- * endpoint is closed by force. So a canceled operation ends only after UCX has
- * released its memory, like an in-place send or receive
+ * endpoint is closed by force. So a canceled operation ends only when UCX no
+ * longer uses the local memory, like an in-place send or receive
  * (docs/internals/wires.md, "The `ucx` wire"). A write ends after a flush has
  * completed: its data is then in the window. So when the importer sends CLOSE,
  * none of its operations is in flight.
@@ -38,7 +38,7 @@
 #define GPU_PIECE_MAX ((uint64_t)16 << 20)
 
 static_assert(UCX_RMA_KEY_MAX == PROTO_KEY_MAX,
-              "a key that is registered fits a message");
+              "a registered key must fit in a message");
 
 /* --- owner ---------------------------------------------------------------- */
 

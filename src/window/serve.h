@@ -1,4 +1,4 @@
-/* Operations by messages, on the owner's side. */
+/* Operations through messages, on the owner's side. */
 #ifndef WINDOW_SERVE_H
 #define WINDOW_SERVE_H
 

@@ -29,15 +29,17 @@ struct window_channel {
     base_list_t remotes; /* windows of the peer, imported here */
     base_list_t grants;  /* the peer's imports of our windows */
     unsigned    num_grants;
-    base_list_t served; /* the peer's operations by messages on our windows */
+    base_list_t served; /* the peer's operations through messages on our
+                         * windows */
     unsigned    num_served;
     uint64_t    served_size; /* total size of their CALL messages */
-    base_list_t queued;      /* our operations by messages, CALL not sent yet */
-    base_list_t called;      /* our operations by messages, CALL sent */
-    base_list_t moving;      /* our operations by UCX's get and put that have
-                                more to post */
-    base_list_t moved;       /* our operations by UCX's get and put that have
-                                nothing to post now */
+    base_list_t queued;      /* our operations through messages, CALL not sent
+                              * yet */
+    base_list_t called;      /* our operations through messages, CALL sent */
+    base_list_t moving;      /* our operations through UCX's get and put that
+                              * have more to post */
+    base_list_t moved;       /* our operations through UCX's get and put that
+                              * have nothing to post now */
     unsigned num_rma;        /* outstanding UCX gets, puts and flushes */
     unsigned num_calls;      /* CALL messages that the peer may still hold */
     uint64_t calls_size;     /* total size of these CALL messages */

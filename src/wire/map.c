@@ -3,9 +3,9 @@
  * the sender's memory, or the sender's GPU writes to blocks that the receiver
  * lent. Only the locations of fragments are sent, through the ring.
  *
- * Two GPUs without access to each other, and a GPU and a CPU, use host memory:
- * a GPU gathers data to pinned blocks, and the receiver's GPU or CPU reads
- * them.
+ * Host memory is used between a GPU and a CPU, and between two GPUs without
+ * access to each other. A GPU gathers data to pinned blocks, and the receiver's
+ * GPU or CPU reads them.
  */
 #include "base/error.h"
 #include "core/control.h"
@@ -25,10 +25,10 @@
 #define FRAG_MIN   ((uint64_t)16 << 10)
 #define FRAG_ALIGN ((uint64_t)4 << 10)
 
-/* A launch takes some microseconds, in which the link between GPUs transfers
- * some hundred KiB. Several fragments must be in flight, so that a gather does
- * not wait until another fragment has been read. With shorter fragments, more
- * of them must be in flight. */
+/* A launch takes a few microseconds, in which the link between GPUs transfers
+ * several hundred KiB. Several fragments must be in flight, so that a gather
+ * does not wait until another fragment has been read. With shorter fragments,
+ * more of them must be in flight. */
 #define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
 #define GPU_FRAG_MIN    ((uint64_t)1 << 20)
 #define GPU_FRAGS       4u
@@ -48,8 +48,8 @@
  * fragments, and needs no blocks for them. */
 #define GPU_FRAG_MAX ((uint64_t)128 << 20)
 
-/* Through host memory: a launch and its report take some microseconds, in which
- * PCIe transfers some hundred KiB. */
+/* Through host memory: a launch and its report take a few microseconds, in
+ * which PCIe transfers several hundred KiB. */
 #define HOST_FRAG_SIZE ((uint64_t)2 << 20)
 #define HOST_FRAG_MIN  ((uint64_t)512 << 10)
 #define HOST_CUTS      4u

@@ -171,8 +171,8 @@ static void receive_data(rndv_t *rndv, void *target, ucp_mem_h memh)
 /*
  * Find the target of a fragment that UCX can write in place. The target must be
  * contiguous, and registered unless no registration is needed. Returns false
- * for any other target, or if the fragment has a checksum, because the checksum
- * must be verified before the data is in the caller's memory.
+ * for any other target. Also returns false if the fragment has a checksum,
+ * which must be verified before the data is in the caller's memory.
  */
 static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {

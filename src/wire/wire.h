@@ -116,8 +116,8 @@ void wire_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
  * by a GPU waits for the caller's stream and for a free copy job. Then it uses
  * as many launches as its pieces need, one after the other.
  *
- * recv.in_place counts the launches in flight, because they write to the
- * caller's memory and the request must not end before them.
+ * recv.in_place counts the launches in flight. They write to the caller's
+ * memory, so the request must not end before them.
  */
 
 /*

@@ -1,5 +1,5 @@
 /*
- * The steps after the end of a channel. Other files have recorded the end
+ * The steps that follow the end of a channel, which other files record
  * (core/channel.h). First the requests of the channel end. Then both sides send
  * BYE and release the endpoint.
  *
@@ -346,7 +346,7 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     if (core_channel_is_live(channel)) {
         cancel_requests(channel);
     }
-    /* The channel has failed if the peer could not be notified. */
+    /* If the peer could not be notified, the channel has already failed. */
     if (core_channel_is_live(channel)) {
         core_channel_set_closed(channel);
     }

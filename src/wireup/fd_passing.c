@@ -328,8 +328,9 @@ static bool receive_hello(ucxpool_t *pool, caller_t *caller,
     return true;
 }
 
-/* Returns true if the request continues after the last descriptors. Without
- * this check, a caller could stay connected forever by repeating a request. */
+/* Returns true if the request starts where the descriptors sent so far end.
+ * Without this check, a caller could stay connected forever by repeating a
+ * request. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
     const proto_import_t *before = &caller->request;

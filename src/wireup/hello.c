@@ -23,7 +23,8 @@
 /* --- the channel of a HELLO ----------------------------------------------- */
 
 /* The maximum number of early HELLOs that are kept, and the time for which they
- * are kept: several times the interval at which a sender repeats its HELLO. */
+ * are kept. The time is several times the interval at which a sender repeats
+ * its HELLO. */
 #define EARLY_MAX 1024u
 #define KEEP_NS   (10 * CORE_HELLO_NS)
 
@@ -323,9 +324,9 @@ static void send_ready(ucxpool_channel_t *channel)
 
 /* --- choice of the wire --------------------------------------------------- */
 
-/* Watch the peer's process. If this is not possible yet, because the process is
- * in another PID namespace and there is no connection to it, the request for
- * its descriptors starts the watch. */
+/* Watch the peer's process. A process in another PID namespace can be watched
+ * only over a connection to it. Without a connection, the request for its
+ * descriptors starts the watch. */
 static bool watch_peer(ucxpool_channel_t *channel, const ipc_host_t *host)
 {
     if (ipc_host_is_visible(host)) {
@@ -456,8 +457,8 @@ static bool falls_back(ucxpool_channel_t *channel, const proto_hello_t *hello)
 /*
  * Map the memory that the peer's HELLO offers. Returns true when the result is
  * in channel->peer.local_maps and local_reason. Returns false if descriptors
- * must be requested first, so that `imported` is called later; or if the peer
- * must offer host memory instead of its GPU's memory.
+ * must be requested first; `imported` is then called later. Also returns false
+ * if the peer must offer host memory instead of its GPU's memory.
  */
 static bool map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                 const ipc_file_t *files, wireup_fd_import_cb_t imported)
@@ -740,7 +741,8 @@ static void repeat_hello(ucxpool_channel_t *channel)
     }
 }
 
-/* Repeat the messages after HELLO, because a connection has failed. */
+/* Send the messages that follow HELLO again, because a connection has
+ * failed. */
 static void send_rest(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_READY_SENT) {
@@ -984,9 +986,9 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->wireup.next_hello <= now) {
-            /* An early HELLO that did not match when it arrived may match now,
-             * for example because no descriptor was available at that time to
-             * check its process. */
+            /* An early HELLO that did not match when it arrived may match now.
+             * For example, no descriptor may have been available at that time
+             * to check its process. */
             if (!handle_early_hello(channel)) {
                 fail_unless_ok(channel, begin(channel));
             }

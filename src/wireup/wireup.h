@@ -256,7 +256,7 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
  * The descriptors of files that contain a window are sent in the same way. The
  * importer also names its grant. A window in a GPU's virtual memory may have
  * tens of thousands of files. The owner opens the files of one message and
- * closes them when they are sent; the importer maps and closes them before it
+ * closes them when they are sent. The importer maps and closes them before it
  * requests the next ones. So each side has at most 32 of them open, or fewer if
  * it has few free descriptors.
  *
@@ -349,9 +349,10 @@ uint64_t wireup_fd_import_deadline(const ucxpool_t *pool);
 /* Free a channel that could not be connected. */
 void wireup_channel_discard(ucxpool_channel_t *channel);
 
-/* End a channel and drop the caller's reference. close first waits, for at most
- * CLOSE_TIMEOUT, until sends, window operations and matched receives have
- * ended; it cancels other receives. abort ends the channel at once. */
+/* End a channel and drop the caller's reference. wireup_channel_close() first
+ * waits until sends, window operations and matched receives have ended, for at
+ * most CLOSE_TIMEOUT. It cancels other receives. wireup_channel_abort() ends
+ * the channel at once. */
 void wireup_channel_close(ucxpool_channel_t *channel);
 void wireup_channel_abort(ucxpool_channel_t *channel);
 

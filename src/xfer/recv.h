@@ -115,10 +115,11 @@ void xfer_message_destroy_all(ucxpool_channel_t *channel);
 
 /*
  * Receives that wait for a message. All are in pool->xfer->posted, oldest
- * first. If the oldest receive does not match a message, all are sorted:
- * receives with a full mask into an index by channel and tag, all others into
- * pool->xfer->posted_masked. Most messages match the oldest receive. The struct
- * wire_recv of a receive is not accessed before its message arrives.
+ * first. If the oldest receive does not match a message, all are sorted.
+ * Receives with a full mask are put into an index by channel and tag, all
+ * others into pool->xfer->posted_masked. Most messages match the oldest
+ * receive. The struct wire_recv of a receive is not accessed before its message
+ * arrives.
  */
 
 /* Add a receive that waits for a message. */

@@ -245,9 +245,9 @@ unsigned xfer_queue_announce(ucxpool_t *pool);
 
 /*
  * Advance a send that is in the queue or has left it. If the send makes
- * progress, also advance the sends that become first in the queue, as long as
- * credits are left and all their data can be sent at once. Returns the number
- * of sends that made progress. The request may have been freed.
+ * progress, also advance the sends that become first in the queue. Stops when
+ * no credits are left, or when a send cannot send all its data at once. Returns
+ * the number of sends that made progress. The request may have been freed.
  */
 unsigned xfer_queue_progress(ucxpool_request_t *request);
 
