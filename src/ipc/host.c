@@ -24,7 +24,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "is sent over the wire as is: big-endian needs a conversion");
 
 /*
- * Values that are read once, because they do not change and the process may
+ * These values are read once, because they do not change and the process may
  * have no free descriptor later. A read that failed is retried. No lock
  * protects the values, because the process may fork at any time.
  */

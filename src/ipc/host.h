@@ -71,8 +71,8 @@ bool ipc_host_is_alive(const ipc_host_t *peer);
 bool ipc_host_is_reaped(const ipc_host_t *peer);
 
 /* Returns true if the process has certainly ended or is exiting. A zombie
- * counts as ended. Returns false for a process that cannot be seen from here.
- * Needs no descriptor. */
+ * counts as ended. Returns false for a process that is not visible
+ * (ipc_host_is_visible()). Needs no descriptor. */
 bool ipc_host_has_ended(const ipc_host_t *peer);
 
 /*

@@ -101,7 +101,7 @@ err_close_epoll:
 /* --- creating and destroying ---------------------------------------------- */
 
 /* The time allowed for the data in flight of one message (a few MiB at most) to
- * arrive. It takes longer only if the peer makes no progress. */
+ * arrive. The data takes longer only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
 /* The time that an eager message waits for a credit before it is announced

@@ -254,7 +254,8 @@ static void nap_wake(ucxpool_t *pool)
 }
 
 /* Nap until the other threads stop polling or have found an event. One round of
- * these threads may take longer than TRUST_NS. */
+ * these threads may take longer than TRUST_NS, so a taken lock also counts as
+ * polling. */
 static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
                              uint64_t until)
 {

@@ -64,7 +64,7 @@ static void restore_signal(int signal, restore_signal_t *restore_default)
 
 /*
  * Restore the handlers that were set before UCX was loaded. Does not change
- * handlers of others, nor UCX's handlers that the environment requests
+ * other handlers, nor UCX's handlers that the environment requests
  * (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS; UCX_DEBUG_SIGNO). Called when the
  * library is loaded and when a pool is created.
  */

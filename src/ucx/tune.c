@@ -194,8 +194,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
     if ((major == 1) && (minor < 16)) {
         return;
     }
-    /* Return if the user has set it, or if UCX may not use TCP: UCX would then
-     * warn of an unknown setting. */
+    /* Return if the user has set a segment size, or if UCX may not use TCP.
+     * Without TCP, UCX would warn of an unknown setting. */
     if ((getenv("UCX_TCP_TX_SEG_SIZE") != NULL) ||
         (getenv("UCX_TCP_RX_SEG_SIZE") != NULL) || !has_tcp(transports)) {
         return;

@@ -37,8 +37,8 @@ struct wire_pool {
     base_list_t deliveries;
     base_list_t free_deliveries;
     base_list_t writing; /* fragments being written by UCX, or delivered */
-    base_list_t waiting; /* deliveries that wait for a receive block or the
-                            caller's stream */
+    base_list_t waiting; /* fragments that wait for a receive block or the
+                          * caller's stream */
     base_list_t free_rndvs;
     base_list_t loans;
     wire_mail_t mail;

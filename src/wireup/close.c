@@ -28,7 +28,7 @@
 
 /* The time that the destruction of a pool waits for a peer's answer. A peer
  * that makes progress answers within a few rounds. A busy peer must not delay
- * the destruction. After this time, the system has sent the BYE. */
+ * the destruction. By then, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
 /* The time that a failed channel waits for the peer. */
@@ -47,8 +47,8 @@ static void start_close(ucxpool_channel_t *channel)
     }
 }
 
-/* Returns true if neither side has sent a message. Then the reason in the
- * lifeline's last byte is enough. */
+/* Returns true if neither side has sent a message. The peer then reads the
+ * reason in the lifeline's last byte, and needs no BYE. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
     return core_lifeline_is_up(channel) &&

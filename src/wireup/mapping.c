@@ -47,7 +47,7 @@ static unsigned watch_ready(core_source_t *source)
     return 1;
 }
 
-/* Watch a pidfd, and own it. */
+/* Watch a pidfd, and take ownership of it. */
 static bool watch_add(ucxpool_channel_t *channel, int fd)
 {
     if (core_source_add(&channel->peer.watch, channel->pool, fd, watch_ready) !=

@@ -1,5 +1,5 @@
 /*
- * Connects a channel to its peer, and ends it.
+ * Connects channels to their peers, and ends channels.
  *
  * The messages of the handshake may arrive in any order:
  *

@@ -178,8 +178,8 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     xfer_message_release(message);
 }
 
-/* Write the detail for the receive's caller, which names the sender as the
- * cause. */
+/* Write the error detail for the receive's caller. The detail names the sender
+ * as the cause. */
 static void format_reason(char text[CORE_REASON_SIZE], ucxpool_status_t status,
                           const char *reason)
 {

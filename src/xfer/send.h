@@ -96,8 +96,8 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 /* Queue a posted send for the GPU's link, if its channel is open and pushes. */
 void xfer_send_want_link(ucxpool_request_t *request);
 
-/* Called when the channel opens. Queues the sends that were already posted for
- * the link, and wakes the first send. */
+/* Called when the channel opens. Queues the already posted sends for the GPU's
+ * link, and wakes the first send. */
 void xfer_send_opened(ucxpool_channel_t *channel);
 
 /* Take as many steps as possible. Returns false if no progress was possible. */

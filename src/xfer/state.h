@@ -121,7 +121,8 @@ typedef struct xfer_mailbox {
 struct xfer_channel {
     base_list_t queue;
     base_list_t flushes;
-    base_list_t packing;    /* sends that fill blocks, in starting order */
+    base_list_t packing;    /* sends that fill blocks, in the order in which
+                             * they started */
     base_list_t ending;     /* sends that end when nothing reads their memory */
     unsigned    num_pushes; /* copies to the peer's blocks, in flight */
     base_list_t sent;       /* sends with a number that have not ended, in the
