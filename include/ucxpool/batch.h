@@ -55,7 +55,7 @@ typedef struct ucxpool_op {
      * when it ends. */
     ucxpool_request_t **request_p;
 
-    /* Sends and receives. A receive from any channel has NULL. */
+    /* Sends and receives. NULL: receive from any channel. */
     ucxpool_channel_t *channel;
     uint64_t           tag;
     uint64_t           mask; /* receives only; 0 matches every message */
@@ -70,7 +70,7 @@ typedef struct ucxpool_op {
  *
  * ops           Array of num_ops, which is not used after the call. The memory,
  *               arrays and descriptors to which an operation points must stay
- *               valid for as long as if it were posted alone.
+ *               valid for as long as if the operation were posted alone.
  * op_size       sizeof(ops[0]), the size of an element in bytes; a multiple of
  *               the alignment of ucxpool_op_t. If the program is newer than the
  *               library, an element may be longer than the library's
@@ -80,12 +80,12 @@ typedef struct ucxpool_op {
  *               in the arguments.
  *
  * Each operation has the same effect as a call to the corresponding function.
- * If an operation is refused, ucxpool_post() returns the status that this
- * function would return, and ucxpool_error_detail() returns the detail.
- * *num_posted_p is then the index of the refused operation. The operations
- * before it are posted and continue. The operations after it are not posted,
- * and their requests are not stored. To continue without the refused operation,
- * call ucxpool_post() again with the rest of the array.
+ * If an operation is refused, ucxpool_post() returns the status that the
+ * corresponding function would return, and ucxpool_error_detail() returns the
+ * detail. *num_posted_p is then the index of the refused operation. The
+ * operations before it are posted and continue. The operations after it are not
+ * posted, and their requests are not stored. To continue without the refused
+ * operation, call ucxpool_post() again with the rest of the array.
  *
  * As with single posts, callbacks are never called by this function. Other
  * threads that call functions of the pool wait until all operations have been
@@ -94,10 +94,10 @@ typedef struct ucxpool_op {
  * UCXPOOL_ERR_INVALID_PARAM  also: an argument is NULL; op_size is smaller than
  *                            ucxpool_op_t of version 1.0; a channel or remote
  *                            window belongs to another pool
- * UCXPOOL_ERR_UNSUPPORTED    also: this library is too old to know the kind, or
- *                            a field that is not 0
- * others                     the status of the refused operation, as from its
- *                            function
+ * UCXPOOL_ERR_UNSUPPORTED    also: the kind is unknown, or a field that must be
+ *                            0 is not: the program is newer than the library
+ * others                     the status that the function of the refused
+ *                            operation would return
  */
 ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
                               size_t op_size, size_t num_ops,

@@ -37,8 +37,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Sizes, including the terminating NUL, of the strings that queries return:
- * names, reasons and other text, and "host:port". */
+/* Sizes of the strings that queries return, including the terminating NUL: a
+ * name, a reason or other text, and "host:port". */
 #define UCXPOOL_NAME_SIZE      32
 #define UCXPOOL_REASON_SIZE    352
 #define UCXPOOL_HOST_PORT_SIZE 80
@@ -77,10 +77,10 @@ typedef enum ucxpool_path {
     UCXPOOL_PATH_MAP = 1u << 0,   /* the map wire */
     UCXPOOL_PATH_RMA = 1u << 1,   /* the ucx wire, over transports with their
                                      own get and put, such as RDMA */
-    UCXPOOL_PATH_DIRECT = 1u << 2 /* the map wire, unless it copies through
-                                     pinned host memory: between GPUs that
-                                     cannot access each other, or between a GPU
-                                     and host memory */
+    UCXPOOL_PATH_DIRECT = 1u << 2 /* the map wire, except where it copies
+                                     through pinned host memory, as between GPUs
+                                     that cannot access each other, or between a
+                                     GPU and host memory */
 } ucxpool_path_t;
 
 /* Only the fields named in field_mask are read. address and ep are for
@@ -155,7 +155,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          ucxpool_channel_t **channel_p);
 
 /*
- * Listen for channels. Without SECRET_FILE only loopback addresses are allowed,
+ * Listen for channels. Without a secret, only loopback addresses are allowed,
  * unless LISTEN_WITHOUT_SECRET=y.
  *
  * where  As for ucxpool_channel_connect(). Port 0 selects a free port; an empty
@@ -279,10 +279,10 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  * library then notifies the peer.
  *
  * The library keeps eager messages (see ucxpool_send()) that it has already
- * read, as long as no earlier message is missing. ucxpool_recv() and
+ * read, unless an earlier message is missing. ucxpool_recv() and
  * ucxpool_probe() still find these messages if their channel argument is NULL.
- * The same is true if the channel has been aborted, has been closed by the
- * peer, or has failed.
+ * The library also keeps them if the channel has been aborted, has been closed
+ * by the peer, or has failed.
  *
  * Does not wait: ucxpool_progress() or ucxpool_destroy() completes the close.
  * NULL is allowed.

@@ -109,7 +109,7 @@ typedef enum ucxpool_config_print_flags {
 } ucxpool_config_print_flags_t;
 
 /*
- * Print every key into a string.
+ * Return the settings as text.
  *
  * flags  A set of the flags above.
  *

@@ -100,7 +100,7 @@ typedef struct ucxpool_device_attr {
     uint64_t bar1_used;
     uint64_t bar1_free;
     char     bar1_reason[224];
-    char     driver_version[32]; /* "580.159.03"; "": not known */
+    char     driver_version[32]; /* "580.159.03"; "" if unknown */
 
     /* BACKING: the memory that ucxpool_create() would use, and why. */
     ucxpool_cuda_backing_t backing;

@@ -154,9 +154,9 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
 /*
  * Grow the heap to `size` bytes now, so that later allocations do not have to
  * grow it. A program that knows how much memory it needs should call this
- * function at startup. Later allocations then rarely wait for the driver. The
- * exception is an allocation for which a chunk must be split for small
- * allocations: it waits for about 1 ms.
+ * function at startup. Later allocations then rarely wait for the driver. One
+ * exception remains: a small allocation may need a large chunk to be split,
+ * which takes about 1 ms.
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is more than MEMORY_LIMIT leaves for the heap
  * UCXPOOL_ERR_NO_MEMORY      too little memory; the heap keeps the memory that
@@ -173,8 +173,8 @@ ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
  *
  * released_p [out]  Bytes that were returned. May be NULL.
  *
- * UCXPOOL_ERR_IO  the driver failed; *released_p has the bytes that were
- *                 released before the failure
+ * UCXPOOL_ERR_IO  the driver failed; *released_p is the number of bytes that
+ *                 were returned before the failure
  */
 ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
                                    size_t *released_p);
@@ -200,8 +200,8 @@ ucxpool_status_t ucxpool_heap_set_failure_handler(
     ucxpool_t *pool, ucxpool_heap_failure_handler_t handler, void *arg);
 
 /*
- * Print the heap's statistics (stats.h), and its allocations and free ranges by
- * size, into a string. The text format also lists every range of the home.
+ * Return the heap's statistics (stats.h), and its allocations and free ranges
+ * by size, as a string. The text format also lists every range of the home.
  *
  * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
  *

@@ -59,9 +59,9 @@ ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
 
 /*
  * Set the level of the log for all pools of this process. If a pool is created
- * later, the level changes to LOG_LEVEL of the pool's settings. Before the
- * first pool is created and before this function is called, the level is the
- * one that ucxpool_config_read() finds in the environment.
+ * later, the level changes to LOG_LEVEL of the pool's settings. Until the first
+ * pool is created or this function is called, the level is LOG_LEVEL of the
+ * environment.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such level; the level is unchanged
  */

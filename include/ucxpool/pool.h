@@ -82,7 +82,7 @@ typedef struct ucxpool_params {
     /*
      * A UCX worker of that context. The pool uses the worker until
      * ucxpool_destroy(). The pool installs handlers for the active-message ids
-     * AM_ID and AM_ID + 1 (a setting). Pools that share a worker need different
+     * AM_ID (a setting) and AM_ID + 1. Pools that share a worker need different
      * values of AM_ID, at least two apart. The caller may progress the worker,
      * but not while another thread is inside a call on this pool.
      * Default: the pool creates its own worker.

@@ -43,8 +43,8 @@ extern "C" {
  *                               UCXPOOL_MAP_WAY)
  *
  * Reads and writes of windows are counted for each way (window.h): mapped,
- * process, cuda, rma, messages. The messages of the way `messages` are also
- * counted as messages.
+ * process, cuda, rma, messages. Reads and writes that use the way `messages`
+ * send messages. These are also counted in the message statistics above.
  *
  * A send waits for a block if no block of the share send is free. A short send
  * waits for a credit if the peer has not received earlier short messages. The
@@ -110,8 +110,8 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * from any channel that fails before it has matched a message is counted only
  * for the pool.
  *
- * Statistics with map_ or ucx_ in their names count data that used this wire.
- * All other statistics count data that used the wire returned by
+ * Statistics with map_ or ucx_ in their names count data that used the wire in
+ * the name. All other statistics count data that used the wire returned by
  * ucxpool_channel_query().
  *
  * The counters of a channel take less than 1 KiB.
@@ -227,11 +227,10 @@ typedef enum ucxpool_stats_format {
 } ucxpool_stats_format_t;
 
 /*
- * Print the statistics of the pool in one snapshot into a string.
- * ucxpool_heap_string() prints the heap's statistics. The pool's name is a
- * label (OpenMetrics) or a field. Latencies and the statistics of channels are
- * not printed: read them with ucxpool_histogram_get() and
- * ucxpool_channel_stats_read().
+ * Return a snapshot of the pool's statistics as a string. ucxpool_heap_string()
+ * prints the heap's statistics. The pool's name is a label (OpenMetrics) or a
+ * field. Latencies and the statistics of channels are not printed: read them
+ * with ucxpool_histogram_get() and ucxpool_channel_stats_read().
  *
  * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
  *

@@ -118,7 +118,7 @@ typedef enum ucxpool_data_kind {
 
 typedef struct ucxpool_data {
     ucxpool_data_kind_t kind;
-    int                 is_source; /* 0, or 1: to send only */
+    int is_source; /* 1: the data can be sent but not received into; else 0 */
     union {
         const void                    *buffer;
         const ucxpool_const_segment_t *segments;
@@ -323,9 +323,9 @@ typedef struct ucxpool_request_params {
  *                            pool on a GPU, an address is not mapped
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
- *                            without offsets; or this library is too old to
- *                            know the kind of data or range, or a `reserved`
- *                            field that is not 0
+ *                            without offsets; or the kind of data or range is
+ *                            unknown, or a `reserved` field is not 0: the
+ *                            program is newer than the library
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
  *                            segments of the same length count as one
@@ -455,12 +455,12 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
 /*
  * Post a request that ends with UCXPOOL_OK after all sends that were posted to
  * the channel before it have ended, successfully or not. The function uses only
- * the callback and the timeout of the params. If no send is in progress, the
- * request has already ended when this function returns, unless it has a
- * callback. It then ends when ucxpool_progress() has called the callback.
+ * the callback and the timeout of the params. If no send is in progress, a
+ * request without a callback has already ended when this function returns. A
+ * request with a callback ends when ucxpool_progress() has called the callback.
  *
- * It can also end with UCXPOOL_ERR_CANCELED, with UCXPOOL_ERR_TIMED_OUT, or
- * with the channel's error if the channel ends.
+ * The request can also end with UCXPOOL_ERR_CANCELED, with
+ * UCXPOOL_ERR_TIMED_OUT, or with the channel's error if the channel ends.
  *
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY

@@ -382,7 +382,7 @@ Handle make(const Owner &owner, Call call, Args... args)
 
 /*
  * Containers that do not own their elements. Only such containers can be passed
- * as a temporary object. Specialize this template for your own span type.
+ * as temporary objects. Specialize this template for your own span type.
  */
 template <typename T> struct is_view : std::false_type {
 };
@@ -586,12 +586,13 @@ private:
  *
  * If the request has not ended, the destructor cancels it and progresses the
  * pool until it has ended, so callbacks and coroutines of other requests may
- * run in the destructor. In most cases the request ends at once. An operation
- * in place over `ucx` ends within 250 ms or when its channel has failed, see
- * ucxpool_request_cancel(). A request that depends on a stalled GPU stream may
- * not have ended after 10 s. The destructor then calls std::terminate(), like
- * the destructor of std::thread, because the memory would become invalid while
- * it is in use. To let the request continue instead, call detach().
+ * run in the destructor. In most cases the request ends at once. Over `ucx`, if
+ * UCX still uses the caller's memory after 250 ms, the channel fails and the
+ * request ends; see ucxpool_request_cancel(). A request that depends on a
+ * stalled GPU stream may not have ended after 10 s. The destructor then calls
+ * std::terminate(), like the destructor of std::thread, because the memory
+ * would become invalid while it is in use. To let the request continue instead,
+ * call detach().
  */
 class request : public handle<ucxpool_request_t, detail::end_request,
                               ucxpool_request_query>
@@ -1220,7 +1221,8 @@ private:
         return op;
     }
 
-    /* raw: array for the requests, or NULL. Calls posted(num_posted). */
+    /* raw is an array for the requests, or NULL. Calls posted() with the number
+     * of posted operations. */
     template <typename Posted>
     void post(const pool &pool, ucxpool_request_t **raw, Posted posted)
     {

@@ -40,10 +40,10 @@
  *                           in SOCKET_DIR. One kernel on the peer's GPU copies
  *                           all pieces. The owner does nothing.
  *                           A pool on a GPU also reads, but does not write, a
- *                           window of a pool in host memory in this way: one
- *                           allocation of the owner's pool, or one file, as
- *                           for UCXPOOL_WAY_MAPPED. The window is pinned when
- *                           it is imported
+ *                           window of a pool in host memory in this way. The
+ *                           window must be in one allocation of the owner's
+ *                           pool or in one file, as for UCXPOOL_WAY_MAPPED.
+ *                           It is pinned when it is imported
  *     UCXPOOL_WAY_RMA       Any peer on the `ucx` wire, if UCX's transports
  *                           implement get and put in hardware (RDMA, NVLink).
  *                           The owner does nothing, but over NVLink UCX 1.22
@@ -148,7 +148,7 @@ ucxpool_status_t ucxpool_window_create(ucxpool_t *pool, void *address,
                                        const ucxpool_window_params_t *params,
                                        ucxpool_window_t             **window_p);
 
-/* The access that a blob grants; both may be combined. */
+/* The access that a blob grants. The flags may be combined. */
 typedef enum ucxpool_window_access {
     UCXPOOL_WINDOW_READ  = 1u << 0,
     UCXPOOL_WINDOW_WRITE = 1u << 1
@@ -281,8 +281,8 @@ typedef enum ucxpool_way {
 
 typedef struct ucxpool_remote_window_attr {
     /* UCXPOOL_INPROGRESS: the owner has not answered yet. UCXPOOL_OK: usable.
-     * Any other status is the error for which the window cannot be used; reason
-     * describes it. */
+     * Any other status: the window cannot be used, and reason contains the
+     * cause. */
     ucxpool_status_t status;
     char             reason[UCXPOOL_REASON_SIZE];
     size_t           length; /* size of the window, in bytes */
@@ -337,8 +337,9 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
 
 /*
  * Read places of a peer's window into local memory. The bytes of the places are
- * stored one after the other in the memory that `data` describes. This memory
- * may be divided in another way than the places, and may be longer.
+ * stored one after the other in the memory that `data` describes. The segments
+ * of this memory need not match the places, and the memory may be longer than
+ * all places together.
  *
  * data       Where to put the bytes; see ucxpool_data_buffer() and the other
  *            functions in transfer.h.
