@@ -73,9 +73,9 @@ static void clear_environment(void)
 }
 
 /*
- * Read the settings. If the environment is wrong, read the defaults: the error
- * refers to "ucxpool_info -c", so that command must work. Returns NULL if even
- * this fails.
+ * Read the settings. If the environment has an invalid setting, read the
+ * defaults: the error refers to "ucxpool_info -c", so that command must work.
+ * Returns NULL if even this fails.
  *
  * is_good_p [out]  False if an error was printed.
  */

@@ -3,8 +3,8 @@
  * UCX.
  *
  *     options    the command line
- *     jobs       for each test a work, and the sides that do it (perf/job.h,
- *                perf/test.h)
+ *     jobs       for each test, the work to do and the sides that do it
+ *                (perf/job.h, perf/test.h)
  *     pair       two processes, here or on two hosts (pair.c, remote.c), that
  *                run the jobs as the sender and the receiver
  *     measure    in each round, each side sends a batch (measure.c)
@@ -37,14 +37,14 @@ typedef struct options {
     int32_t     devices[2]; /* as in work_t */
     uint32_t    pageable;   /* as in work_t */
     bool        untold;
-    uint64_t    size;  /* 0: the test's */
-    uint64_t    count; /* 0: the test's */
+    uint64_t    size;  /* 0: the test's default */
+    uint64_t    count; /* 0: the test's default */
     unsigned    outstanding;
     unsigned    batch;
     unsigned    rounds;
-    double      seconds; /* time of a job */
+    double      seconds; /* start no round of a job after this time */
     uint32_t    pool_mode;
-    unsigned    num_sides; /* 0: the test's */
+    unsigned    num_sides; /* 0: the sides of the test */
     side_t      sides[JOB_MAX_SIDES];
     int         cpus[2]; /* -1: not pinned */
     bool        json;
@@ -61,7 +61,7 @@ static int read_test(void *options_, const char *name)
     options_t *options = options_;
 
     if (options->num_tests == MAX_JOBS) {
-        return options_wrong("-t %s: %d tests at most", name, MAX_JOBS);
+        return options_wrong("-t %s: give at most %d tests", name, MAX_JOBS);
     }
     options->tests[options->num_tests++] = name;
     return test_find(name) != NULL ? 0 : -1;

@@ -62,7 +62,8 @@ static int read_plugin(void *arg, const char *text)
     plugin_t *plugin = &run->plugins[run->num_plugins];
 
     if (run->num_plugins == PLUGIN_MAX) {
-        return options_wrong("-p %s: %d plug-ins at most", text, PLUGIN_MAX);
+        return options_wrong("-p %s: give at most %d plug-ins", text,
+                             PLUGIN_MAX);
     }
     if ((plugin_name(plugin, text) != 0) ||
         (find_kind(run, plugin->name) != NULL)) {
@@ -239,8 +240,8 @@ static int set_kinds(run_t *run)
     }
     for (unsigned i = 0; i < run->num_kinds; i++) {
         if ((run->ordinal == DEVICE_HOST) && run->kinds[i]->needs_gpu) {
-            return options_wrong("-a %s: its memory is a GPU's: give --device "
-                                 "cuda",
+            return options_wrong("-a %s: this allocator has only GPU memory: "
+                                 "give --device cuda",
                                  run->kinds[i]->name);
         }
     }
@@ -302,8 +303,8 @@ static int load(run_t *run)
 /* --- the work: functions return 0, or -1 after an error was printed --------
  */
 
-/* Check that the host has enough memory, because the memory of a trace is taken
- * from other programs. */
+/* Check that the host has enough memory, because the trace takes memory from
+ * other programs. */
 static int check_memory(run_t *run)
 {
     char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];

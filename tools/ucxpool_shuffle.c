@@ -86,8 +86,8 @@ static const program_t program = {
         "in the same file DIR/part-NNNNN.",
     .rows = rows,
     .notes =
-        "Under mpirun or srun (PMIx) each process is one worker, and -w is not "
-        "given. Settings of the pool: UCXPOOL_*, see ucxpool_info -c. Exit "
+        "Under mpirun or srun (PMIx), each process is one worker: omit -w. "
+        "Settings of the pool: UCXPOOL_*, see ucxpool_info -c. Exit "
         "status: 0 done, 1 failed, 2 wrong usage.",
     .max_arguments = INT_MAX,
 };

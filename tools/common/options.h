@@ -27,10 +27,11 @@ typedef struct option_row {
     size_t        offset; /* of the value in the tool's options */
     uint64_t      max;
 
-    /* Returns 0; -1 if the value is wrong, after which `right` is printed; or
-     * the exit code after printing an error. */
+    /* Returns 0. Returns -1 if the value is wrong; the caller then prints
+     * `right`. Returns the exit code if it has printed an error itself. */
     int (*read)(void *options, const char *value);
-    const char *right; /* advice: "give 1/N"; NULL: that of the type */
+    /* Advice, such as "give 1/N". NULL: the advice of the type. */
+    const char *right;
 } option_row_t;
 
 /* Macros for the last members of a row. */

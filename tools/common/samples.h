@@ -20,7 +20,7 @@ void samples_add(samples_t *samples, double value);
 void samples_cleanup(samples_t *samples);
 
 /* Returns the value below which a `fraction` (0 to 1) of the numbers are,
- * interpolated between two neighbours. Sorts the list. Returns 0 for an empty
+ * interpolated between two neighbors. Sorts the list. Returns 0 for an empty
  * list. */
 double samples_quantile(samples_t *samples, double fraction);
 

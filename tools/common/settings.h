@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* A change of a setting; changes to NULL are ignored. */
+/* A change of a setting. If the value is NULL, the change is ignored. */
 typedef struct setting_change {
     const char *name;
     const char *value;

@@ -95,9 +95,9 @@ typedef struct gpu_driver {
 } gpu_driver_t;
 
 /* Functions that fill tables of further functions. The first one returns the
- * library; the second one finds a function in it and writes it to the pointer
- * at function_p. They return NULL or -1, with a message in text, if the library
- * or the function does not exist. */
+ * library; the second one finds a function in it and writes its address to the
+ * pointer at function_p. They return NULL or -1, with a message in text, if the
+ * library or the function does not exist. */
 void *gpu_driver_open(char *text, size_t text_size);
 int   gpu_driver_find(void *library, const char *symbol, void *function_p,
                       char *text, size_t text_size);

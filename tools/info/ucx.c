@@ -115,7 +115,7 @@ static void collect_last(char *text, const char *mark, words_t *words)
 }
 
 /* Collect the transports from lines such as "# lane[0]: 1:tcp/lo.0 md[1] ...":
- * the part between the second colon and the last point of that word. */
+ * the part between the second colon and the last period of that word. */
 static void collect_lanes(char *text, words_t *words)
 {
     char *rest, *line;

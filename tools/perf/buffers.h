@@ -3,7 +3,7 @@
  * of segments and room for a reply.
  *
  *     scattered    count segments of size bytes, in random order in an arena,
- *                  with a gap of a cache line between neighbours
+ *                  with a gap of a cache line between neighbors
  *     contiguous   one segment of all bytes
  *
  * A reply is a word in host memory, or a whole message after the slots:
@@ -24,7 +24,7 @@
 typedef struct memory {
     int    device;      /* WORK_HOST: host memory */
     bool   is_pageable; /* host memory, even if a GPU is used */
-    gpu_t  gpu;         /* open where it is not */
+    gpu_t  gpu;         /* open unless device is WORK_HOST */
     void  *mirror;      /* pinned; grows */
     size_t mirror_size;
 } memory_t;
@@ -60,7 +60,7 @@ typedef struct buffers {
     void              *arena;
     size_t             arena_size;
     size_t             slot_size; /* distance between slots */
-    size_t             shift;     /* of segments against those of the peer */
+    size_t             shift;     /* of segments, compared with the peer's */
     bool               own_arena;
     bool               is_echo;
     uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies */

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Size of the longest control message (UCX worker addresses have some hundred
- * bytes; on a machine with many networks some thousand). */
+/* Size of the longest control message. A UCX worker address has a few hundred
+ * bytes, or a few thousand on a machine with many networks. */
 #define CONTROL_MAX 65536u
 
 typedef struct control {

@@ -58,8 +58,8 @@ int end_no_part(end_t *end, unsigned slot)
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
 
-/* Maximum number of times kept: enough for a 99th percentile. Times of later
- * messages are discarded. */
+/* Maximum number of message times that are kept, which is enough for a 99th
+ * percentile. The times of later messages are discarded. */
 #define MAX_TIMES ((size_t)1 << 21)
 
 typedef struct stall {

@@ -329,15 +329,17 @@ static int check_side(const job_t *job, side_t side)
         return tool_error("there is no such side; --list prints all");
     }
     if (side_is(side, IS_COPY) && !work_is_on_gpu(work)) {
-        return tool_error("--sides: only a GPU has copies: add --device");
+        return tool_error(
+            "--sides: copy and copy-each need a GPU: add --device");
     }
     if (side_is(side, IS_COPY) && !work_has_copies(work)) {
-        return tool_error("--sides: copies are between GPUs: omit --pageable "
-                          "and the device host");
+        return tool_error("--sides: copy and copy-each copy between GPUs: omit "
+                          "--pageable and the device host");
     }
     if (side_is(side, IS_EVEN | IS_ONE_SIDED) && work->mixed) {
         return tool_error(
-            "--sides: pieces have one length, but the buffers of %s do not",
+            "--sides: pieces have one length, but the buffers of %s have "
+            "several",
             job->test);
     }
     if (side_is(side, IS_ONE_SIDED) && work->echo) {

@@ -62,7 +62,7 @@ typedef struct work {
     uint32_t mixed;       /* lengths from work_length(), up to `size` */
     uint32_t misaligned;  /* offset of the sender's scattered buffers from the
                              start of a cache line */
-    uint32_t both;        /* as many messages go the other way as well */
+    uint32_t both;        /* as many messages go in the other direction */
     uint32_t pageable;    /* WORK_PAGEABLE_: the processes whose buffers are in
                              host memory that the GPU cannot access */
     uint32_t untold;      /* the pool is not told the kind of memory */
@@ -136,7 +136,7 @@ typedef enum side_way {
     WAY_POOL_COMM_SEND,   /* such memory at the sender only */
     WAY_POOL_COMM_RECV,   /* such memory at the receiver only */
     WAY_POOL_READ,        /* the sender reads from the receiver's window */
-    WAY_POOL_READ_ASLEEP, /* and the receiver calls no progress */
+    WAY_POOL_READ_ASLEEP, /* and the receiver makes no progress calls */
     WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
     WAY_POOL_WRITE_ASLEEP,
     WAY_LAST
@@ -170,7 +170,7 @@ enum {
     IS_ONE_SIDED  = 1u << 8, /* the sender reads or writes the receiver's
                                 memory by itself */
     IS_READ      = 1u << 9,  /* the sender receives the bytes */
-    IS_ASLEEP    = 1u << 10, /* the receiver calls no progress */
+    IS_ASLEEP    = 1u << 10, /* the receiver makes no progress calls */
     IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
     IS_COMM_RECV = 1u << 12,
     IS_BATCH     = 1u << 13 /* posts several operations in a call */

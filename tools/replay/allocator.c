@@ -30,8 +30,8 @@ static int device_fail(device_t *device, CUresult result, const char *what)
     return tool_error("GPU %d: %s: %s", device->ordinal, what, words);
 }
 
-/* Create streams for the trace. The default stream is used itself. A new stream
- * is created for each other stream of the log. */
+/* Create streams for the trace. The default stream of the log stays the default
+ * stream. A new stream is created for each other stream of the log. */
 static int make_streams(device_t *device, const trace_t *trace)
 {
     device->streams = tool_calloc(trace->num_streams, sizeof(void *));
@@ -484,7 +484,7 @@ static int plugin_init(allocator_t *allocator, uint64_t capacity)
     code = plugin->init == NULL ? 0 : plugin->init(ordinal, capacity);
     if (code != 0) {
         ballast_drop(allocator);
-        return tool_error("%s: plugin_init(%d, %llu) returns %d", plugin->path,
+        return tool_error("%s: plugin_init(%d, %llu) returned %d", plugin->path,
                           ordinal, (unsigned long long)capacity, code);
     }
     return 0;

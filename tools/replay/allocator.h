@@ -62,7 +62,7 @@ typedef struct allocator_kind {
     int (*reserve)(allocator_t *allocator, uint64_t bytes);
 
     /* Allocate and free memory. May be called from any thread. stream: one of
-     * device->streams. size: as allocated. */
+     * device->streams. The size passed to free() is the allocated one. */
     allocator_answer_t (*alloc)(allocator_t *allocator, size_t size,
                                 void *stream, void **address_p);
     allocator_answer_t (*free)(allocator_t *allocator, void *address,

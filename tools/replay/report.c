@@ -67,11 +67,11 @@ static void print_where(const report_t *report, FILE *stream)
         fprintf(stream, "; capacity %s", text);
     }
     if (report->params.reserve_percent != 0) {
-        fprintf(stream, "; the heap takes %u%% before",
+        fprintf(stream, "; the heap reserves %u%% of the free memory first",
                 report->params.reserve_percent);
     } else if (report->params.reserve_bytes != 0) {
         report_size(report->params.reserve_bytes, text);
-        fprintf(stream, "; the heap takes %s before", text);
+        fprintf(stream, "; the heap reserves %s first", text);
     }
     fprintf(stream,
             "; each call's time includes reading the clock, %" PRIu64 " ns\n",

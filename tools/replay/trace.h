@@ -28,7 +28,7 @@ typedef struct trace_event {
     uint16_t stream;
 } trace_event_t;
 
-/* Numbers of calls of a log that cannot be played and are left out. */
+/* Counts of the calls of a log that cannot be played and are left out. */
 typedef struct trace_remarks {
     uint64_t
         num_failures;     /* allocations that failed when the log was written */
@@ -90,8 +90,8 @@ void trace_survey(trace_t *trace);
  *     4711,10:15:30.123470,allocate failure,(nil),99999999999,0x55d0c0
  *
  * A file may contain several logs, each with or without a header. Calls that
- * cannot be played are left out and counted in trace->remarks. Path "-" is the
- * standard input; `name` is for messages.
+ * cannot be played are left out and counted in trace->remarks. The path "-"
+ * means standard input. `name` is the name of the log in errors.
  */
 trace_t *log_read(const char *path);
 trace_t *log_read_stream(FILE *stream, const char *name);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Expected minimum size of a record. If records are shorter, the columns are
- * full before the bytes are. */
+/* Expected minimum size of a record. If records are shorter, the columns hashes
+ * and ends are full before bytes is. */
 #define BATCH_RECORD_SIZE 32u
 #define BATCH_ALIGNMENT   64u
 
@@ -223,7 +223,7 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
         if ((end <= start) || (end > batch->num_bytes) ||
             (batch->bytes[end - 1] != '\n')) {
             return keep_error("record %zu of a batch of worker %u does not end "
-                              "at the offset in its column",
+                              "at the offset that the column ends gives",
                               i, batch->peer);
         }
         tally_record(tally, batch->bytes + start, end - start);

@@ -18,8 +18,8 @@
 #define EXCHANGE_INCOMING_MIN 3u
 #define EXCHANGE_INCOMING_MAX 8u
 
-/* Batches are sent and received in place, in the caller's share of the pool:
- * the rest after these shares, in percent. */
+/* Shares of the pool, in percent. The rest is the caller's share, in which
+ * batches are sent and received in place. */
 #define POOL_SEND_SHARE 20
 #define POOL_RECV_SHARE 10
 #define POOL_USER_SHARE (100 - POOL_SEND_SHARE - POOL_RECV_SHARE)

@@ -14,7 +14,7 @@
 /* --- fields ------------------------------------------------------------- */
 
 /* The state between two bytes of text with quotes. A quote opens a field only
- * at its start; anywhere else it is a character. */
+ * at its start; anywhere else it is an ordinary character. */
 typedef enum csv_state {
     CSV_START, /* at the start of a field */
     CSV_PLAIN,

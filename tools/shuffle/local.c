@@ -32,7 +32,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Time limit for a worker to end after WORD_ABORT; it needs much less. */
+/* Time limit for a worker to end after WORD_ABORT. A worker normally needs much
+ * less. */
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_FAILED_MS    100
 #define LOCAL_ADDRESS_SIZE 16384u
@@ -83,7 +84,7 @@ typedef struct local {
     bool           has_failed;
     uint64_t       failed_at;
     int            signal_number;          /* the signal that ended the run */
-    char           error[KEPT_ERROR_SIZE]; /* of the main process, "" */
+    char           error[KEPT_ERROR_SIZE]; /* of the main process, or "" */
 } local_t;
 
 /* --- a worker's process ------------------------------------------------- */

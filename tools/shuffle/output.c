@@ -147,7 +147,7 @@ static int output_commit_one(const output_folder_t *folder, uint32_t partition)
                    RENAME_NOREPLACE) == 0)) {
         return 0;
     }
-    return keep_error("cannot name '%s/%s' '%s': %s", folder->path,
+    return keep_error("cannot name '%s/%s' as '%s': %s", folder->path,
                       names.temporary, names.final, strerror(errno));
 }
 

@@ -146,7 +146,7 @@ static void ranks_on_fence(pmix_status_t status, void *arg)
 static int ranks_show(exchange_t *exchange, const char *key, const void *data,
                       size_t length)
 {
-    static const int waiting = 1; /* not a status: these are 0 or less */
+    static const int waiting = 1; /* not a pmix_status_t: these are 0 or less */
     /* PMIx uses these until the end of the fence, even after an interrupt. */
     static int         fence;
     static pmix_info_t info;
@@ -223,8 +223,9 @@ static int ranks_connect(exchange_t *exchange, unsigned rank,
     memcpy(&card, value->data.bo.bytes, sizeof(card));
     if (memcmp(&card, own, sizeof(card)) != 0) {
         result = keep_error(
-            "worker %u has other input: %llu bytes in %llu files there, %llu "
-            "bytes in %llu files here; all hosts must have the same files",
+            "worker %u has different input or options: %llu bytes in %llu "
+            "files there, %llu bytes in %llu files here; give all workers the "
+            "same files and options",
             rank, (unsigned long long)card.num_bytes,
             (unsigned long long)card.num_files,
             (unsigned long long)own->num_bytes,
