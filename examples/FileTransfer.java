@@ -71,7 +71,7 @@ public final class FileTransfer {
             byte[] arrived = result.get();
             if (!Arrays.equals(Arrays.copyOfRange(arrived, 16, arrived.length),
                                Arrays.copyOfRange(bytes, 4096, bytes.length))) {
-                throw new IllegalStateException("other bytes arrived");
+                throw new IllegalStateException("the received bytes differ");
             }
             System.out.println(arrived.length + " bytes arrived");
         } finally {

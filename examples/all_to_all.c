@@ -116,7 +116,7 @@ static void check_pieces(void **pieces, int number)
     for (size_t i = 0; i < NUM_PIECES; i++) {
         for (size_t byte = 0; byte < PIECE; byte++) {
             if (((char *)pieces[i])[byte] != number) {
-                fail("what arrived is not what was sent");
+                fail("the received bytes differ from those sent");
             }
         }
     }

@@ -1,5 +1,5 @@
 /* cpp_rmm - RMM allocates a buffer from the heap of GPU 0's pool. Needs RMM
- * 26.10 or later, which tests/make_rmm_plugins.sh compiles it with. */
+ * 26.10 or later; tests/make_rmm_plugins.sh compiles it. */
 #include <ucxpool/framework.h>
 #include <ucxpool/rmm.hpp>
 

@@ -16,7 +16,7 @@ static void must(ucxpool_status_t status)
     }
 }
 
-/* Accept the next peer that has proved the secret. */
+/* Accept the next peer that has proved that it knows the secret. */
 static ucxpool_channel_t *accept_peer(ucxpool_t          *pool,
                                       ucxpool_listener_t *listener)
 {

@@ -254,8 +254,8 @@ int main(int argc, char **argv)
     pid_t              child;
 
     if (device == NULL) {
-        fprintf(stderr, "verbs_write: no such RDMA device: ibv_devices shows "
-                        "what this machine has\n");
+        fprintf(stderr, "verbs_write: no such RDMA device: ibv_devices lists "
+                        "the devices of this machine\n");
         return 77;
     }
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "socketpair");
