@@ -623,7 +623,8 @@ typedef struct record {
     char     text[];
 } record_t;
 
-/* The longest text of a record: metadata; a detail is truncated to it. */
+/* The longest text of a record is metadata. A detail is truncated to this
+ * size. */
 #define TEXT_MAX    4096
 #define RECORD_MAX  (sizeof(record_t) + TEXT_MAX)
 #define NUM_AT_ONCE 64

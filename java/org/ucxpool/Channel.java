@@ -186,7 +186,7 @@ public final class Channel implements AutoCloseable {
         }
         if (state == State.CLOSED) {
             return UcxpoolException.of(Status.CLOSED,
-                                       "one of both has closed the channel");
+                                       "this side or the peer has closed it");
         }
         return null;
     }

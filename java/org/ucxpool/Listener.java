@@ -30,7 +30,7 @@ public final class Listener implements AutoCloseable {
         return port;
     }
 
-    /** Returns the paths of accepted channels, as of ucxpool_path_t. */
+    /** Returns the allowed paths of accepted channels: ucxpool_path_t bits. */
     int require() {
         return require;
     }

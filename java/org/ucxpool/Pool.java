@@ -135,7 +135,7 @@ public final class Pool implements AutoCloseable {
         return out.toByteArray();
     }
 
-    /* --- who uses it ----------------------------------------------------- */
+    /* --- users ----------------------------------------------------------- */
 
     private void enter() throws UcxpoolException {
         if (isClosed

@@ -138,11 +138,11 @@ final class ExecutorSide implements ExecutorPlugin {
     static Obstacle obstacle(Status status, String why,
                              boolean hasSecret) {
         String remedy = "Change the setting " + Settings.PREFIX
-            + "* or " + Settings.POOL_PREFIX + "KEY that it names";
+            + "* or " + Settings.POOL_PREFIX + "KEY that this error names";
 
         if (status == Status.PERMISSION && !hasSecret) {
             remedy = "Set spark.authenticate=true, and "
-                + "spark.authenticate.secret where the cluster manager makes "
+                + "spark.authenticate.secret if the cluster manager creates "
                 + "none: executors on other hosts need a secret";
         } else if (status == Status.NO_MEMORY) {
             remedy = "Set " + Settings.PREFIX + "memory to less";

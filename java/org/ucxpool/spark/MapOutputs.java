@@ -128,7 +128,7 @@ final class MapOutputs {
     }
 
     private static IOException beyond(BlockRange block, long count) {
-        return new IOException(block + " was asked for, and the index has "
+        return new IOException(block + " was requested, but the index has "
             + count + " blocks");
     }
 

@@ -181,7 +181,8 @@ final class Peer implements Channel.Handler {
             Fetch fetch = remove(request);
 
             if (fetch != null) {
-                fetch.failAll(lost("took no request", sent.failure()));
+                fetch.failAll(lost("did not receive a request",
+                                   sent.failure()));
             }
         }
     }
@@ -214,7 +215,7 @@ final class Peer implements Channel.Handler {
 
         noteProgress();
         if (fetch == null) {
-            message.refuse("no such request, or it is over");
+            message.refuse("the request does not exist or has ended");
             return;
         }
         int kind = Protocol.kind(message.tag());
@@ -246,7 +247,7 @@ final class Peer implements Channel.Handler {
             fetch.add(arrival);
             owner.admit(arrival, this);
         } else {
-            refuse(request, fetch, message, "blocks that were not asked for");
+            refuse(request, fetch, message, "blocks that were not requested");
         }
     }
 

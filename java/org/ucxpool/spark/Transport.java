@@ -204,8 +204,9 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     public void admit(Fetch.Arrival arrival, Peer peer) {
         if (arrival.message.length() > settings.messageSize) {
             arrival.failure = new IOException("a reply of "
-                + arrival.message.length() + " bytes: " + Settings.PREFIX
-                + "messageSize must be the same everywhere");
+                + arrival.message.length() + " bytes exceeds "
+                + Settings.PREFIX + "messageSize, which must be the same in "
+                + "all executors");
             arrival.message.refuse("longer than " + Settings.PREFIX
                                    + "messageSize");
             over(arrival, peer);
