@@ -130,11 +130,11 @@ int ucxpool_device_count(void);
  * attr_size        sizeof(*attr_p), see ucxpool.h.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such GPU, attr_p is NULL, or attr_size is less
- *                            than sizeof(attr_p->field_mask); if config is
- *                            NULL, also any error that ucxpool_config_read()
- *                            returns
+ *                            than sizeof(attr_p->field_mask); or config is NULL
+ *                            and a setting of the environment is invalid
  * UCXPOOL_ERR_UNSUPPORTED    ucxpool_device_count() is 0
- * UCXPOOL_ERR_NO_MEMORY      too little memory on the GPU for a context
+ * UCXPOOL_ERR_NO_MEMORY      out of memory, or too little memory on the GPU for
+ *                            a context
  * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t ucxpool_device_query(int                     device,

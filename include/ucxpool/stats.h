@@ -147,12 +147,12 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
                                            const char *name, uint64_t *value_p);
 
 /* --- latencies --------------------------------------------------------------
- * A pool has one histogram of latencies for each combination of operation
- * (send, recv, read, write), wire, and way in which the bytes are transferred.
- * The ways of sends and receives are eager, packed, inplace and pushed, as in
- * the names of statistics. For reads and writes, the way is one of the ways
- * listed in window.h. If the data of a message is transferred in several ways,
- * the latency is counted for the last way used.
+ * A pool has one histogram of latencies for each combination of operation, wire
+ * and way. The operations are send, recv, read and write. The way is how the
+ * bytes are transferred. The ways of sends and receives are eager, packed,
+ * inplace and pushed, as in the names of statistics. For reads and writes, the
+ * way is one of the ways listed in window.h. If the data of a message is
+ * transferred in several ways, the latency is counted for the last way used.
  *
  * The latency is the time from the post of an operation to its end, before its
  * callback is called. An eager send ends when its bytes have been copied, so

@@ -307,10 +307,11 @@ typedef struct ucxpool_request_params {
  * caller's memory and descriptors.
  *
  * A send can end before its message has been announced to the receiver. This
+ * happens if the send is canceled or times out while it is queued. It also
  * happens if a file range of a message of up to EAGER_SIZE bytes cannot be
- * read, or if the send is canceled or times out while it is queued. The
- * receiver then never sees the message, over either wire. A receive that would
- * have matched the message stays in progress and takes the next match.
+ * read. The receiver then never sees the message, over either wire. A receive
+ * that would have matched the message stays in progress and takes the next
+ * match.
  *
  * Long messages to several GPUs are sent one at a time, in the order described
  * at ucxpool_remote_window_write().

@@ -585,11 +585,11 @@ private:
  * ended.
  *
  * If the request has not ended, the destructor cancels it and progresses the
- * pool until it has ended, so callbacks and coroutines of other requests may
- * run in the destructor. In most cases the request ends at once. Over `ucx`, if
- * UCX still uses the caller's memory after 250 ms, the channel fails and the
- * request ends; see ucxpool_request_cancel(). A request that depends on a
- * stalled GPU stream may not have ended after 10 s. The destructor then calls
+ * pool until it has ended. Callbacks and coroutines of other requests may
+ * therefore run in the destructor. In most cases the request ends at once. Over
+ * `ucx`, if UCX still uses the caller's memory after 250 ms, the channel fails
+ * and the request ends; see ucxpool_request_cancel(). A request that depends on
+ * a stalled GPU stream may not have ended after 10 s. The destructor then calls
  * std::terminate(), like the destructor of std::thread, because the memory
  * would become invalid while it is in use. To let the request continue instead,
  * call detach().

@@ -325,9 +325,9 @@ ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 /*
  * Describe places of one length at these offsets. This form is faster for many
  * short places, especially if a GPU reads the lists itself. The GPU does so if
- * there are at least 4,096 places, and the offsets and the local addresses
- * (ucxpool_data_pieces()) are arrays in pinned memory
- * (ucxpool_device_list_alloc(), or CUDA's own). The GPU then also checks the
+ * there are at least 4,096 places, and both lists are in pinned memory
+ * (ucxpool_device_list_alloc(), or CUDA's own). The lists are the offsets and
+ * the local addresses (ucxpool_data_pieces()). The GPU then also checks the
  * offsets. If a place lies beyond the window's end, the GPU skips it, and the
  * request ends with UCXPOOL_ERR_INVALID_PARAM. The other places may or may not
  * have been transferred.
