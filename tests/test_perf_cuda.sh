@@ -100,7 +100,7 @@ run 0 $short -t comm-recv -s 300001 --device "$two"
 
 # If a call per buffer would take long, only a part is transferred.
 run 0 $short -s 64 -n 20000 --sides copy-each,copy --device cuda
-says out 'copy-each: of each message the first 16,384 buffers'
+says out 'copy-each: only the first 16,384 buffers of each message'
 
 # Tables: the times are not checked, only that each test runs.
 run 0 $short --table cuda -s 64k -n 50

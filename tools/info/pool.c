@@ -305,8 +305,8 @@ typedef struct pair {
 } pair_t;
 
 /* Read the settings of a small pool. They are those of the environment, except
- * for the wire (unless `wire` is NULL), for sizes, and for huge pages, which
- * the pool is too small to fill. Neither pool waits for the other when it is
+ * for sizes, huge pages and, unless `wire` is NULL, the wire. The pool is too
+ * small to fill huge pages. Neither pool waits for the other when it is
  * destroyed, because the other cannot progress during the wait. */
 static ucxpool_status_t read_small_config(ucxpool_config_t **config_p,
                                           const char        *wire)

@@ -234,7 +234,7 @@ static void print_gpus(const job_result_t *result, FILE *stream)
         const job_side_t *side = &result->sides[i];
 
         if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
-            fprintf(stream, "  %s: of each message the first %s buffers\n",
+            fprintf(stream, "  %s: only the first %s buffers of each message\n",
                     side_name(side->side, name),
                     number_print_commas(side->num_moved, number));
         }

@@ -28,7 +28,7 @@ static const test_t tests[] = {
      "to -s, against one active message per buffer",
      UNIT_RATE, 8 * M, 180, WAY_POOL, {WAY_AM_EACH},
      .gpu_ways = GPU_SCATTERED, .is_mixed = true},
-    {"misaligned", "scattered buffers, the sender's one byte off, against one "
+    {"misaligned", "scattered buffers, misaligned at the sender, against one "
      "active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
      .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES, .misaligned = 1},
@@ -67,14 +67,14 @@ static const test_t tests[] = {
     {"any", "any other memory, against raw UCX",
      UNIT_RATE, 64 * M, 1, WAY_POOL, {WAY_AM, WAY_TAG},
      .gpu_ways = GPU_CONTIGUOUS},
-    {"pingpong", "one message there and back, against a raw active message",
+    {"pingpong", "round trip of one message, against a raw active message",
      UNIT_TRIP, 64, 1, WAY_POOL, {WAY_AM}, .gpu_ways = GPU_CONTIGUOUS},
-    {"pingpong-comm", "one message of ucxpool_comm_alloc memory there and back",
+    {"pingpong-comm", "round trip of one message of ucxpool_comm_alloc memory",
      UNIT_TRIP, 64, 1, WAY_POOL_COMM, {WAY_AM}, .gpu_ways = GPU_CONTIGUOUS},
-    {"pingpong-event", "one message there and back, both sides asleep on the "
+    {"pingpong-event", "round trip of one message, both sides asleep on the "
      "event descriptor",
      UNIT_TRIP, 64, 1, WAY_POOL_EVENT, .gpu_ways = {0}},
-    {"pingpong-wait", "one message there and back, both sides in "
+    {"pingpong-wait", "round trip of one message, both sides in "
      "ucxpool_wait()",
      UNIT_TRIP, 64, 1, WAY_POOL_WAIT, .gpu_ways = {0}},
     {"rate", "messages of one buffer each, against messages of raw UCX",
