@@ -10,7 +10,8 @@ PAGE, PAGES = 4096, 1000
 
 
 async def use(where: str, blob: str) -> None:
-    """Read every second page, from the last one on. The owner does no work."""
+    """Read every second page, from the last to the first. The owner does no
+    work."""
     async with ucxpool.Pool() as pool:
         channel = await pool.connect(where)
         window = channel.import_window(bytes.fromhex(blob))

@@ -1,5 +1,5 @@
 """libucxpool for Python: sends many buffers as one message over UCX, and
-provides a heap that does not fragment.
+provides a heap whose allocations rarely fail because of fragmentation.
 
 Transfers, with asyncio:
 
@@ -16,8 +16,9 @@ A peer listens:
         ...
 
 Pool(device=0) has its blocks on a GPU, and accepts buffers on that GPU and on
-the host. Keywords are settings, as in Pool(comm_size="256m"). The
-environment's settings are UCXPOOL_*. `python -m ucxpool.info -c` lists them.
+the host. Keywords are settings, as in Pool(comm_size="256m"). In the
+environment, settings are named UCXPOOL_*. `python -m ucxpool.info -c` lists
+them.
 
 To use the heap as the allocator of a framework, call this before the framework
 allocates anything:

@@ -490,8 +490,9 @@ cdef class Buffers:
             stream = 0 if stream == 1 else stream
             if self.has_stream and stream != self.stream:
                 raise ValueError(
-                    f"buffer {self.count} uses another stream than the buffers "
-                    "before it: synchronize first, or send it separately")
+                    f"buffer {self.count} uses a different stream from the "
+                    "buffers before it: synchronize first, or send it "
+                    "separately")
             self.has_stream = True
             self.stream = stream
         segment.address = <void *><uintptr_t>(address or 0)
@@ -524,7 +525,7 @@ cdef Buffers _buffers(object given, bint writable, bint is_cuda):
 
 
 cdef class _Words:
-    """A list of 64-bit numbers. A buffer is used without reading each number,
+    """A list of 64-bit numbers. A buffer is used without reading each number;
     a sequence is converted. The items are pairs, or single numbers if their
     length is given."""
     cdef const uint64_t *bytes
@@ -801,9 +802,9 @@ cdef class Request:
         return self.status != UCXPOOL_INPROGRESS
 
     def cancel(self):
-        """Cancel the request. The request has ended when `done` is true, at
-        the latest after the pool has made progress once more. The caller may
-        reuse the memory only then."""
+        """Cancel the request. The request ends as soon as UCX no longer uses
+        the memory. The caller may reuse the memory only when `done` is
+        true."""
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_request_cancel(self._handle)
             self._look()

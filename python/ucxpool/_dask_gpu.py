@@ -1,10 +1,10 @@
 """GPU frames of Dask's messages, sent through a pool in GPU memory.
 
 A comm's messages are sent through the host's pool. If a message has frames in
-GPU memory, those follow in a message of their own, on a channel that the
-sender opens for the comm from its GPU's pool to the peer's. The message on the
-host's channel names that channel, and begins with a bitmap of the frames that
-are on the GPU.
+GPU memory, these frames follow in a separate message. The sender opens a
+channel for it, once per comm, from its GPU's pool to the peer's. The message
+on the host's channel names that channel, and begins with a bitmap of the
+frames that are on the GPU.
 """
 import asyncio
 import importlib.util

@@ -74,8 +74,8 @@ class DeviceBuffer:
 
 
 class Heap:
-    """Allocates memory of any size without fragmentation: on the host
-    (Heap()), or on a GPU (Heap(0)).
+    """Allocates memory of any size, on the host (Heap()) or on a GPU
+    (Heap(0)). Fragmentation rarely makes an allocation fail.
 
     Keywords are settings, as in Heap(memory_limit="1g"); `python -m
     ucxpool.info -c` lists them. A size is a number of bytes, or a string such

@@ -32,8 +32,8 @@ def _match(tag, mask):
     """Return the tag and the mask as numbers, for recv(tag, mask)."""
     if tag is None:
         if mask is not None:
-            raise ValueError("a mask needs a tag: pass both, or none of them "
-                             "to receive any message")
+            raise ValueError("a mask needs a tag: pass both, or neither to "
+                             "receive any message")
         return 0, 0
     return tag, _ALL_BITS if mask is None else mask
 
@@ -648,9 +648,9 @@ class Window(_core.Window):
     def revoke(self):
         """End the peers' access: from now on imports are refused, and reads
         and writes end with CanceledError at the peers. The operation ends when
-        no peer accesses the memory. If the window is on a GPU or a peer
-        accesses it over RDMA, the operation ends only when that peer makes
-        progress, or its channel or process ends."""
+        no peer accesses the memory. If the window is on a GPU, or a peer
+        accesses it over RDMA, the peer must make progress: otherwise the
+        operation ends only when the peer's channel or process ends."""
         return Operation(self._revoke, self._revoke_wait)
 
     def close(self):
@@ -745,8 +745,8 @@ class RemoteWindow(_core.Remote):
         """Write a buffer, several buffers, or Pieces of a buffer into the
         places, one after the other. The data must be exactly as long as all
         places together. When the transfer has ended, the bytes are in place; a
-        notification arrives after them. In all else write() behaves like
-        read()."""
+        notification arrives after them. In all other respects, write() behaves
+        like read()."""
         return self._pool._started(self._post(
             True, places, data, length, notify, metadata, timeout))
 
@@ -782,7 +782,8 @@ class Batch:
     """Operations on any channels and remote windows of one pool, created by
     Pool.batch(). One call posts them, which is faster for many short messages.
     The methods take the same arguments, and raise the same exceptions for
-    them, as the methods of Channel and RemoteWindow. post() posts."""
+    them, as the methods of Channel and RemoteWindow. post() posts the
+    operations."""
 
     def __init__(self, pool):
         self._pool = pool
@@ -923,10 +924,11 @@ class Pool(_core.Pool):
         is in seconds, after which the operation raises TimedOutError; the
         setting HANDSHAKE_TIMEOUT also limits the time. require names the paths
         that the channel may use: "map", "rma", "direct", "map,rma",
-        "direct,rma" or "any" (default: the setting REQUIRE). Raises InvalidParameterError if `where` is not of the
-        form "host:port", PeerLostError if no process listens there,
-        NotPermittedError if the secrets differ, UnsupportedError if the channel
-        cannot use a required path."""
+        "direct,rma" or "any" (default: the setting REQUIRE). Raises
+        InvalidParameterError if `where` is not of the form "host:port",
+        PeerLostError if no process listens there, NotPermittedError if the
+        secrets differ, UnsupportedError if the channel cannot use a required
+        path."""
         return Operation(
             lambda: self._connect(where, name, timeout, require),
             lambda limit: self._connect_wait(

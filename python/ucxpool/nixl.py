@@ -1,5 +1,5 @@
 """Implements NIXL's agent on the pool's windows. A program written for NIXL
-1.5 must change only one import.
+1.5 needs to change only one import.
 
     from ucxpool.nixl import nixl_agent, nixl_agent_config
 
@@ -620,8 +620,8 @@ class nixl_agent:
 
     def get_agent_metadata(self) -> bytes:
         """Return the metadata that a peer needs to connect, and to read and
-        write the memory that is registered now. Keep the metadata secret:
-        every process that has it can do so."""
+        write the memory that is registered now. Keep the metadata secret: any
+        process that has it can connect and access this memory."""
         with self._lock:
             return _nixl.write_metadata(self.name, self._identity,
                                         self._sides.values(), self._regions,

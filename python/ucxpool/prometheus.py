@@ -4,11 +4,11 @@
     REGISTRY.register(ucxpool.prometheus.Collector(pool))
 
 Each statistic of a pool is a metric ucxpool_NAME with the pool's name as its
-label. If pools of one collector have the same name, a number is appended to the
-labels of the later ones. The metrics ucxpool_channel_* have the statistics of open channels, with
-the labels pool, channel (its name) and wire, and bytes and operations also with
-way and direction. ucxpool_latency_seconds has the histograms of latencies, with
-the labels pool, operation, wire and way.
+label. If pools of one collector have the same name, a number is appended to
+the labels of the later ones. The metrics ucxpool_channel_* have the statistics
+of open channels, with the labels pool, channel (its name) and wire, and bytes
+and operations also with way and direction. ucxpool_latency_seconds has the
+histograms of latencies, with the labels pool, operation, wire and way.
 """
 import re
 import threading
@@ -136,10 +136,10 @@ class Collector:
 
     At most max_channels channels of a pool, the oldest ones, have metrics of
     their own. The others count only in the metrics of the pool, and in
-    ucxpool_channels_unlabeled. To keep the number of time series small over
-    time, too, give channels names that recur (Channel.name): the default name
-    of an accepted channel contains a port. A way or histogram without
-    operations has no metric.
+    ucxpool_channels_unlabeled. To limit the number of time series over time,
+    too, reuse the names of channels (Channel.name): the default name of an
+    accepted channel contains a port. A way or histogram without operations has
+    no metric.
 
     The counters of channels of the same name are added up, and do not decrease
     while one of these channels is open. Transfers between the last scrape and

@@ -1,5 +1,5 @@
-"""UCXX's interface on a pool. A program written for `ucxx` must change only
-one import.
+"""UCXX's interface on a pool. A program written for `ucxx` needs to change
+only one import.
 
     import ucxpool.ucxx as ucxx
 
