@@ -33,7 +33,7 @@ typedef struct run {
     plugin_t                plugins[PLUGIN_MAX];
     unsigned                num_plugins;
     int                     ordinal; /* DEVICE_HOST or a GPU */
-    unsigned                divisor; /* of sizes */
+    unsigned                divisor; /* sizes are divided by this */
     measure_params_t        params;
     bool                    csv;
     bool                    list;

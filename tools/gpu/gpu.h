@@ -113,7 +113,7 @@ typedef struct gpu {
     char         name[64];
     CUdevice     device;
     CUcontext    context; /* NULL: not open */
-    CUstream     stream;  /* of the copies below */
+    CUstream     stream;  /* stream of the copies below */
     char         error[512];
 } gpu_t;
 

@@ -51,16 +51,16 @@ int memory_put(memory_t *memory, void *address, const void *source,
                size_t size);
 
 typedef struct buffers {
-    memory_t          *memory;       /* of the arena */
+    memory_t          *memory;       /* memory of the arena */
     unsigned           num_slots;    /* messages in flight */
-    size_t             num_segments; /* of one message */
+    size_t             num_segments; /* segments of one message */
     size_t             size;         /* size of one message */
     ucxpool_segment_t *segments;     /* slot by slot */
-    void             **addresses;    /* of the segments */
+    void             **addresses;    /* addresses of the segments */
     void              *arena;
     size_t             arena_size;
     size_t             slot_size; /* distance between slots */
-    size_t             shift;     /* of segments, compared with the peer's */
+    size_t             shift;     /* offset from the segments of the peer */
     bool               own_arena;
     bool               is_echo;
     uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies */

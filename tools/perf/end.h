@@ -37,7 +37,7 @@ typedef struct end_slot {
     uint64_t posted_at;
     uint64_t num_left;    /* receiver: messages of the batch still to come */
     size_t   num_arrived; /* parts of a message */
-    size_t   num_bytes;   /* of these parts */
+    size_t   num_bytes;   /* bytes of these parts */
     unsigned pending;     /* incomplete operations */
     bool     busy;        /* sender: the message is not completed */
     bool     arrived;     /* receiver: all bytes have arrived, no reply yet */
@@ -59,7 +59,7 @@ typedef struct end_params {
     side_t    side;
     work_t    work; /* the side's part of the work */
     bool      is_sender;
-    memory_t *memory; /* of its buffers; borrowed */
+    memory_t *memory; /* memory of its buffers; borrowed */
 } end_params_t;
 
 /* Returns true if this end is the source of the data. */

@@ -244,19 +244,19 @@ int job_check(const job_t *job);
 /* The result of one side. All times are in seconds and for one message. */
 typedef struct job_side {
     side_t   side;
-    double   median; /* of the samples */
+    double   median; /* median of the samples */
     double   p05;
     double   p95;
-    double   trip_p50; /* from post to reply, of single messages */
+    double   trip_p50; /* time from post to reply of single messages */
     double   trip_p99;
-    uint64_t num_messages; /* of a batch */
+    uint64_t num_messages; /* messages of a batch */
     bool     verified;
     char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
     uint64_t num_moved; /* buffers of a message that it transfers */
-    char     wire[8];   /* of a pool's side: the wire that was used */
+    char     wire[8];   /* wire that a pool's side used */
     char     wire_reason[JOB_REASON_SIZE];
-    uint64_t registrations; /* after the start */
-    char     way[12];       /* of a read or write: the way that was used */
+    uint64_t registrations; /* memory registrations after the start */
+    char     way[12];       /* way that a read or write used */
     char     way_reason[JOB_REASON_SIZE];
 } job_side_t;
 
@@ -264,7 +264,7 @@ typedef struct job_side {
 typedef struct job_ratio {
     uint32_t pool; /* indices of sides */
     uint32_t raw;
-    bool     is_best; /* the fastest of its group and mode */
+    bool     is_best; /* raw is the fastest of its group and mode */
     double   median;
     double   p05;
     double   p95;
@@ -275,7 +275,7 @@ typedef struct job_result {
     char       missing[JOB_MISSING_SIZE]; /* why nothing was done, or "" */
     uint32_t   num_rounds;
     uint32_t   num_ratios;
-    char       gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or "" */
+    char       gpus[2][JOB_GPU_SIZE]; /* GPUs of sender and receiver; or "" */
     job_side_t sides[JOB_MAX_SIDES];
     /* The ratios of the first side, then those of the side with pieces. */
     job_ratio_t ratios[2 * JOB_MAX_SIDES];

@@ -35,7 +35,7 @@ int raw_is_for_gpu(bool *is_for_gpu_p);
 
 typedef struct pool_params {
     uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
-    int      device; /* of the blocks; WORK_HOST: host memory */
+    int      device; /* device of the blocks; WORK_HOST: host memory */
     bool     is_sender;
     /* Size of the ucxpool_comm_alloc() memory that will be allocated. The pool
      * is created larger than its default if needed. */

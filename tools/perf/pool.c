@@ -44,7 +44,7 @@ typedef struct pool_end {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
     void              *comm; /* NULL: the buffers are not in the pool */
-    ucxpool_op_t      *ops;  /* of a batch; NULL: single posts */
+    ucxpool_op_t      *ops;  /* operations of a batch; NULL: single posts */
     int                event_fd;
     /* For reads and writes, otherwise NULL: the receiver's window, the sender's
      * remote window, and the offsets in it of each slot's buffers. */

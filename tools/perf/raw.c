@@ -26,7 +26,7 @@ enum { AM_DATA = 1, AM_REPLY = 2 };
 /* The header of an active message. */
 typedef struct header {
     uint32_t slot;
-    uint32_t index; /* of the buffer in the message */
+    uint32_t index; /* index of the buffer in the message */
 } header_t;
 
 struct raw_end;

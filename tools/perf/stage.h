@@ -19,8 +19,9 @@ typedef struct stage {
      * the other one. NULL: the side is missing or uses one direction. */
     end_t   *ends[JOB_MAX_SIDES][2];
     unsigned current; /* side chosen by stage_enter() */
-    char     missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
-    memory_t memory;                                  /* of the buffers */
+    /* Why a side is missing, or "". */
+    char     missing[JOB_MAX_SIDES][JOB_REASON_SIZE];
+    memory_t memory;                /* memory of the buffers */
     char     gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 

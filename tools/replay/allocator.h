@@ -78,11 +78,11 @@ typedef struct allocator_kind {
 struct allocator {
     const allocator_kind_t *kind;
     device_t               *device;
-    ucxpool_t              *pool;       /* heap */
-    CUdeviceptr             ballast;    /* cuda, async, plug-ins; 0: none */
-    uint64_t                free_bytes; /* with the ballast, before any call */
-    gpu_pools_t             calls;      /* async */
-    CUmemoryPool            driver_pool;
+    ucxpool_t              *pool;    /* heap */
+    CUdeviceptr             ballast; /* cuda, async, plug-ins; 0: none */
+    uint64_t     free_bytes; /* free with the ballast, before any call */
+    gpu_pools_t  calls;      /* async */
+    CUmemoryPool driver_pool;
 };
 
 /* Unit in which a GPU and the heap allocate memory. */
@@ -105,7 +105,7 @@ const allocator_kind_t *allocator_find(const char *name);
 
 /* --- plug-ins: man/ucxpool_replay.1 documents them ------------------------ */
 
-#define PLUGIN_NAME_SIZE 16 /* with the zero */
+#define PLUGIN_NAME_SIZE 16 /* with the terminating 0 */
 #define PLUGIN_MAX       8
 
 typedef struct plugin {

@@ -24,7 +24,7 @@ typedef struct play {
 } play_t;
 
 typedef struct play_result {
-    uint64_t ns;            /* from the first timed event on */
+    uint64_t ns;            /* time since the first timed event */
     uint64_t num_failures;  /* allocations that failed */
     uint64_t peak_reserved; /* PLAY_SAMPLED: bytes; maximum of the samples */
     /* PLAY_TIMED: ns of each call. The caller releases these samples. */
@@ -55,7 +55,7 @@ typedef struct measure_params {
     /* Memory that the heap reserves before the first round. If both are 0, it
      * reserves none. */
     uint64_t reserve_bytes;
-    unsigned reserve_percent; /* of the free memory */
+    unsigned reserve_percent; /* percentage of the free memory */
 } measure_params_t;
 
 /* The smallest capacity at which an allocator plays a whole trace. */

@@ -11,7 +11,7 @@
 typedef struct round {
     const play_t  *play;
     play_mode_t    mode;
-    void         **addresses; /* of each allocation; NULL: not live */
+    void         **addresses; /* address of each allocation; NULL: not live */
     play_result_t *result;
 } round_t;
 

@@ -28,14 +28,15 @@ typedef struct trace_event {
     uint16_t stream;
 } trace_event_t;
 
-/* Counts of the calls of a log that cannot be played and are left out. */
+/* Counts of unusual calls of a log. Such calls are left out, except where a
+ * comment says otherwise. */
 typedef struct trace_remarks {
     uint64_t
         num_failures;     /* allocations that failed when the log was written */
-    uint64_t num_unknown; /* frees of memory allocated before it began */
+    uint64_t num_unknown; /* frees of memory allocated before the log began */
     uint64_t num_twice;   /* allocations at addresses that were in use; the */
                           /* first owner's memory is freed then */
-    uint64_t num_other_sizes; /* frees with another size */
+    uint64_t num_other_sizes; /* frees with another size; played anyway */
     uint64_t num_empty;       /* calls for 0 bytes */
     /* Line number of the first call of each kind. */
     uint64_t unknown_line, twice_line, other_size_line, empty_line;
@@ -45,7 +46,7 @@ typedef struct trace {
     char           name[128];
     trace_event_t *events;
     size_t         num_events;
-    uint64_t      *sizes; /* of each allocation, bytes */
+    uint64_t      *sizes; /* size of each allocation in bytes */
     size_t         num_allocations;
     uint64_t       streams[TRACE_MAX_STREAMS]; /* 0 is the default stream */
     unsigned       num_streams;

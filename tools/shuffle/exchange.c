@@ -38,7 +38,7 @@ typedef enum exchange_kind {
 typedef struct exchange_header {
     uint32_t kind;
     uint32_t source;
-    uint64_t count; /* of a batch: records; of an end: batches sent */
+    uint64_t count; /* batch: its records; end: the batches sent */
 } exchange_header_t;
 
 typedef struct exchange_peer {

@@ -64,7 +64,7 @@ uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
 /* A record, valid until the next call to reader_next(). */
 typedef struct record {
     const input_file_t *file;
-    uint64_t            offset; /* in the file */
+    uint64_t            offset; /* offset in the file */
     const char         *data;
     size_t              length; /* with the newline */
     const char         *key;
@@ -73,21 +73,21 @@ typedef struct record {
 
 typedef struct reader {
     const inputs_t *inputs;
-    uint64_t        begin; /* the part, in the whole range */
+    uint64_t        begin; /* the part, as offsets in the whole range */
     uint64_t        end;
     unsigned        field; /* number of the key field, from 1 */
-    size_t          index; /* of the file */
-    int             fd;    /* of that file, or -1 */
-    uint64_t        low;   /* the part, in that file */
+    size_t          index; /* index of the current file */
+    int             fd;    /* descriptor of that file, or -1 */
+    uint64_t        low;   /* the part, as offsets in that file */
     uint64_t        high;
-    uint64_t        offset; /* in that file, of the next byte to be read */
+    uint64_t        offset; /* offset in that file of the next byte to read */
     char           *buffer;
-    char           *value; /* of a quoted key; as large as the buffer */
+    char           *value; /* value of a quoted key; as large as the buffer */
     size_t          capacity;
-    size_t          head;      /* of the next record in the buffer */
+    size_t          head;      /* start of the next record in the buffer */
     size_t          scanned;   /* no record ends between head and here */
     size_t          tail;      /* end of the bytes in the buffer */
-    int             quotes;    /* a csv_state_t, at `scanned` */
+    int             quotes;    /* the csv_state_t at `scanned` */
     uint64_t        num_added; /* newlines that were added */
 } reader_t;
 

@@ -52,7 +52,7 @@ typedef enum word {
 /* A slot of the shared memory. Each worker writes only to its own slot. */
 typedef struct place {
     size_t   address_length;
-    char     address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
+    char     address[LOCAL_ADDRESS_SIZE]; /* address of the worker's pool */
     result_t result;
     char     error[KEPT_ERROR_SIZE];
     bool     is_consequence; /* caused by another worker's end */
@@ -63,7 +63,7 @@ typedef struct member {
     pid_t    pid;        /* 0: never started */
     int      socket;     /* -1: closed, the process has ended */
     int      status;     /* from waitpid() */
-    bool     has_failed; /* waits to be ended */
+    bool     has_failed; /* waits for the main process to end it */
     bool     was_killed; /* by the main process */
     bool     is_late;    /* failed or ended after the run had failed */
     unsigned order;      /* order in which workers failed or ended */
@@ -74,7 +74,7 @@ typedef struct local {
     result_t      *results;
     place_t       *places;
     member_t      *members;
-    struct pollfd *polls; /* by worker, then the signals */
+    struct pollfd *polls; /* one per worker, then the signals */
     int            signal_fd;
     sigset_t       old_mask;
     unsigned       num_alive;
@@ -83,8 +83,8 @@ typedef struct local {
     unsigned       num_ended; /* ended or failed */
     bool           has_failed;
     uint64_t       failed_at;
-    int            signal_number;          /* the signal that ended the run */
-    char           error[KEPT_ERROR_SIZE]; /* of the main process, or "" */
+    int            signal_number; /* the signal that ended the run */
+    char error[KEPT_ERROR_SIZE];  /* error of the main process, or "" */
 } local_t;
 
 /* --- a worker's process ------------------------------------------------- */

@@ -26,9 +26,9 @@
 
 typedef struct output_folder {
     const char *path;
-    uint64_t    run; /* its id */
+    uint64_t    run; /* id of the run */
     int         fd;
-    bool        created;      /* by this process */
+    bool        created;      /* this process created the directory */
     bool        is_discarded; /* by output_discard() */
 } output_folder_t;
 

@@ -33,7 +33,7 @@ final class Fetch {
         final int first;
         final boolean isLastComplete;
         final long[] lengths;
-        Buffer buffer; /* null: it has no bytes */
+        Buffer buffer; /* null: the reply has no bytes */
         boolean isStaged; /* the buffer will soon be needed for other replies */
         boolean isDone;
         IOException failure;

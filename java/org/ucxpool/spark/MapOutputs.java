@@ -57,7 +57,7 @@ final class MapOutputs {
     private final Supplier<IndexShuffleBlockResolver> resolver;
     private final LinkedHashMap<Key, Output> open =
         new LinkedHashMap<>(64, 0.75f, true);
-    private long kept; /* offsets of all indexes */
+    private long kept; /* number of offsets in all cached indexes */
 
     MapOutputs(Supplier<IndexShuffleBlockResolver> resolver) {
         this.resolver = resolver;

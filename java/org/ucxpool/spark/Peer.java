@@ -76,7 +76,7 @@ final class Peer implements Channel.Handler {
      */
     private boolean hasOpened;
     private boolean isOpened; /* the channel has been open */
-    private boolean isSecondTry; /* the peer closed the previous one */
+    private boolean isSecondTry; /* the peer closed the previous channel */
     /* The failure may be temporary, for example a busy executor. */
     private boolean isOverNetty;
     private long nettyUntil;

@@ -33,8 +33,8 @@ final class Server implements Channel.Handler {
         final long request;
         final List<BlockRange> blocks;
         int next; /* the first block that has not been sent completely */
-        long sent; /* its length in bytes */
-        MapOutputs.Location location; /* its bytes sent, once it is begun */
+        long sent; /* bytes of that block that have been sent */
+        MapOutputs.Location location; /* of that block; null: not begun */
 
         Answer(long request, List<BlockRange> blocks) {
             this.request = request;
