@@ -1598,7 +1598,7 @@ cdef class Window:
     def _revoke_for(self, timeout):
         """Revoke the window, and make progress until no peer accesses it,
         for at most `timeout` seconds. Returns whether no peer accesses it
-        any more."""
+        anymore."""
         cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_status_t status
 

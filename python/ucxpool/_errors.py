@@ -41,8 +41,8 @@ class InputOutputError(Error, OSError):
 
 
 class CanceledError(Error):
-    """This side or the peer has cancelled the operation. A task that is
-    cancelled gets asyncio.CancelledError as usual."""
+    """This side or the peer has canceled the operation. A task that is
+    canceled gets asyncio.CancelledError as usual."""
     status = -6
 
 

@@ -89,11 +89,11 @@ class Transfer(_core.Request):
     asyncio.gather() and ensure_future() accept it like any other awaitable.
 
     The transfer holds its buffers until it ends, even if no variable refers to
-    it any more. Cancelling a task that awaits a transfer cancels the transfer;
+    it anymore. Canceling a task that awaits a transfer cancels the transfer;
     the task continues when the buffers are no longer in use. A transfer raises
     PeerLostError if the peer dies, RefusedError if the receiver refuses the
     message, TruncatedError if the buffers are too short, TimedOutError after
-    its timeout, and CanceledError if it or its message is cancelled, or the
+    its timeout, and CanceledError if it or its message is canceled, or the
     channel or pool is closed first."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
@@ -209,7 +209,7 @@ class Message(_core.Message):
     """A message that has arrived but has not been received yet: its data is
     still in the sender's memory or in blocks. Receive it with into() or
     frames(), or refuse it; a message is refused when no variable refers to it
-    any more. Receiving a message twice raises ValueError."""
+    anymore. Receiving a message twice raises ValueError."""
 
     def __repr__(self):
         state = ", received or refused" if self._is_taken else ""
@@ -249,7 +249,7 @@ class Message(_core.Message):
 class Channel(_core.Channel):
     """The connection to one peer's pool, created by Pool.connect() or
     Listener.accept(). Messages arrive in the order in which they were sent. A
-    channel is closed when no variable refers to it any more. It is also a
+    channel is closed when no variable refers to it anymore. It is also a
     context manager. Any thread may use it."""
 
     def __init__(self):
@@ -300,7 +300,7 @@ class Channel(_core.Channel):
         with this tag. If `mask` is given, only the bits of the tag that are
         set in the mask are compared. The result is a Message, which still has
         to be received. Several waiting calls get messages in the order in
-        which they started to wait. Cancelling the call loses no message.
+        which they started to wait. Canceling the call loses no message.
         Raises ClosedError if the peer has closed the channel and no message is
         left, PeerLostError if the peer has died, ValueError for a mask without
         a tag."""
@@ -525,7 +525,7 @@ class Listener(_core.Listener):
 
     def accept(self):
         """Wait for the channel of the next peer: await it, or call wait().
-        Cancelling the call loses no peer. Raises ClosedError if the listener
+        Canceling the call loses no peer. Raises ClosedError if the listener
         is closed."""
         return Operation(self._accept, self._accept_wait)
 
@@ -698,7 +698,7 @@ class Window(_core.Window):
 
 class RemoteWindow(_core.Remote):
     """A window of a peer, created by Channel.import_window(). It is closed
-    when no variable refers to it any more. It is also a context manager.
+    when no variable refers to it anymore. It is also a context manager.
 
     Reads and writes take places in the window, as rows of (offset, length).
     The rows are any sequence of pairs, or an array of 64-bit integers, of
@@ -873,7 +873,7 @@ class Pool(_core.Pool):
     device  the number of the GPU that holds the blocks and the buffers; None:
             host memory
     name    for logs and statistics
-    secret  bytes that peers on other hosts must know, too
+    secret  bytes that listeners and the peers that connect to them must share
 
     Further keywords are settings, as in Pool(comm_size="64m"); `python -m
     ucxpool.info -c` lists them. Settings that are not given here come from the

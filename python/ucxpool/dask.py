@@ -215,7 +215,7 @@ class UcxPool(Comm):
 
     @contextlib.contextmanager
     def _ends_if_it_fails(self):
-        """End the comm if the body fails or is cancelled, as over TCP.
+        """End the comm if the body fails or is canceled, as over TCP.
         Otherwise the next read would get the reply to another caller's
         request."""
         try:

@@ -166,7 +166,7 @@ class _Side:
             raise
         if answer.metadata:
             raise RayDirectTransportError(
-                f"object {obj_id} is not at {address} any more")
+                f"object {obj_id} is not at {address} anymore")
         await answer.into(_buffers(tensors))
         return tensors
 

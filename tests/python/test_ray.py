@@ -322,13 +322,13 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
 
     async def test_fetch_of_a_deleted_object_fails(self):
         await self.channel.send([], self.asked.tag, b"gone")
-        with self.assertRaisesRegex(RayDirectTransportError, "any more"):
+        with self.assertRaisesRegex(RayDirectTransportError, "anymore"):
             await self.wait()
         mine = self.transport.extract_tensor_transport_metadata(
             "another", [torch.ones(4)])
         self.transport.garbage_collect("another", mine, [])
         self.fetch = self.start(mine.address)
-        with self.assertRaisesRegex(RayDirectTransportError, "any more"):
+        with self.assertRaisesRegex(RayDirectTransportError, "anymore"):
             await self.wait()
 
     async def test_fetch_fails_without_a_listener(self):
