@@ -192,7 +192,7 @@ run 0 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -c 2m --csv
 for n in 1 2 3; do
     PLUGIN_FAILS=$n run 1 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -m
     says err 'plugin_init(-1, '
-    says err 'returns 7'
+    says err 'returned 7'
 done
 run 1 -w rmm:100,1 -p "$dir/none.so"
 says err "cannot load the plug-in $dir/none.so:"

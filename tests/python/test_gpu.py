@@ -132,7 +132,7 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
         whole = self.heap.buffer(64)
         with self.assertRaisesRegex(ValueError, "strided"):
             self.mine.send([Strided(whole)])
-        with self.assertRaisesRegex(ValueError, "another stream"):
+        with self.assertRaisesRegex(ValueError, "different stream"):
             self.mine.send([whole, OfAnotherStream(whole)])
         with ucxpool.Pool(**SETTINGS) as host:
             listener = host.listen()
