@@ -92,8 +92,8 @@ typedef struct ucxpool_device_attr {
     /*
      * BAR1, the window through which other devices of the machine access the
      * GPU's memory. Memory that is registered with a network card must fit in
-     * BAR1. If bar1_size is 0, the size is unknown (it needs NVIDIA's
-     * management library) or the GPU has no BAR1, and bar1_reason contains the
+     * BAR1. If bar1_size is 0, the size is unknown (the query needs NVIDIA's
+     * management library) or the GPU has no BAR1. bar1_reason then contains the
      * cause. The sizes are in bytes.
      */
     uint64_t bar1_size;

@@ -1,8 +1,8 @@
 /*
  * Keeps the library's log messages until a thread with the GIL takes them. The
  * library may hold a lock when it logs, and a thread with the GIL may wait for
- * that lock. So nothing here waits for the GIL, or for a lock of its own, which
- * could be held during a fork().
+ * that lock. So no function here waits for the GIL, or has a lock of its own,
+ * which another thread could hold during a fork().
  */
 #ifndef UCXPOOL_PYTHON_LOG_H
 #define UCXPOOL_PYTHON_LOG_H

@@ -28,8 +28,9 @@ SHORT_NOTE = 1024
 MAX_TRIES = 3
 # A GPU's list of at least PARTED_MIN entries is looked up in parts, while the
 # GPU copies the previous part. The first part has FIRST_BYTES, which take 0.2
-# ms to copy. The next has NEXT_PART entries, which take less time to look up,
-# and each later one has PART_GROWTH times as many.
+# ms to copy. The second part has NEXT_PART entries, which take less time to
+# look up. Each later part has PART_GROWTH times as many entries as the part
+# before it.
 PARTED_MIN = 16384
 FIRST_BYTES = 64 << 20
 FIRST_MIN, FIRST_MAX = 1024, 16384

@@ -1126,8 +1126,9 @@ class Pool(_core.Pool):
         """Run the coroutine in the loop and return its result to this thread.
         If this thread has given up by then, the loop passes the result to
         put_back()."""
-        # The coroutine takes this lock when it has a result, the thread when
-        # it gives up. The first one to take it owns the result.
+        # The coroutine takes this lock when it has a result. The thread takes
+        # the lock when it gives up. Whichever takes the lock first owns the
+        # result.
         first = threading.Lock()
 
         async def run():

@@ -29,7 +29,7 @@ void json_open_inline(json_t *json, const char *key, char bracket);
  */
 void json_close(json_t *json);
 
-/* Write a text, with escapes. Bytes that are not UTF-8 are written unchanged.
+/* Write text, with escapes. Bytes that are not UTF-8 are written unchanged.
  */
 void json_text(json_t *json, const char *key, const char *text);
 void json_bool(json_t *json, const char *key, bool value);

@@ -1,6 +1,6 @@
 /*
- * Allocators on which a trace is played, each a table of functions, and the
- * device whose memory they manage: the host or a GPU.
+ * Allocators that play a trace. Each is a table of functions. The device whose
+ * memory they manage is the host or a GPU.
  *
  * Functions return 0, or -1 after printing an error.
  */

@@ -34,7 +34,7 @@ typedef struct play_result {
 
 /*
  * Play one round, then free all live allocations. Returns 0. If the allocator
- * failed in another way than by a lack of memory, prints an error and returns
+ * failed for a reason other than lack of memory, prints an error and returns
  * -1.
  *
  * result_p  Zeroed by the caller.

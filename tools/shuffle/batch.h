@@ -5,7 +5,7 @@
  * A batch has three columns and is sent as one message of three segments:
  *
  *     hashes  [ h0 h1 h2 ]    of the keys
- *     ends    [ e0 e1 ]       where records end; the last one ends with bytes
+ *     ends    [ e0 e1 ]       where each record ends, except the last one
  *     bytes   [ record 0 \n record 1 \n record 2 \n ]
  *               0          e0          e1           num_bytes
  *

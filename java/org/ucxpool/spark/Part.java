@@ -150,7 +150,7 @@ abstract class Part {
             }
         }
 
-        /** Returns a part of the file, which holds a reference to the file. */
+        /** Returns a part of the file. The part retains the file. */
         Part part(long offset, int length) {
             references.incrementAndGet();
             return new InFile(this, offset, length);
