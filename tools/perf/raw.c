@@ -640,8 +640,9 @@ static int register_memory(raw_end_t *raw, const end_params_t *params,
     status      = ucp_mem_map(raw->lane->context, &map, &raw->memh);
     if (status != UCS_OK) {
         raw->memh = NULL;
-        return tool_error("UCX cannot register %zu bytes: %s; lower -s or -O, "
-                          "or raise the limit of locked memory (ulimit -l)",
+        return tool_error("UCX cannot register %zu bytes: %s; if this exceeds "
+                          "the limit of locked memory (ulimit -l), raise it, "
+                          "or lower -s or -O",
                           size, ucs_status_string(status));
     }
     status = ucp_mem_query(raw->memh, &attr);

@@ -192,7 +192,8 @@ static int connect_server(remote_t *remote, const char *where)
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
-        return tool_error("%s: %s; check that ucxpool_perf -l runs there",
+        return tool_error("%s: %s; check that ucxpool_perf -l runs there, "
+                          "with the same secret",
                           where,
                           attr.reason[0] != '\0' ? attr.reason : "no answer");
     }
