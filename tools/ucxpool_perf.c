@@ -368,8 +368,8 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     return job_check(job) == 0 ? -1 : 2;
 }
 
-/* Returns the value of a row, or the option's if that is smaller, for a machine
- * with little memory. */
+/* Returns the smaller of a row's value and the option's value. The option is
+ * for machines with little memory. */
 static uint64_t at_most(uint64_t row, uint64_t option)
 {
     return (option != 0) && (option < row) ? option : row;

@@ -1,6 +1,6 @@
 /*
- * One GPU that a tool uses: the driver, the GPU's primary context, which the
- * pool also uses, memory, and synchronous copies.
+ * One GPU that a tool uses: the driver, the primary context (which the pool
+ * also uses), memory, and synchronous copies.
  *
  * The part of CUDA's driver interface that the tools use is one table of
  * functions. The table is filled by dlopen(), so that a tool can be built and

@@ -135,8 +135,8 @@ static void report_pages(report_t *report, const ucxpool_config_t *config,
     }
 }
 
-/* Report how many regions each memory domain of UCX has registered, according
- * to the keys. */
+/* Report how many regions each memory domain of UCX has registered. The remote
+ * keys show this. */
 static void report_domains(report_t *report, ucxpool_t *pool,
                            const pool_stats_t *stats)
 {

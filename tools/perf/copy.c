@@ -29,7 +29,7 @@
 typedef struct words {
     uint32_t sent[WORK_MAX_OUTSTANDING];    /* messages copied, by slot */
     uint32_t replied[WORK_MAX_OUTSTANDING]; /* replies, by slot */
-    uint32_t closed[2];                     /* by sender and receiver */
+    uint32_t closed[2];                     /* set by sender and receiver */
 } words_t;
 
 /* Write a word. A reader that sees the new value also sees earlier writes. */

@@ -4,7 +4,7 @@
  *
  *     work     transfers that every side does in the same way
  *     side     a way to transfer a message, in a mode
- *     job      one work, done by several sides in turn, for several rounds
+ *     job      work that several sides do in turn, for several rounds
  *     result   the times of a job
  *
  *     round 0    A B C

@@ -84,7 +84,7 @@ static int socket_poll(control_t *control, int timeout_ms, void *data,
     return 1;
 }
 
-/* Print that the receiver died, also in a signal handler. */
+/* Print that the receiver died. May be called in a signal handler. */
 static void report_death(int signal_number)
 {
     char  text[] = "ucxpool_perf: the receiver died (signal 00)\n";

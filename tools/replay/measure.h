@@ -48,7 +48,7 @@ int play_round(const play_t *play, play_mode_t mode, play_result_t *result_p);
 
 typedef struct measure_params {
     uint64_t capacity;    /* 0: none */
-    unsigned num_rounds;  /* timed as a whole */
+    unsigned num_rounds;  /* rounds that are timed as a whole */
     bool     is_searched; /* find the smallest capacity */
     double   percent;     /* step size in percent of the peak */
 
@@ -81,9 +81,9 @@ typedef struct measure {
     call_times_t            free;
     uint64_t                first_ns; /* the first round, on a new allocator */
     uint64_t                again_ns; /* the median of the others; 0: none */
-    uint64_t                num_failures; /* allocations, in the worst round */
-    uint64_t                peak_reserved;
-    search_t                search;
+    uint64_t num_failures; /* failed allocations in the worst round */
+    uint64_t peak_reserved;
+    search_t search;
 } measure_t;
 
 /* Measure an allocator. Returns 0, or -1 after printing an error if the

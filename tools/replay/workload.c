@@ -38,7 +38,7 @@ static uint64_t random64_below(random64_t *random, uint64_t bound)
     return (uint64_t)(((unsigned __int128)random64_next(random) * bound) >> 64);
 }
 
-/* Returns a number from 0 to less than 1. */
+/* Returns a number of at least 0 and less than 1. */
 static double random64_fraction(random64_t *random)
 {
     return (double)(random64_next(random) >> 11) * 0x1p-53;

@@ -64,7 +64,7 @@ struct exchange {
     batch_t          *ready;
     batch_t         **ready_end;
     unsigned          num_receiving;
-    bool              failed; /* the error has been kept already */
+    bool              failed; /* an error has been kept */
     bool              lost_peer;
     exchange_report_t report;
 };
