@@ -58,6 +58,8 @@ libucxpool_internal_la_SOURCES = \
 	src/bootstrap/listener.c src/bootstrap/listener.h \
 	src/copy/cuda_copier.c src/copy/cuda_copier.h \
 	src/copy/engine.c src/copy/engine.h \
+	src/copy/engine_cpu.c \
+	src/copy/engine_gpu.c \
 	src/copy/fault.c src/copy/fault.h \
 	src/copy/file.c src/copy/file.h \
 	src/copy/list.c src/copy/list.h \
@@ -107,6 +109,8 @@ libucxpool_internal_la_SOURCES = \
 	src/mem/region.c src/mem/region.h \
 	src/mem/system.c src/mem/system.h \
 	src/mem/vmm.h \
+	src/mem/vmm_cuda.c \
+	src/mem/vmm_host.c \
 	src/pool/lifetime.c \
 	src/pool/pool.h \
 	src/pool/progress.c \

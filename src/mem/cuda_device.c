@@ -266,3 +266,26 @@ void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
     mem_cuda_ignore(driver, driver->cuMemAddressFree(address, size),
                     "cuMemAddressFree");
 }
+
+CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+
+    if (device->has_posix_handles) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id                     = device->device;
+    prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
+    return prop;
+}
+
+CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
+                             CUdeviceptr address, size_t size)
+{
+    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id   = device->device;
+    return device->driver->cuMemSetAccess(address, size, &desc, 1);
+}

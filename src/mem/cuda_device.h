@@ -79,6 +79,15 @@ CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
 ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
                                        size_t *free_p, size_t *total_p);
 
+/* Returns the properties of physical memory of the device. The memory can be
+ * exported as a file and accessed by a NIC, if the device supports that. */
+CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device);
+
+/* Give the device read and write access to the mappings in a range. Each call
+ * has a fixed cost, and a smaller cost per allocation in the range. */
+CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
+                             CUdeviceptr address, size_t size);
+
 /* Free reserved addresses. Nothing may be mapped there. */
 void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
                          size_t size);

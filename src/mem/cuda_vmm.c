@@ -1,7 +1,7 @@
 /*
- * GPU memory from the driver's virtual memory functions. For blocks: one
+ * Regions of GPU memory from the driver's virtual memory functions: one
  * physical allocation per region, all mapped once and contiguously in one
- * reserved range. For a heap: chunks, which the heap maps itself.
+ * reserved range.
  *
  * A physical allocation is always mapped as a whole, because the driver
  * supports no offset into it. Only whole regions can be stitched.
@@ -10,48 +10,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/math.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
 #include "mem/region.h"
 #include "mem/vmm.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-/* --- common to regions and heap ------------------------------------------- */
-
-/* Returns the properties of physical memory of the device. The memory can be
- * exported as a file and accessed by a NIC, if the device supports that. */
-static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
-{
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-
-    if (device->has_posix_handles) {
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    }
-    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id                     = device->device;
-    prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
-    return prop;
-}
-
-/* Give the device read and write access to the mappings in a range. Each call
- * has a fixed cost, and a smaller cost per allocation in the range. */
-static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
-                           size_t size)
-{
-    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
-    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    desc.location.id   = device->device;
-    return device->driver->cuMemSetAccess(address, size, &desc, 1);
-}
 
 /* --- stitching: regions mapped a second time, in another order ------------ */
 
@@ -76,7 +43,7 @@ static CUresult pieces_map(const mem_regions_t *regions,
             return result;
         }
     }
-    return access_set(regions->cuda, address, num_pieces * size);
+    return mem_cuda_access_set(regions->cuda, address, num_pieces * size);
 }
 
 static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
@@ -164,11 +131,11 @@ typedef struct vmm {
     size_t free_size;              /* on the device, before the allocation */
 } vmm_t;
 
-/* Like prop_of(), but the memory can also be exported to other hosts, if
- * supported. */
+/* Like mem_cuda_allocation_prop(), but the memory can also be exported to other
+ * hosts, if supported. */
 static CUmemAllocationProp region_prop_of(const mem_cuda_device_t *device)
 {
-    CUmemAllocationProp prop  = prop_of(device);
+    CUmemAllocationProp prop  = mem_cuda_allocation_prop(device);
     unsigned            types = (unsigned)prop.requestedHandleTypes;
 
     if (device->has_fabric_handles) {
@@ -285,7 +252,7 @@ static ucxpool_status_t range_fill(vmm_t *vmm)
             goto err_release;
         }
     }
-    result = access_set(vmm->device, vmm->address, vmm->size);
+    result = mem_cuda_access_set(vmm->device, vmm->address, vmm->size);
     if (result != CUDA_SUCCESS) {
         status = vmm_error(vmm, result, "cuMemSetAccess");
         goto err_release;
@@ -393,427 +360,3 @@ const mem_kind_t mem_kind_cuda_vmm = {
     .unstitch               = vmm_unstitch,
     .create_vmm             = mem_vmm_create_cuda,
 };
-
-/* --- the virtual memory of a heap -------------------------------------------
- * Each function enters the device's context, calls the driver and leaves the
- * context. A mem_chunk_t is the driver's handle of a physical allocation.
- */
-
-typedef struct heap_vmm {
-    mem_vmm_t                vmm;
-    const mem_cuda_device_t *device;
-    CUmemAllocationProp      prop;
-    pthread_mutex_t          lock; /* of the members below */
-    mem_fence_t             *free_fences;
-    size_t                   num_fences; /* fences in use */
-} heap_vmm_t;
-
-static heap_vmm_t *cuda_of(mem_vmm_t *vmm)
-{
-    return base_container_of(vmm, heap_vmm_t, vmm);
-}
-
-/* --- fences --------------------------------------------------------------- */
-
-/* A driver event, which is reused. */
-struct mem_fence {
-    CUevent      event;
-    mem_fence_t *next; /* among free fences */
-};
-
-static ucxpool_status_t fence_error(const heap_vmm_t *cuda, CUresult result,
-                                    const char *what)
-{
-    return mem_cuda_error(cuda->device->driver, result,
-                          "%s for the heap of GPU %d (%s)", what,
-                          cuda->device->ordinal, cuda->device->name);
-}
-
-/* Destroy all fences. If the context has been destroyed, its events have been
- * destroyed too. */
-static void fences_destroy(heap_vmm_t *cuda)
-{
-    const mem_cuda_device_t *device = cuda->device;
-    bool         is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
-    mem_fence_t *fence;
-
-    assert(cuda->num_fences == 0);
-    while (cuda->free_fences != NULL) {
-        fence             = cuda->free_fences;
-        cuda->free_fences = fence->next;
-        if (is_entered) {
-            mem_cuda_ignore(device->driver,
-                            device->driver->cuEventDestroy(fence->event),
-                            "cuEventDestroy");
-        }
-        free(fence);
-    }
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
-}
-
-/* Take a free fence. Returns NULL if no fence is free. */
-static mem_fence_t *fence_take(heap_vmm_t *cuda)
-{
-    mem_fence_t *fence;
-
-    pthread_mutex_lock(&cuda->lock);
-    fence = cuda->free_fences;
-    if (fence != NULL) {
-        cuda->free_fences = fence->next;
-        cuda->num_fences++;
-    }
-    pthread_mutex_unlock(&cuda->lock);
-    return fence;
-}
-
-static void heap_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    heap_vmm_t *cuda = cuda_of(vmm);
-
-    pthread_mutex_lock(&cuda->lock);
-    fence->next       = cuda->free_fences;
-    cuda->free_fences = fence;
-    assert(cuda->num_fences > 0);
-    cuda->num_fences--;
-    pthread_mutex_unlock(&cuda->lock);
-}
-
-/* Call this function and the next one between enter and leave. */
-static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
-{
-    mem_fence_t *fence = malloc(sizeof(*fence));
-    CUresult     result;
-
-    if (fence == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fence");
-    }
-    result = cuda->device->driver->cuEventCreate(&fence->event,
-                                                 CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) {
-        free(fence);
-        return fence_error(cuda, result, "cuEventCreate");
-    }
-    pthread_mutex_lock(&cuda->lock);
-    cuda->num_fences++;
-    pthread_mutex_unlock(&cuda->lock);
-    *fence_p = fence;
-    return UCXPOOL_OK;
-}
-
-static ucxpool_status_t fence_record(heap_vmm_t *cuda, void *stream,
-                                     mem_fence_t **fence_p)
-{
-    mem_fence_t     *fence = fence_take(cuda);
-    ucxpool_status_t status;
-    CUresult         result;
-
-    if (fence == NULL) {
-        status = fence_create(cuda, &fence);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-    }
-    result = cuda->device->driver->cuEventRecord(fence->event, stream);
-    if (result != CUDA_SUCCESS) {
-        heap_fence_put(&cuda->vmm, fence);
-        return fence_error(cuda, result, "cuEventRecord in a stream");
-    }
-    *fence_p = fence;
-    return UCXPOOL_OK;
-}
-
-static ucxpool_status_t heap_fence_set(mem_vmm_t *vmm, void *stream,
-                                       mem_fence_t **fence_p)
-{
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-
-    if (status == UCXPOOL_OK) {
-        status = fence_record(cuda, stream, fence_p);
-        mem_cuda_device_leave(cuda->device);
-    }
-    return status;
-}
-
-static bool heap_fence_is_reached(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    const heap_vmm_t *cuda = cuda_of(vmm);
-    bool              is_reached;
-
-    if (mem_cuda_device_enter(cuda->device) != UCXPOOL_OK) {
-        return false;
-    }
-    is_reached =
-        cuda->device->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
-    mem_cuda_device_leave(cuda->device);
-    return is_reached;
-}
-
-static ucxpool_status_t heap_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
-                                        void *stream)
-{
-    const heap_vmm_t *cuda   = cuda_of(vmm);
-    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
-    CUresult          result;
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuStreamWaitEvent(stream, fence->event, 0);
-    mem_cuda_device_leave(cuda->device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : fence_error(cuda, result, "cuStreamWaitEvent of a stream");
-}
-
-static ucxpool_status_t heap_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    const heap_vmm_t *cuda   = cuda_of(vmm);
-    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
-    CUresult          result;
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuEventSynchronize(fence->event);
-    mem_cuda_device_leave(cuda->device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : fence_error(cuda, result, "cuEventSynchronize");
-}
-
-/* --- chunks and mappings -------------------------------------------------- */
-
-static CUdeviceptr number_of(const void *address)
-{
-    return (CUdeviceptr)(uintptr_t)address;
-}
-
-/* Leave the context and convert the result of the call. */
-static ucxpool_status_t call_end(const heap_vmm_t *cuda, CUresult result,
-                                 const char *what, size_t size)
-{
-    const mem_cuda_device_t *device = cuda->device;
-
-    mem_cuda_device_leave(device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : mem_cuda_error(device->driver, result,
-                                "%s of %zu bytes for the heap of GPU %d (%s)",
-                                what, size, device->ordinal, device->name);
-}
-
-static void heap_destroy(mem_vmm_t *vmm)
-{
-    heap_vmm_t *cuda = cuda_of(vmm);
-
-    fences_destroy(cuda);
-    pthread_mutex_destroy(&cuda->lock);
-    free(cuda);
-}
-
-static ucxpool_status_t heap_reserve(mem_vmm_t *vmm, size_t size,
-                                     size_t alignment, void **address_p)
-{
-    heap_vmm_t      *cuda    = cuda_of(vmm);
-    CUdeviceptr      address = 0;
-    ucxpool_status_t status  = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuMemAddressReserve(
-        &address, size, base_max(alignment, MEM_VMM_PAGE_SIZE), 0, 0);
-    status = call_end(cuda, result, "cuMemAddressReserve", size);
-    if (status == UCXPOOL_OK) {
-        *address_p = (void *)(uintptr_t)address;
-    }
-    return status;
-}
-
-static void heap_release(mem_vmm_t *vmm, void *address, size_t size)
-{
-    const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
-
-    mem_cuda_range_free(device->driver, number_of(address), size);
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
-}
-
-static ucxpool_status_t heap_chunk_create(mem_vmm_t *vmm, size_t size,
-                                          mem_chunk_t *chunk_p)
-{
-    heap_vmm_t                  *cuda   = cuda_of(vmm);
-    CUmemGenericAllocationHandle handle = 0;
-    ucxpool_status_t             status = mem_cuda_device_enter(cuda->device);
-    CUresult                     result;
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuMemCreate(&handle, size, &cuda->prop, 0);
-    status = call_end(cuda, result, "cuMemCreate", size);
-    if (status == UCXPOOL_OK) {
-        assert(handle != 0);
-        *chunk_p = handle;
-    }
-    return status;
-}
-
-static void heap_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
-{
-    const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
-
-    mem_cuda_ignore(device->driver, device->driver->cuMemRelease(chunk),
-                    "cuMemRelease");
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
-}
-
-static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
-                                 mem_chunk_t chunk, size_t size)
-{
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-
-    if (status == UCXPOOL_OK) {
-        status = call_end(cuda,
-                          cuda->device->driver->cuMemMap(number_of(address),
-                                                         size, 0, chunk, 0),
-                          "cuMemMap", size);
-    }
-    return status;
-}
-
-static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
-{
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-
-    if (status == UCXPOOL_OK) {
-        status =
-            call_end(cuda, access_set(cuda->device, number_of(address), size),
-                     "cuMemSetAccess", size);
-    }
-    return status;
-}
-
-static ucxpool_status_t heap_unmap(mem_vmm_t *vmm, void *address, size_t size)
-{
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-
-    if (status == UCXPOOL_OK) {
-        status = call_end(
-            cuda, cuda->device->driver->cuMemUnmap(number_of(address), size),
-            "cuMemUnmap", size);
-    }
-    return status;
-}
-
-static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,
-                                   uint64_t *free_p)
-{
-    const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    size_t                   free_size, total;
-    ucxpool_status_t         status = mem_cuda_device_enter(device);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = mem_cuda_device_sizes(device, &free_size, &total);
-    mem_cuda_device_leave(device);
-    if (status == UCXPOOL_OK) {
-        *total_p = total;
-        *free_p  = free_size;
-    }
-    return status;
-}
-
-static const mem_vmm_calls_t heap_calls = {
-    .destroy          = heap_destroy,
-    .reserve          = heap_reserve,
-    .release          = heap_release,
-    .chunk_create     = heap_chunk_create,
-    .chunk_destroy    = heap_chunk_destroy,
-    .map              = heap_map,
-    .allow            = heap_allow,
-    .unmap            = heap_unmap,
-    .fence_set        = heap_fence_set,
-    .fence_is_reached = heap_fence_is_reached,
-    .fence_wait       = heap_fence_wait,
-    .fence_sync       = heap_fence_sync,
-    .fence_put        = heap_fence_put,
-    .sizes            = heap_sizes,
-};
-
-static ucxpool_status_t support_check(const heap_vmm_t *cuda)
-{
-    const mem_cuda_device_t *device      = cuda->device;
-    size_t                   granularity = 0;
-    CUresult                 result;
-
-    if (!device->has_vmm) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) cannot have a heap: the GPU or its "
-                          "driver has no virtual memory functions",
-                          device->ordinal, device->name);
-    }
-    result = device->driver->cuMemGetAllocationGranularity(
-        &granularity, &cuda->prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuMemGetAllocationGranularity of GPU %d (%s)",
-                              device->ordinal, device->name);
-    }
-    if ((granularity == 0) || (MEM_VMM_PAGE_SIZE % granularity != 0)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) cannot have a heap: its granularity of "
-                          "%zu bytes does not divide %zu bytes",
-                          device->ordinal, device->name, granularity,
-                          MEM_VMM_PAGE_SIZE);
-    }
-    return UCXPOOL_OK;
-}
-
-ucxpool_status_t mem_vmm_create_cuda(const mem_cuda_device_t *device,
-                                     mem_vmm_t              **vmm_p)
-{
-    heap_vmm_t      *cuda = calloc(1, sizeof(*cuda));
-    ucxpool_status_t status;
-    int              error;
-
-    if (cuda == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a heap");
-    }
-    cuda->device = device;
-    cuda->prop   = prop_of(device);
-    status       = support_check(cuda);
-    if (status != UCXPOOL_OK) {
-        goto err_free;
-    }
-    error = pthread_mutex_init(&cuda->lock, NULL);
-    if (error != 0) {
-        base_error_errno(error,
-                         "cannot create a lock for the fences of GPU %d "
-                         "(%s)",
-                         device->ordinal, device->name);
-        status = UCXPOOL_ERR_IO;
-        goto err_free;
-    }
-    cuda->vmm.calls   = &heap_calls;
-    cuda->vmm.is_host = false;
-    *vmm_p            = &cuda->vmm;
-    return UCXPOOL_OK;
-
-err_free:
-    free(cuda);
-    return status;
-}
