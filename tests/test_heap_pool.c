@@ -149,7 +149,7 @@ TEST_EACH(a_limit_that_the_blocks_fill_leaves_no_heap, NUM_MEMORIES)
 
     create(_i, "COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m MEMORY_LIMIT=17m");
     assert_error_detail(ucxpool_heap_alloc(pool, 1, NULL, &address), NO_MEMORY,
-                        "MEMORY_LIMIT=17m");
+                        "the memory limit, 17m, leaves no memory");
 }
 
 /* Valgrind has less address space than a heap for all host memory needs. */

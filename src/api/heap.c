@@ -59,8 +59,9 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
         base_format_size(memory, text);
         return base_error(
             UCXPOOL_ERR_NO_MEMORY,
-            "UCXPOOL_MEMORY_LIMIT=%s leaves no memory for the heap after %zu "
-            "bytes of blocks: raise the limit, or lower UCXPOOL_COMM_SIZE",
+            "the memory limit, %s, leaves no memory for the heap after %zu "
+            "bytes of blocks: raise UCXPOOL_MEMORY_LIMIT, or lower "
+            "UCXPOOL_COMM_SIZE",
             text, (size_t)blocks);
     }
     *limit_p = (memory - blocks) & ~(SMALLEST - 1);

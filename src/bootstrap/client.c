@@ -130,10 +130,10 @@ static ucxpool_status_t connect_next(bootstrap_client_t *client)
         client->error = errno;
         close_socket(client);
     }
-    return base_error_errno(client->error,
-                            "cannot connect to %s; check that a pool listens "
-                            "there",
-                            client->where.text);
+    return base_error_errno(
+        client->error, "cannot connect to %s%s", client->where.text,
+        client->error == ECONNREFUSED ? "; check that a pool listens there"
+                                      : "");
 }
 
 /* Stop trying the current address, and try the next one. */

@@ -431,8 +431,8 @@ static bool is_free(const heap_range_t *range)
 
 /* Join a range that is in no list with a free neighbor. Returns NULL if no
  * neighbor can be joined. */
-static heap_range_t *join_neighbour(heap_space_t *space, heap_range_t *range,
-                                    heap_stream_t *stream)
+static heap_range_t *join_neighbor(heap_space_t *space, heap_range_t *range,
+                                   heap_stream_t *stream)
 {
     heap_range_t *before = range->before;
     heap_range_t *after  = range->after;
@@ -457,7 +457,7 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
     range->ticket = ticket;
     /* More than two joins are possible, because tickets of further neighbors
      * may be over by now. */
-    while ((joined = join_neighbour(space, range, stream)) != NULL) {
+    while ((joined = join_neighbor(space, range, stream)) != NULL) {
         range = joined;
     }
     index_add(range);

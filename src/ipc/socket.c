@@ -412,10 +412,13 @@ ucxpool_status_t ipc_folder_prepare(const char *folder)
                           "without a / at its end",
                           folder, IPC_FOLDER_MAX);
     }
-    if (((mkdir(folder, 0700) != 0) && (errno != EEXIST)) ||
-        (lstat(folder, &is) != 0)) {
+    if ((mkdir(folder, 0700) != 0) && (errno != EEXIST)) {
         return base_error_errno(
             errno, "cannot create the directory %s " SETTING, folder);
+    }
+    if (lstat(folder, &is) != 0) {
+        return base_error_errno(
+            errno, "cannot examine the directory %s " SETTING, folder);
     }
     status = check(folder, &is);
     if (status == UCXPOOL_OK) {

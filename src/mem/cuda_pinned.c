@@ -96,14 +96,13 @@ void mem_cuda_unpin(const mem_cuda_device_t *device, void *address)
 }
 
 static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
-                                  CUresult result, size_t size)
+                                  CUresult result, size_t size,
+                                  const char *remedy)
 {
     return mem_cuda_error(device->driver, result,
-                          "cannot pin %zu bytes of host memory for GPU %d (%s) "
-                          "with cuMemHostRegister; if too little memory can be "
-                          "locked, lower UCXPOOL_COMM_SIZE or raise the limit "
-                          "(ulimit -l)",
-                          size, device->ordinal, device->name);
+                          "cannot pin %zu bytes of host memory for GPU %d "
+                          "(%s)%s",
+                          size, device->ordinal, device->name, remedy);
 }
 
 /* Verify that the device uses the same address as the host, because a copy list
@@ -119,11 +118,13 @@ ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
 
     result = device->driver->cuMemHostRegister(address, size, flags);
     if (result != CUDA_SUCCESS) {
-        return pin_error(device, result, size);
+        return pin_error(device, result, size,
+                         "; if too little memory can be locked, lower "
+                         "UCXPOOL_COMM_SIZE or raise the limit (ulimit -l)");
     }
     result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
     if (result != CUDA_SUCCESS) {
-        status = pin_error(device, result, size);
+        status = pin_error(device, result, size, "");
         goto err_unpin;
     }
     if (there != (CUdeviceptr)(uintptr_t)address) {

@@ -67,13 +67,17 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
 
     verbs->library =
         dlopen(path, RTLD_NOW | RTLD_LOCAL | (is_asked ? 0 : RTLD_NOLOAD));
+    if ((verbs->library == NULL) && is_asked) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "cannot open the library in %s: %s",
+                          MEM_VERBS_LIBRARY_VARIABLE, dlerror());
+    }
     if (verbs->library == NULL) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s is not loaded in this process (%s), so it did "
-                          "not create the protection domain: link libibverbs "
+                          "%s is not loaded in this process, so it did not "
+                          "create the protection domain: link libibverbs "
                           "dynamically, or set %s to the library that did",
-                          path, is_asked ? dlerror() : "no module uses it",
-                          MEM_VERBS_LIBRARY_VARIABLE);
+                          path, MEM_VERBS_LIBRARY_VARIABLE);
     }
     if (!find(verbs->library, "ibv_reg_mr", &verbs->reg) ||
         !find(verbs->library, "ibv_dereg_mr", &verbs->dereg)) {

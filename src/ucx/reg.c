@@ -199,8 +199,6 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
     }
 }
 
-/* --- registration --------------------------------------------------------- */
-
 /* --- verifying that a region is registered -------------------------------- */
 
 /* Report that UCX failed to handle a region: UCX's error, and what to

@@ -180,6 +180,7 @@ void window_served_start(ucxpool_message_t *message)
     ucxpool_channel_t *channel = message->channel;
     ucxpool_t         *pool    = channel->pool;
     uint64_t           number  = message->desc.tag;
+    ucxpool_status_t   status  = UCXPOOL_ERR_LIMIT;
     window_served_t   *served  = NULL;
     ucxpool_request_t *request;
     copy_memory_t      memory;
@@ -197,6 +198,7 @@ void window_served_start(ucxpool_message_t *message)
     }
     if (has_room(message)) {
         served = create(message);
+        status = UCXPOOL_ERR_NO_MEMORY;
     }
     if (served != NULL) {
         memory = copy_memory_of_segments(&served->call, 1);
@@ -211,9 +213,11 @@ void window_served_start(ucxpool_message_t *message)
     }
     xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
                       "too many operations on windows");
-    refuse(channel, number, UCXPOOL_ERR_LIMIT,
-           "the owner already serves as many reads and writes of this channel "
-           "as it can; wait for some of them to complete");
+    refuse(channel, number, status,
+           status == UCXPOOL_ERR_LIMIT
+               ? "the owner already serves as many reads and writes of this "
+                 "channel as it can; wait for some of them to complete"
+               : "the owner has no memory to serve the operation");
 }
 
 /* Replace the places by addresses. */

@@ -224,9 +224,11 @@ static const char *check_caller(const caller_t          *caller,
 {
     char reason[PROTO_TEXT_MAX + 1];
 
-    if (!ipc_caller_is(&caller->peer, &channel->peer.host) ||
-        !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
+    if (!ipc_caller_is(&caller->peer, &channel->peer.host)) {
         return "it is not the process that sent the HELLO";
+    }
+    if (!ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
+        return "it is not a process of this host and user";
     }
     if (caller->request.first >= num_asked(caller, channel)) {
         return "it requests descriptors that do not exist";
