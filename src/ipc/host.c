@@ -33,9 +33,9 @@ enum { NOT_KNOWN, BEING_KEPT, KNOWN };
 static struct {
     int      state; /* of boot_id; atomic */
     uint8_t  boot_id[16];
-    uint32_t pid;        /* the process that start_time belongs to; atomic */
+    uint64_t process;    /* process_key() of start_time; atomic */
     uint64_t start_time; /* atomic */
-    uint32_t user_pid;   /* the process that user belongs to; atomic */
+    uint64_t user_space; /* the user namespace of `user`; atomic */
     uint64_t user;       /* ~(user << 32 | outer_user()); atomic */
     uint64_t unmapped;   /* complement of unmapped_user(); atomic */
 } kept;
@@ -145,19 +145,27 @@ static uint64_t namespace_of(const char *path)
     return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
 }
 
-/* Returns the start time of this process; 0: unknown. */
-static uint64_t own_start_time(uint32_t pid)
+/* Identifies this process among those that inherit `kept` from it. A child can
+ * have the same PID in another PID namespace. */
+static uint64_t process_key(const ipc_host_t *host)
 {
+    return (host->pid_namespace << 32) | host->pid;
+}
+
+/* Returns the start time of this process; 0: unknown. */
+static uint64_t own_start_time(const ipc_host_t *host)
+{
+    uint64_t    key = process_key(host);
     proc_stat_t own;
 
-    if (__atomic_load_n(&kept.pid, __ATOMIC_ACQUIRE) == pid) {
+    if (__atomic_load_n(&kept.process, __ATOMIC_ACQUIRE) == key) {
         return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
     }
-    if (stat_read(pid, &own) != 0) {
+    if (stat_read(host->pid, &own) != 0) {
         return 0;
     }
     __atomic_store_n(&kept.start_time, own.start_time, __ATOMIC_RELAXED);
-    __atomic_store_n(&kept.pid, pid, __ATOMIC_RELEASE);
+    __atomic_store_n(&kept.process, key, __ATOMIC_RELEASE);
     return own.start_time;
 }
 
@@ -211,16 +219,16 @@ static bool user_map_find(uint32_t user, user_map_t *map_p)
 }
 
 /* Returns the user's ID in the parent user namespace, so that containers with
- * different maps can be compared. Returns IPC_NO_USER if it is unknown. A
- * forked child does not use its parent's result, because it may have entered
- * another user namespace. */
-static uint32_t outer_user(uint32_t pid, uint32_t user)
+ * different maps can be compared. Returns IPC_NO_USER if it is unknown. The
+ * process may enter another user namespace between two calls. */
+static uint32_t outer_user(uint32_t user)
 {
-    bool     is_ours = __atomic_load_n(&kept.user_pid, __ATOMIC_ACQUIRE) == pid;
-    uint64_t known   = ~__atomic_load_n(&kept.user, __ATOMIC_RELAXED);
+    uint64_t   name_space = namespace_of("/proc/self/ns/user");
+    uint64_t   old        = __atomic_load_n(&kept.user_space, __ATOMIC_ACQUIRE);
+    uint64_t   known      = ~__atomic_load_n(&kept.user, __ATOMIC_RELAXED);
     user_map_t map;
 
-    if (is_ours && (known >> 32 == user)) {
+    if ((old == name_space) && (known >> 32 == user)) {
         return (uint32_t)known;
     }
     if (!user_map_find(user, &map)) {
@@ -228,7 +236,7 @@ static uint32_t outer_user(uint32_t pid, uint32_t user)
     }
     known = ((uint64_t)user << 32) | (map.outer + (user - map.first));
     __atomic_store_n(&kept.user, ~known, __ATOMIC_RELAXED);
-    __atomic_store_n(&kept.user_pid, pid, __ATOMIC_RELEASE);
+    __atomic_store_n(&kept.user_space, name_space, __ATOMIC_RELEASE);
     return (uint32_t)known;
 }
 
@@ -247,8 +255,8 @@ void ipc_host_fill(ipc_host_t *host)
     host->pid = (uint32_t)getpid();
     boot_id_fill(host->boot_id);
     host->pid_namespace = namespace_of("/proc/self/ns/pid");
-    host->start_time    = proc_is_ours() ? own_start_time(host->pid) : 0;
-    host->uid           = outer_user(host->pid, (uint32_t)geteuid());
+    host->start_time    = proc_is_ours() ? own_start_time(host) : 0;
+    host->uid           = outer_user((uint32_t)geteuid());
 }
 
 uint64_t ipc_net_namespace(void)
