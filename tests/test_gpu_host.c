@@ -293,9 +293,10 @@ STAND_IN_TEST(pinned_host_memory_is_not_a_direct_path)
                    (pair_attr(pair.to_b).state >= UCXPOOL_CHANNEL_CLOSED));
     assert_error(pair_attr(pair.to_a).status, UNSUPPORTED);
     ck_assert_str_eq(pair_attr(pair.to_a).reason,
-                     "the channel requires direct, but the map wire copies "
-                     "through pinned host memory; allow map, or use two pools "
-                     "in host memory or on GPUs that can access each other");
+                     "the channel requires direct or rma, but the map wire "
+                     "copies through pinned host memory; allow map, unset "
+                     "UCXPOOL_MAP_WAY, or use GPUs that can access each "
+                     "other");
 }
 
 STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)

@@ -75,11 +75,11 @@ static const struct {
     {"REQUIRE=direct,rma", "", NULL},
     {"REQUIRE=any", "WIRE=ucx", NULL},
     {"REQUIRE=direct", "WIRE=ucx",
-     "the channel requires map, but the peer's memory cannot be mapped: the "
-     "owner does not offer its memory"},
+     "the channel requires direct, but the peer's memory cannot be mapped: the "
+     "owner does not offer its memory; allow rma, or any path"},
     {"REQUIRE=map", "WIRE=ucx",
      "the channel requires map, but the peer's memory cannot be mapped: the "
-     "owner does not offer its memory"},
+     "owner does not offer its memory; allow rma, or any path"},
     {"REQUIRE=rma", "",
      "the channel requires rma, but uses the map wire; set UCXPOOL_WIRE=ucx, "
      "or allow map"},
@@ -88,7 +88,7 @@ static const struct {
      "transport to the peer; check UCX_TLS and UCX_NET_DEVICES"},
     {"REQUIRE=map,rma WIRE=ucx", "",
      "the channel requires map or rma, but UCX has no RDMA transport to the "
-     "peer, and UCXPOOL_WIRE=ucx is set"},
+     "peer, and UCXPOOL_WIRE=ucx is set; allow any path"},
 };
 #define NUM_REQUIREMENTS (int)(sizeof(requirements) / sizeof(requirements[0]))
 

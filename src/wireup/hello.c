@@ -587,6 +587,17 @@ static void set_wire(ucxpool_channel_t *channel, const core_wire_t *wire)
     channel->latency = core_latency_of(&channel->pool->latency, wire->id);
 }
 
+/* Returns the names of the paths that the channel requires. */
+static const char *required_paths(const ucxpool_channel_t *channel)
+{
+    static const char *const names[]   = {"map", "direct", "map or rma",
+                                          "direct or rma"};
+    bool                     is_direct = !(channel->require & UCXPOOL_PATH_MAP);
+    bool has_rma = (channel->require & UCXPOOL_PATH_RMA) != 0;
+
+    return names[2 * has_rma + is_direct];
+}
+
 /* Choose the wire after both sides have reported whether they can map. Returns
  * false if the channel has failed because another wire is required. */
 static bool choose_wire(ucxpool_channel_t *channel)
@@ -608,8 +619,10 @@ static bool choose_wire(ucxpool_channel_t *channel)
         return false;
     }
     if ((channel->require != 0) && !(channel->require & UCXPOOL_PATH_RMA)) {
-        fail_unreachable(channel, "the channel requires map, but %.120s",
-                         channel->wire_reason);
+        fail_unreachable(channel,
+                         "the channel requires %s, but %.110s; allow rma, or "
+                         "any path",
+                         required_paths(channel), channel->wire_reason);
         return false;
     }
     peer->peer_maps = false; /* the ring is not used either */
@@ -632,18 +645,18 @@ static bool has_required_path(ucxpool_channel_t *channel)
     }
     if ((path != 0) && (channel->require & UCXPOOL_PATH_DIRECT)) {
         fail_unreachable(channel,
-                         "the channel requires direct, but the map wire copies "
-                         "%.60s; allow map, or use two pools in host memory or "
-                         "on GPUs that can access each other",
-                         channel->wire->how(channel));
+                         "the channel requires %s, but the map wire copies "
+                         "%.60s; allow map, unset UCXPOOL_MAP_WAY, or use GPUs "
+                         "that can access each other",
+                         required_paths(channel), channel->wire->how(channel));
     } else if (path & UCXPOOL_PATH_MAP) {
         fail_unreachable(channel, "the channel requires rma, but uses the map "
                                   "wire; set UCXPOOL_WIRE=ucx, or allow map");
     } else if (channel->require != UCXPOOL_PATH_RMA) {
         fail_unreachable(channel,
-                         "the channel requires map or rma, but UCX has no RDMA "
-                         "transport to the peer, and %.70s",
-                         channel->wire_reason);
+                         "the channel requires %s, but UCX has no RDMA "
+                         "transport to the peer, and %.60s; allow any path",
+                         required_paths(channel), channel->wire_reason);
     } else {
         fail_unreachable(
             channel,

@@ -96,7 +96,8 @@ class RequiredPaths(unittest.IsolatedAsyncioTestCase):
             await self.a.connect(self.where(), require="rma")
         with self.assertRaisesRegex(ucxpool.UnsupportedError, "map or rma"):
             await self.a.connect(self.where(), require="map,rma")
-        with self.assertRaisesRegex(ucxpool.UnsupportedError, "requires map"):
+        with self.assertRaisesRegex(ucxpool.UnsupportedError,
+                                    "requires direct"):
             await self.a.connect(self.where(), require="direct")
 
     async def test_listener_refuses_other_paths(self):
