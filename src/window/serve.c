@@ -182,6 +182,7 @@ void window_served_start(ucxpool_message_t *message)
     uint64_t           number  = message->desc.tag;
     ucxpool_status_t   status  = UCXPOOL_ERR_LIMIT;
     window_served_t   *served  = NULL;
+    const char        *reason;
     ucxpool_request_t *request;
     copy_memory_t      memory;
 
@@ -211,13 +212,12 @@ void window_served_start(ucxpool_message_t *message)
         }
         destroy(served);
     }
-    xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
-                      "too many operations on windows");
-    refuse(channel, number, status,
-           status == UCXPOOL_ERR_LIMIT
-               ? "the owner already serves as many reads and writes of this "
-                 "channel as it can; wait for some of them to complete"
-               : "the owner has no memory to serve the operation");
+    reason = (status == UCXPOOL_ERR_LIMIT)
+                 ? "the owner already serves as many reads and writes of this "
+                   "channel as it can; wait for some of them to complete"
+                 : "the owner has no memory to serve the operation";
+    xfer_message_drop(message, UCXPOOL_ERR_REFUSED, reason);
+    refuse(channel, number, status, reason);
 }
 
 /* Replace the places by addresses. */
