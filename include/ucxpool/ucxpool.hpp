@@ -47,6 +47,7 @@
 
 #include <ucxpool/ucxpool.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -974,7 +975,10 @@ public:
         std::unique_ptr<char, void (*)(char *)> text{
             ucxpool_stats_string(get(), format), ucxpool_string_free};
 
-        check(text ? UCXPOOL_OK : UCXPOOL_ERR_NO_MEMORY);
+        if (!text) {
+            check(get() == nullptr ? UCXPOOL_ERR_INVALID_PARAM
+                                   : UCXPOOL_ERR_NO_MEMORY);
+        }
         return text.get();
     }
 
@@ -1146,7 +1150,10 @@ public:
     {
         std::vector<ucxpool_request_t *> raw(size());
 
-        requests.reserve(requests.size() + size());
+        if (requests.capacity() - requests.size() < size()) {
+            requests.reserve(
+                std::max(2 * requests.capacity(), requests.size() + size()));
+        }
         post(pool, raw.data(), [&](std::size_t num_posted) {
             for (std::size_t i = 0; i < num_posted; i++) {
                 requests.emplace_back(pool, raw[i]);
