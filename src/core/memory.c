@@ -18,13 +18,14 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* The minimum and maximum size of the pinned blocks of a pool on a GPU. Between
- * these limits, it is the size of the pool's GPU memory. */
+/* The limits of the total size of a GPU pool's pinned blocks. Between these
+ * limits, the total size equals the size of the pool's GPU memory. */
 #define PINNED_SIZE_LEAST (16 * MIB)
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
-/* Attempts to allocate host memory use multiples of this size. */
+/* When an allocation of host memory is retried, the new size is a multiple of
+ * this. */
 #define HOST_STEP ((size_t)256 << 10)
 
 /* The requested memory. */
@@ -40,14 +41,14 @@ typedef struct outcome {
     uint64_t blocks_asked;
     unsigned num_failed;           /* failed attempts */
     bool     is_short;             /* failed for lack of memory */
-    char     why[BASE_ERROR_SIZE]; /* the first failure; or "" */
+    char     why[BASE_ERROR_SIZE]; /* first failed attempt's error; or "" */
 } outcome_t;
 
 /* The result of one attempt. */
 typedef struct attempt {
     unsigned num_regions;     /* asked for */
-    size_t   registered_size; /* before the region that was refused */
-    size_t   refused_size;    /* of the region that was refused */
+    size_t   registered_size; /* total of the regions that were registered */
+    size_t   refused_size;    /* that could not be allocated or registered */
     bool     is_short;        /* a smaller size may succeed */
 } attempt_t;
 
@@ -101,7 +102,7 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const target_t *target,
 
 /* Returns the size of the next attempt: the size that could be registered, or a
  * little less than the size that could not be registered. The size is rounded
- * down to whole pages, unless the result is too small. */
+ * down to whole pages, unless the result would be less than `floor`. */
 static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 {
     size_t page = for_gpu ? BLOCK_SIZES_GPU_PAGE : HOST_STEP;
@@ -113,8 +114,8 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
     return (next & ~(page - 1)) >= floor ? next & ~(page - 1) : next;
 }
 
-/* Compute the settings for this size. Keeps the settings of the caller, except
- * a region size that exceeds the total. */
+/* Compute the size settings for a pool of `size` bytes. Sizes that the caller
+ * has set are kept, except a region size that exceeds `size`. */
 static ucxpool_status_t settle(const target_t      *target,
                                const base_config_t *asked, size_t size,
                                base_config_t *config_p, attempt_t *attempt)
@@ -171,11 +172,11 @@ static ucxpool_status_t descend(ucxpool_t *pool, const target_t *target,
 /*
  * Allocate memory for blocks and register it; if this fails, retry with less.
  *
- * The next size is the total of the regions that could be registered, or 7/8 of
- * the last size if no region could. The retries end when an attempt succeeds,
- * or when the size is below the minimum. With COMM_STRICT there is no retry. A
- * failed attempt releases all its memory, so no registered memory is left
- * unused.
+ * The next size is the total size of the regions that could be registered. If
+ * there was none, it is 7/8 of the size that could not be allocated or
+ * registered. The retries end when an attempt succeeds, or when the size is
+ * below the minimum. With COMM_STRICT there is no retry. A failed attempt
+ * releases all its memory, so no registered memory is left unused.
  *
  * config  [in,out] Sizes that are `auto` are replaced by the sizes of the
  *         allocated memory. Unchanged after an error.
@@ -341,8 +342,8 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
 
 /* --- GPU memory ----------------------------------------------------------- */
 
-/* Create pinned blocks in addition to those of the GPU. is_registered: with
- * UCX. */
+/* Create blocks in pinned host memory, in addition to the blocks in GPU memory.
+ * is_registered: register them with UCX. */
 static ucxpool_status_t create_pinned(ucxpool_t *pool, bool is_registered)
 {
     const target_t target = {
@@ -369,7 +370,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, bool is_registered)
     config.frag_size   = BASE_SIZE_AUTO;
     config.send_share  = params.send_share;
     config.recv_share  = params.recv_share;
-    /* The limit applies only to the GPU's memory. */
+    /* MEMORY_LIMIT applies only to GPU memory. */
     config.memory_limit = BASE_SIZE_AUTO;
     status = allocate(pool, &target, &config, &pool->memory.pinned_regions,
                       &outcome);
@@ -390,8 +391,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, bool is_registered)
     return status;
 }
 
-/* As a last resort, allocate blocks in pinned host memory instead of the
- * GPU's. */
+/* As a last resort, allocate the pool's blocks in pinned host memory instead of
+ * GPU memory. */
 static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, target_t *target,
                                               const outcome_t *before,
                                               block_backing_t *backing)
@@ -537,7 +538,8 @@ err_destroy_regions:
     return status;
 }
 
-/* Find the GPU of the thread's current context, or else the first GPU. */
+/* Find the GPU of the calling thread's current CUDA context. Without a context,
+ * use the first GPU. */
 static ucxpool_status_t default_device(int *ordinal_p)
 {
     const mem_cuda_driver_t *driver;

@@ -60,9 +60,10 @@ typedef struct core_pool_memory {
      * pinned_blocks: NULL if it has none. */
     mem_regions_t    pinned_regions;
     block_pool_t    *pinned_blocks;
-    ucxpool_status_t pin_status; /* of their creation; an error is final */
-    char             pin_reason[BASE_ERROR_SIZE];
-    uint64_t         pinnable; /* bytes of peers' memory that may be pinned */
+    ucxpool_status_t pin_status; /* of creating pinned_blocks; an error is
+                                    final */
+    char     pin_reason[BASE_ERROR_SIZE];
+    uint64_t pinnable; /* bytes of peers' memory that may be pinned */
     /* Blocks for the `ucx` wire: pinned_blocks if UCX does not support the
      * GPU's memory, otherwise `blocks`. */
     block_pool_t *ucx_blocks;
@@ -71,7 +72,7 @@ typedef struct core_pool_memory {
 /* Sleep and wakeup; pool/sleep.c. */
 typedef struct core_wakeup {
     int                 epoll_fd;  /* contains the other descriptors */
-    int                 worker_fd; /* -1: no UCP_FEATURE_WAKEUP */
+    int                 worker_fd; /* -1: UCX has no UCP_FEATURE_WAKEUP */
     int                 timer_fd;
     int                 event_fd;
     uint64_t            timer_moment; /* expiration of the timer */
@@ -79,15 +80,18 @@ typedef struct core_wakeup {
     int                 num_ready;
     ucx_child_t         child; /* resources that a forked child loses */
     ucx_tcp_watch_t     tcp_watch;
-    bool                is_armed;     /* armed, as published to the peers */
-    bool                is_ucx_armed; /* UCX's worker is armed: its descriptor
-                                         reports every new event */
-    bool            is_woken;         /* event_fd is readable; atomic */
-    bool            has_many;         /* several threads have armed the pool */
-    bool            was_armed;
-    pthread_t       armed_by;     /* the last thread; valid if was_armed */
-    uint64_t        num_events;   /* see core_event_count(); atomic */
-    uint64_t        num_seen;     /* num_events at the loop's last check */
+    bool                is_armed; /* the pool is armed, and its rings show
+                                     this to the peers */
+    bool is_ucx_armed;            /* UCX's worker is armed: its descriptor
+                                     reports every new event */
+    bool      is_woken;           /* event_fd is readable; atomic */
+    bool      has_many;           /* several threads have armed the pool */
+    bool      was_armed;
+    pthread_t armed_by;           /* last thread that armed; valid if
+                                     was_armed */
+    uint64_t num_events;          /* see core_event_count(); atomic */
+    uint64_t num_seen;            /* num_events at the event loop's last
+                                     check */
     bool            polls_events; /* the application polls for events; atomic */
     bool            polls_completions; /* it polls for completions; atomic */
     pthread_cond_t  leader_woke;
@@ -97,12 +101,13 @@ typedef struct core_wakeup {
     uint64_t num_wakes;          /* broadcasts of leader_woke */
     uint64_t spin_ns; /* current polling time of a wait, at most SPIN; atomic */
     /* See pool/pool.h; atomic. */
-    const char *waiter;     /* base_lock_me of the last waiting thread */
-    uint64_t    num_polls;  /* by other threads since then */
-    uint64_t    polled_at;  /* time of the last poll */
-    uint64_t    num_known;  /* num_polls at the waiter's last check */
-    unsigned    num_naps;   /* threads that let others poll the pool */
-    uint64_t    nap_events; /* num_events at the start of the last nap */
+    const char *waiter;  /* base_lock_me of the last thread that waited for
+                            any event */
+    uint64_t num_polls;  /* polls by threads other than `waiter` */
+    uint64_t polled_at;  /* time of the last poll */
+    uint64_t num_known;  /* num_polls at the waiter's last check */
+    unsigned num_naps;   /* threads that let others poll the pool */
+    uint64_t nap_events; /* num_events at the start of the last nap */
 } core_wakeup_t;
 
 typedef struct core_channels {
@@ -114,10 +119,10 @@ typedef struct core_channels {
     uint32_t            num_read;       /* rings read in this round */
     base_list_t         remotes;        /* known peer pools */
     base_list_t         endpoints;      /* UCX endpoints */
-    bool                endpoint_ended; /* one of them has ended; atomic */
+    bool                endpoint_ended; /* an endpoint has ended; atomic */
     base_list_t         events;         /* to report; see core/wakeup.h */
-    base_list_t         held;           /* to be woken by
-                                           core_control_release() */
+    base_list_t         held;           /* channels whose peers
+                                           core_control_release() will wake */
     bool holds_doorbells;
 } core_channels_t;
 
@@ -125,14 +130,16 @@ typedef struct core_channels {
 typedef struct core_wireup {
     base_list_t early; /* HELLOs for channels that do not exist yet */
     uint32_t    num_early;
-    bool        is_shared;    /* the address was exported and must stay */
+    bool        is_shared;    /* the pool's address was exported and must remain
+                                 valid */
     bool        is_stale;     /* listeners could not get the new address */
     uint64_t    next_hello;   /* when HELLOs need progress */
     uint64_t    next_warning; /* earliest time of the next warning */
     base_list_t listeners;
-    base_list_t clients;                 /* channels to a listener */
+    base_list_t clients;                 /* channels that connect to a
+                                            listener */
     struct wireup_fd_export *fd_export;  /* NULL: no socket */
-    base_list_t              fd_imports; /* of peers' descriptors */
+    base_list_t              fd_imports; /* imports of peers' descriptors */
     bool was_forbidden; /* the system forbade taking descriptors; logged once */
 } core_wireup_t;
 
@@ -160,7 +167,7 @@ struct ucxpool_pool {
     base_config_t       config;
     char                name[CORE_NAME_SIZE];
     uint8_t             id[CORE_ID_SIZE];  /* names the pool */
-    uint8_t             key[CORE_ID_SIZE]; /* peers with the address know it */
+    uint8_t             key[CORE_ID_SIZE]; /* the secret part of the address */
     base_own_lock_t     lock;
     ucx_context_t       ucx;
     core_pool_memory_t  memory;
@@ -174,7 +181,7 @@ struct ucxpool_pool {
     struct wire_pool   *wire;                  /* wire/wire.h */
     struct xfer_pool   *xfer;                  /* xfer/state.h */
     struct window_pool *windows;               /* window/service.h */
-    core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
+    core_link_t         links[CORE_NUM_LINKS]; /* of the pool's GPU */
     core_free_t         free;
 
     const struct core_dispatch *dispatch; /* handlers of incoming messages */

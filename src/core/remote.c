@@ -124,12 +124,14 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  */
 #define OVERTAKEN_MAX 16
 
-/* The maximum number of expected endpoints of one peer, which could connect
- * repeatedly without creating endpoints. */
+/* The maximum of num_awaited for one peer. Without this limit, a peer that
+ * connects repeatedly but never creates its endpoints would make the pool
+ * prepare more and more endpoints. */
 #define AWAITED_MAX 16u
 
-/* The maximum number of prepared endpoints for all peers of a pool, because a
- * peer may use many identities. */
+/* The maximum number of prepared endpoints of a pool, for all its peers
+ * together. AWAITED_MAX alone does not limit a peer that uses many
+ * identities. */
 #define PREPARED_MAX 64u
 
 /* The time for which a pool that has connected, but was not accepted, is
@@ -174,8 +176,8 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
-/* Returns true if nothing has changed in the record of the pool, except that
- * the pool may have connected. */
+/* Returns true if the record has no channels, no pairs and no idle endpoints.
+ * The pool that it describes may have connected to a listener. */
 static bool is_unused(const core_remote_t *remote)
 {
     return (remote->refs == 0) && (remote->num_pairs == 0) &&
@@ -200,9 +202,9 @@ static void destroy_unused(ucxpool_t *pool)
     }
 }
 
-/* If too many pools have connected, forget the one that connected first. This
- * pool's answer has told the other pool to begin. When the other pool is
- * accepted, the turn is decided again. */
+/* If too many pools have connected and have no channel, free the record of the
+ * pool that connected first. The listener's answer has told that pool to begin.
+ * When that pool is accepted, the turn is decided again. */
 static void bound_called(ucxpool_t *pool)
 {
     unsigned       num    = 0;
@@ -372,7 +374,7 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
     return false;
 }
 
-/* Let progress handle endpoints that have ended. */
+/* Make progress close and free idle endpoints that have failed. */
 static void set_ends(ucxpool_t *pool)
 {
     __atomic_store_n(&pool->channels.endpoint_ended, true, __ATOMIC_RELEASE);
@@ -383,7 +385,8 @@ static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
     base_list_add_head(&remote->idle, &endpoint->idle_link);
 }
 
-/* Create endpoints until UCX returns the one with this handle; NULL: any. */
+/* Create endpoints until UCX returns the handle `ep`. If `ep` is NULL, create
+ * one endpoint. */
 static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
                              core_endpoint_t **endpoint_p)
 {
@@ -519,7 +522,7 @@ void core_remote_keep_endpoint(ucxpool_channel_t *channel)
         channel->closing.has_begun || core_remote_is_self(channel->conn.remote);
     put_idle(channel->conn.remote, channel->conn.endpoint);
     channel->conn.endpoint = NULL;
-    set_ends(channel->pool); /* it may already have failed */
+    set_ends(channel->pool); /* the endpoint may have failed */
 }
 
 /* Close and free an endpoint without a channel. */

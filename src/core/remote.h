@@ -14,8 +14,8 @@
 #include "core/pool.h"
 #include "ipc/host.h"
 
-/* The side that begins the channels between the two pools, in a listener's
- * answer. See core_remote_set_turn(). */
+/* A field of a listener's answer: which side begins the channels between the
+ * two pools. See core_remote_set_turn(). */
 typedef enum core_blob_turn {
     CORE_BLOB_NO_TURN   = 0, /* not decided */
     CORE_BLOB_CALLERS   = 1, /* the client, which receives the answer */
@@ -30,17 +30,18 @@ typedef enum core_blob_turn {
  * Magic, version and checksum have the same offsets in every version.
  */
 typedef struct core_blob {
-    uint32_t   magic;
-    uint16_t   version;
-    uint16_t   am_id;    /* of its active messages; it also uses the next id */
-    uint32_t   checksum; /* CRC32C of all bytes, with this field as 0 */
-    uint32_t   worker_length;
-    uint8_t    id[CORE_ID_SIZE];
-    uint8_t    key[CORE_ID_SIZE];
-    uint64_t   pair; /* through a listener: the number of the pair; else 0 */
-    uint32_t   turn; /* core_blob_turn_t */
-    uint32_t   reserved;      /* 0 */
-    uint64_t   net_namespace; /* the namespace of its socket; 0: none */
+    uint32_t magic;
+    uint16_t version;
+    uint16_t am_id;    /* the first of the pool's two active message ids */
+    uint32_t checksum; /* CRC32C of all bytes, with this field as 0 */
+    uint32_t worker_length;
+    uint8_t  id[CORE_ID_SIZE];
+    uint8_t  key[CORE_ID_SIZE];
+    uint64_t pair;     /* through a listener: the number of the pair; else 0 */
+    uint32_t turn;     /* core_blob_turn_t */
+    uint32_t reserved; /* 0 */
+    uint64_t net_namespace; /* network namespace of the pool's socket; 0: no
+                               socket */
     ipc_host_t host;
     uint8_t    worker[];
 } core_blob_t;
@@ -73,13 +74,14 @@ typedef struct core_remote {
     base_list_t link;
     ucxpool_t  *pool;
     unsigned    refs;      /* channels */
-    uint64_t    num_pairs; /* pairs by address. Both sides number them in the
-                              same way, so the count is kept after they end */
+    uint64_t    num_pairs; /* pairs of channels by address, including ended
+                              pairs, because both sides number the pairs */
     core_turn_t turn;
     uint64_t    decided_at;
-    uint64_t    kept_until;  /* the record is kept, even if unused */
-    uint64_t    full_until;  /* retry its full socket then: local.c */
-    unsigned    num_awaited; /* expected endpoints of the peer */
+    uint64_t    kept_until;  /* until then, the record is kept even if unused */
+    uint64_t    full_until;  /* when to retry the peer's full socket: local.c */
+    unsigned    num_awaited; /* number of endpoints that the peer has yet to
+                                create; at most AWAITED_MAX */
     base_list_t idle;        /* idle endpoints, most recently used first */
     base_list_t mappings;    /* core_mapping_t, of the pool's memory */
     core_blob_t blob;        /* ends in UCX's worker address */
@@ -91,7 +93,7 @@ typedef struct core_remote {
 core_remote_t *core_remote_get(ucxpool_t *pool, const void *blob);
 void           core_remote_put(core_remote_t *remote);
 
-/* Returns true if the remote is this pool itself. */
+/* Returns true if the record describes this pool itself. */
 bool core_remote_is_self(const core_remote_t *remote);
 
 /*
@@ -120,8 +122,8 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
 
 /*
  * Assign an endpoint to the channel, if possible the endpoint that UCX has
- * paired with the peer's endpoint. reply_ep is UCX's handle of this endpoint;
- * NULL means that this side is first.
+ * paired with the peer's endpoint. reply_ep is UCX's handle of the paired
+ * endpoint, or NULL if this side creates its endpoint first.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  * UCXPOOL_ERR_UNSUPPORTED  UCX is lost, or has no device for the channel
@@ -135,12 +137,12 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
  *
  * UCX before 1.14 answers a connection request over an endpoint that it creates
  * at that moment. Over TCP, the answer is queued until the peer confirms the
- * connection, and an assertion in UCX fails if the peer dies before this. An
- * endpoint that is created here is already connected when the request arrives,
- * and UCX pairs it with the peer's endpoint. The channel then finds this
- * endpoint by its handle, like endpoints that UCX created. This is done only
- * for peers in this network namespace: UCX blocks while it connects, for
- * minutes if the peer's address cannot be reached from here.
+ * connection, and an assertion in UCX fails if the peer dies before it
+ * confirms. An endpoint that is created here is already connected when the
+ * request arrives, and UCX pairs it with the peer's endpoint. The channel then
+ * finds this endpoint by its handle, like endpoints that UCX created. This is
+ * done only for peers in this network namespace: UCX blocks while it connects,
+ * for minutes if the peer's address cannot be reached from here.
  */
 void core_remote_prepare_endpoint(core_remote_t *remote);
 

@@ -47,7 +47,7 @@ static ucxpool_request_t *request_get(ucxpool_t           *pool,
 
 /* --- plans ---------------------------------------------------------------- */
 
-/* The plan of a request, which has at most one. */
+/* A copy plan. Each request has at most one. */
 typedef struct plan {
     base_list_t link; /* in the free list */
     copy_plan_t plan;
@@ -84,8 +84,9 @@ static void put_plan(ucxpool_request_t *request)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* Double the room until it is sufficient, so that reused requests rarely need
- * more. */
+/* Double the size of the array until it has room for `needed` elements. The
+ * array is kept when the request is reused, so it rarely needs to grow
+ * again. */
 static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
                                 size_t needed, size_t element)
 {
@@ -269,7 +270,8 @@ void core_request_hand_out(ucxpool_request_t  *request,
     if (request_p != NULL) {
         *request_p = request;
     }
-    /* Reuse the request at once if it has ended and has no handle. */
+    /* A request that has ended and has no handle returns to the free list
+     * now. */
     if (core_request_has_ended(request)) {
         core_request_reuse(request);
     }
@@ -283,8 +285,8 @@ void core_request_discard(ucxpool_request_t *request)
     request->user_ref    = false;
     request->called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
-    /* If its stream has not reached its marker, the request stays in use until
-     * then. */
+    /* If the caller's stream has not reached the request's marker yet, the
+     * request stays in use until the stream reaches it. */
     core_request_reuse(request);
     if (channel != NULL) {
         core_channel_put(channel);
@@ -317,7 +319,7 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (!core_channel_has_operations(request->channel)) {
-        /* Only copies by this GPU are still running. The end of the channel
+        /* Only copies by the pool's GPU are still running. Failing the channel
          * would not stop them. */
         core_request_drain(request);
         return;
@@ -556,7 +558,8 @@ void core_request_destroy_all(ucxpool_t *pool)
     }
 }
 
-/* The number of checks of unreached markers per query of the driver. */
+/* While a marker is not reached, one in this many checks of the markers also
+ * queries the driver. */
 #define POLLS_PER_CHECK ((uint32_t)1 << 14)
 
 /* --- the caller's memory -------------------------------------------------- */
@@ -685,8 +688,8 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     request->has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
     request->has_gpu_segments =
         (memtypes & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
-    /* Addresses of host memory are replaced in the list, so the GPU cannot use
-     * the caller's array. */
+    /* The library must replace the addresses of host segments. If there are
+     * any, the GPU cannot use the caller's array. */
     request->data.memory.is_pinned =
         !request->has_host_segments &&
         copy_engine_reaches_list(engine, &request->data.memory);
@@ -731,8 +734,8 @@ static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
     return count;
 }
 
-/* If a stream does not reach its marker, query the driver for a failure, but
- * rarely. */
+/* While a stream has not reached its marker, query the driver from time to
+ * time, to find out whether the GPU has failed. */
 static unsigned check_gpu(copy_engine_t *engine)
 {
     ucxpool_status_t status;

@@ -1,11 +1,11 @@
 /*
  * A request is one send, receive or flush in progress.
  *
- * For its caller, a request ends exactly once. After that it may drain: a peer
- * may still read its fragments, or UCX may still write them. A request is
- * reused when all of this is true: it has ended, it has no busy fragment and no
- * number, its callback has returned, its completion has been reported, and its
- * owner has released it.
+ * For its caller, a request ends exactly once. After that, the request may
+ * drain: a peer may still read its fragments, or UCX may still write them. A
+ * request is reused when all of this is true: it has ended, it has no busy
+ * fragment, it has no number in its channel, its callback has returned, its
+ * completion has been reported, and its owner has released it.
  */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
@@ -60,10 +60,10 @@ typedef struct core_request_kind {
     bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
-/* The caller's stream in which the memory is used. */
+/* The CUDA stream in which the caller uses the memory. */
 typedef struct core_stream {
-    base_list_t        link;   /* the engine's marked requests */
-    mem_cuda_marker_t *marker; /* NULL: none, or reached */
+    base_list_t        link;   /* in the engine's list `marked` */
+    mem_cuda_marker_t *marker; /* NULL: no marker, or it was reached */
 } core_stream_t;
 
 /* The data to send, or the buffers to receive into. */
@@ -71,12 +71,12 @@ typedef struct core_data {
     copy_memory_t memory; /* owned by the caller */
     union {
         struct {
-            ucxpool_segment_t segment; /* copy of a list of one segment or
-                                          piece */
+            ucxpool_segment_t segment; /* copy of the caller's list, if it has
+                                          only one segment or piece */
             uint64_t capacity;         /* of a receive, in bytes */
         };
-        ucxpool_range_t range; /* copy of a list of one range, which only sends
-                                  have */
+        ucxpool_range_t range; /* copy of the caller's list, if it has only one
+                                  range; not used by receives */
     };
     copy_run_t   *runs; /* kept when the request is reused */
     size_t        num_runs;
@@ -129,18 +129,20 @@ struct ucxpool_request {
     int                        shown;  /* status as callers see it; atomic:
                                           UCXPOOL_INPROGRESS unless
                                           called_back */
-    bool            user_ref;
-    bool            any_channel; /* posted without a channel */
-    bool            called_back;
-    bool            has_completion; /* reported by ucxpool_completion_get() */
-    uint8_t         operation;      /* core_operation_t */
-    uint8_t         path;           /* of its last data: core/stats.h */
-    bool            has_host_segments; /* which the GPU cannot access */
-    bool            has_gpu_segments;  /* which the GPU can access */
-    core_notify_t   notify;
-    uint64_t        deadline;
-    uint64_t        started; /* see core_latency_begin() */
-    uint64_t        order;   /* of sends and flushes, and of posted receives */
+    bool    user_ref;
+    bool    any_channel; /* posted without a channel */
+    bool    called_back;
+    bool    has_completion;          /* reported by ucxpool_completion_get() */
+    uint8_t operation;               /* core_operation_t */
+    uint8_t path;                    /* by which the last data was transferred;
+                                        see core/stats.h */
+    bool          has_host_segments; /* which the GPU cannot access */
+    bool          has_gpu_segments;  /* which the GPU can access */
+    core_notify_t notify;
+    uint64_t      deadline;
+    uint64_t      started; /* see core_latency_begin() */
+    uint64_t      order;   /* the order of sends and flushes, or of posted
+                              receives */
     uint64_t        tag;
     uint64_t        mask;
     core_stream_t   stream;
@@ -149,9 +151,9 @@ struct ucxpool_request {
     char           *detail; /* kept when the request is reused; NULL: none */
 
     copy_plan_t         *plan; /* of the data; NULL: not created yet */
-    core_request_list_t *home; /* to which the request returns */
+    core_request_list_t *home; /* the free list of this request */
 
-    /* In memory after the request. */
+    /* The state, which follows the request in memory. */
     union {
         void             *state;
         struct xfer_send *send;
@@ -167,7 +169,7 @@ static inline void core_request_list_init(core_request_list_t *list,
 }
 
 /* Get a request from the list, or allocate one, and copy the caller's
- * parameters. A list of one segment, or piece, is also copied. */
+ * parameters. A list of only one segment or piece is also copied. */
 ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                                      const core_request_kind_t      *kind,
                                      const copy_memory_t            *memory,
@@ -178,7 +180,8 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
 void core_request_set_kind(ucxpool_request_t         *request,
                            const core_request_kind_t *kind);
 
-/* Release the request for its caller. Its end is not reported any more. */
+/* Release the caller's handle of the request. The completion of the request is
+ * no longer reported. */
 void core_request_release(ucxpool_request_t *request);
 
 /* Report the completions of ended requests, at most `max`. Returns their
@@ -191,22 +194,23 @@ size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
 void core_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p);
 
-/* Free a request that was not given to a caller. */
+/* Discard a request whose handle was not returned to a caller. */
 void core_request_discard(ucxpool_request_t *request);
 
-/* Start the deadline. */
+/* Add the request to the list of deadlines that progress checks. */
 void core_request_arm(ucxpool_request_t *request);
 
-/* Drain a request that has ended, except that UCX still uses the caller's
- * memory. UCX must finish within a deadline. After the deadline the channel
- * fails, which ends UCX's operations. */
+/* Set the deadline for draining a request that cannot end yet, because UCX
+ * still uses the caller's memory. If UCX has not finished by the deadline, the
+ * channel fails, which ends UCX's operations. */
 void core_request_drain(ucxpool_request_t *request);
 
 /*
- * Called after the deadline of a request that drains. Fails its channel with
- * this status and detail, because UCX stops only if the endpoint ends. If UCX
- * has no operation of the channel, this call extends the deadline instead,
- * because copies by a GPU always complete.
+ * Check the deadline of a request that drains. After the deadline, this call
+ * fails the request's channel with this status and detail, because UCX ends its
+ * operations only when the endpoint is closed. If UCX has no operation of the
+ * channel, only copies by a GPU remain. This call then extends the deadline,
+ * because these copies always complete.
  */
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);
@@ -229,8 +233,9 @@ ucxpool_status_t core_request_status(const ucxpool_request_t *request);
  */
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request);
 
-/* Call the callback of an ended request, and then show its end. Called once,
- * with the lock held, which is released during the callback. */
+/* Call the callback of an ended request, and then show its end. Called once for
+ * each request, with the lock held. The lock is released during the
+ * callback. */
 void core_request_call_back(ucxpool_request_t *request);
 
 /* Cancel the request; does nothing if it has ended. */
@@ -243,8 +248,8 @@ bool core_request_cancel_all(ucxpool_t *pool);
 void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail);
 
-/* End a request for its caller. Only the first call counts. `detail` is the
- * text for ucxpool_request_query(). A peer may send an error without a text
+/* End a request for its caller. Only the first call has an effect. `detail` is
+ * the text for ucxpool_request_query(). A peer may send an error without a text
  * (NULL or ""). The text then says that no reason was given. */
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
@@ -252,7 +257,7 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
 /* Set the detail of a request that has failed but cannot end yet. */
 void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
-/* Returns the text; "": none. */
+/* Returns the detail, or "" if there is none. */
 static inline const char *core_request_detail(const ucxpool_request_t *request)
 {
     return (request->detail == NULL) ? "" : request->detail;
@@ -260,8 +265,8 @@ static inline const char *core_request_detail(const ucxpool_request_t *request)
 
 bool core_request_has_ended(const ucxpool_request_t *request);
 
-/* Reuse the request if it is no longer in use. Call this whenever a use of
- * the request has ended. */
+/* Return the request to the free list if it is no longer in use. Call this
+ * whenever a use of the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
 
 static inline void core_request_set_channel(ucxpool_request_t *request,
@@ -277,7 +282,8 @@ ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
 ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length);
 
-/* Create the plan from the runs and the memory. UCXPOOL_ERR_NO_MEMORY */
+/* Create the copy plan from the runs and the memory. Returns
+ * UCXPOOL_ERR_NO_MEMORY if out of memory. */
 ucxpool_status_t core_request_make_plan(ucxpool_request_t *request);
 
 /* Free all requests when the pool is destroyed. */
@@ -291,8 +297,8 @@ void core_request_find_length(ucxpool_request_t              *request,
 
 /*
  * If the caller declared that the segments have the same length, check this.
- * Called before the CPU reads the array; otherwise the copy checks the lengths,
- * usually in a kernel.
+ * Called before the CPU reads the array. If the CPU never reads it, the copy
+ * checks the lengths, usually in a kernel.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the lengths differ
  */
@@ -300,8 +306,8 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request);
 
 /*
  * Check the memory of a posted request, and set a marker in the caller's
- * stream. In a pool of host memory, only pieces are checked, for NULL. In a
- * pool on a GPU, nothing is checked if the caller declares the kind of the
+ * stream. In a pool of host memory, only pieces are checked: none may be NULL.
+ * In a pool on a GPU, nothing is checked if the caller declares the kind of the
  * segments. Ranges have been checked by copy_file_check().
  *
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU that the pool's GPU cannot

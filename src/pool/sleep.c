@@ -34,7 +34,7 @@
  * Several threads may sleep on one pool while other threads use the pool.
  * Whenever a thread sleeps,
  *
- *     the pool is armed, or wake_fd is readable
+ *     the pool is armed, or event_fd is readable
  *
  * So a thread that disarms the pool wakes the sleeping threads. A thread that
  * posts a request also wakes them, because the pool was armed before the
@@ -42,11 +42,11 @@
  *
  * One of the threads that wait in this library is the leader: it sleeps on the
  * descriptors. When it wakes up, it wakes the others, which check whether their
- * goals are reached. While there is a leader, only the leader resets wake_fd,
+ * goals are reached. While there is a leader, only the leader resets event_fd,
  * so a wakeup always reaches it.
  */
 
-/* Reset wake_fd. The caller must then check for every kind of work that a
+/* Reset event_fd. The caller must then check for every kind of work that a
  * wakeup can signal. */
 static void forget_wake(ucxpool_t *pool)
 {
@@ -81,9 +81,9 @@ static bool has_work(ucxpool_t *pool)
 }
 
 /*
- * Drain the doorbell that may have woken this thread, because it would end the
- * next sleep. A peer that has written to the ring has probably rung the
- * doorbell; if not, draining costs one check.
+ * Drain the doorbell that may have woken this thread. Otherwise the doorbell
+ * would end the next sleep at once. A peer that has written to the ring has
+ * probably rung the doorbell; if not, draining costs one check.
  */
 static void take_doorbell(ucxpool_channel_t *channel)
 {
@@ -123,9 +123,10 @@ static void disarm(ucxpool_t *pool)
 }
 
 /*
- * Record that the event loop has seen all events so far: it handles the events
- * that its progress finds after a sleep. Events that arrive while the loop arms
- * the pool again have not been seen, so the loop must not sleep.
+ * Record that the event loop has seen all events up to now. After a sleep, the
+ * loop calls progress and handles every event that it finds. Events that arrive
+ * while the loop arms the pool again have not been seen, so the loop must not
+ * sleep.
  */
 static void note_seen(ucxpool_t *pool)
 {
@@ -142,7 +143,7 @@ static struct timespec to_timespec(uint64_t ns)
     };
 }
 
-/* Wake all threads that do not sleep on the descriptors. */
+/* Wake all threads that sleep on leader_woke. */
 static void wake_others(ucxpool_t *pool)
 {
     pthread_mutex_lock(&pool->wakeup.leader_lock);
@@ -527,9 +528,9 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
            core_event_is_pending(pool);
 }
 
-/* Sleep until the leader wakes up, or as the leader if there is none. Returns
- * the number of events and steps processed before the sleep. A result other
- * than 0 ends a wait for any event. */
+/* Sleep until the leader wakes up. If there is no leader, sleep as the leader.
+ * Returns the number of events and steps processed before the sleep. A result
+ * other than 0 ends a wait for any event. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
