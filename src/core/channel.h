@@ -1,12 +1,13 @@
 /*
  * A channel is the connection of a pool to one peer.
  *
- * References to a channel are held by its caller, by the pool while the channel
- * is open, and by each request and message that uses it.
+ * References to a channel are held by the caller, by the pool until the channel
+ * is closed, and by each request and message that uses the channel.
  *
  * Code that detects that a channel has failed, or that the peer has closed it,
  * only records this with the functions below. From then on, the channel is not
- * live. wireup/close.c ends its requests later in the same round of progress.
+ * live. Later in the same round of progress, wireup/close.c ends the channel's
+ * requests.
  */
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
@@ -94,7 +95,8 @@ typedef enum core_close {
 /* Memory of a peer that is mapped here. All channels to one peer pool share a
  * mapping: see wireup/mapping.c. */
 typedef struct core_mapping {
-    base_list_t     link; /* in the mappings of its core_remote_t */
+    base_list_t link;     /* in the list `mappings` of the peer's
+                             core_remote_t */
     unsigned        refs; /* channels */
     const uint8_t **regions;
     uint64_t       *region_sizes;
@@ -104,9 +106,10 @@ typedef struct core_mapping {
     bool is_written;     /* GPU memory: also mapped for writing */
     bool is_pinned;      /* host memory that we have pinned, so our GPU can read
                             it */
-    char       unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read them */
-    ipc_host_t host;                       /* the peer's process */
-    uint32_t   num_files; /* announced in HELLO, without the ring */
+    char unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read the
+                                        regions */
+    ipc_host_t host;                 /* the peer's process */
+    uint32_t   num_files;            /* announced in HELLO, without the ring */
     ipc_file_t files[];
 } core_mapping_t;
 
@@ -120,11 +123,11 @@ typedef struct core_peer {
     uint64_t block_size;
     uint32_t max_metadata;
     uint32_t max_unexpected;
-    unsigned am_id;         /* of the peer's active messages */
-    bool     offers_map;    /* the peer may use map */
+    unsigned am_id;         /* first active message id of the peer */
+    bool     offers_map;    /* the peer's settings allow the `map` wire */
     bool     local_maps;    /* mapping the peer's memory has succeeded */
     bool     peer_maps;     /* the peer maps and reads our memory */
-    bool     offers_pinned; /* its HELLO offers pinned memory */
+    bool     offers_pinned; /* the peer's HELLO offers pinned memory */
     bool     pushes; /* messages are pushed: each side's GPU writes to blocks
                         that the other side grants */
     char peer_reason[PROTO_TEXT_MAX + 1]; /* why peer_maps is false */
@@ -133,8 +136,8 @@ typedef struct core_peer {
     core_source_t   watch;      /* ready when the peer's process has ended */
     bool            has_ended;  /* the peer's process has ended */
     ipc_host_t      host;       /* the peer's process */
-    uint64_t        next_check; /* of `host`, if there is no pidfd to watch;
-                                   BASE_CLOCK_FOREVER: none */
+    uint64_t        next_check; /* when to check `host`, if there is no pidfd to
+                                   watch; BASE_CLOCK_FOREVER: never */
     bool is_detached;           /* the peer never accesses our memory again */
 } core_peer_t;
 
@@ -147,7 +150,8 @@ typedef struct core_connection {
     unsigned num_unanswered;      /* times `local` ended before an answer */
     uint64_t lost_at;             /* when the end of `local` counts as a
                                      failure */
-    bool by_ep;                   /* over the caller's endpoint */
+    bool by_ep;                   /* the channel uses an endpoint of the
+                                     caller */
     bool lacks_device; /* UCX has no device for the listener's host */
     bool broken;       /* the caller reported a failure; atomic */
 } core_connection_t;
@@ -175,20 +179,21 @@ typedef struct core_flow {
                               0: no send waits */
     uint64_t next_sequence;
     uint64_t expected_sequence;
-    uint64_t arrived_sequence; /* of the next descriptor in the ring */
+    uint64_t arrived_sequence; /* sequence number of the next descriptor in the
+                                  ring */
     uint64_t num_posted;       /* sends that were posted */
 } core_flow_t;
 
 /* Requests by number. */
 typedef struct core_channel_requests {
-    core_numbers_t sends;    /* that wait for the peer's DONE */
-    core_numbers_t receives; /* that have a message */
+    core_numbers_t sends;    /* sends that wait for the peer's DONE */
+    core_numbers_t receives; /* receives that have a message */
 } core_channel_requests_t;
 
 /* Outgoing control messages. */
 typedef struct core_controls {
-    struct core_control *writing; /* being written; NULL: none, or in the
-                                     ring */
+    struct core_control *writing; /* message being written; NULL: none, or it is
+                                     in the ring */
     base_list_t backlog;          /* messages that found no room */
     unsigned    num_backlog;
     unsigned    num_long;   /* long messages in the backlog */
@@ -202,14 +207,16 @@ typedef struct core_channel_wireup {
     bool     via_listener; /* its pair is a random number */
     bool     begins; /* the channel connected to a listener, or is the first of
                         a pair within this pool: see remote.h */
-    uint64_t                 called_at; /* when it connected to a listener */
-    struct bootstrap_client *client;    /* connecting to a listener; or NULL */
-    struct base_secret      *secret;    /* used by the client */
+    uint64_t called_at;              /* when the channel connected to a
+                                        listener */
+    struct bootstrap_client *client; /* connecting to a listener; or NULL */
+    struct base_secret      *secret; /* used by the client */
     base_list_t              client_link;
     core_source_t            client_source;
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when HELLO is sent, or repeated */
-    bool offers_pinned; /* HELLO has our pinned memory, not our GPU's memory */
+    bool offers_pinned; /* our HELLO offers our pinned memory instead of our
+                           GPU's memory */
     unsigned num_connected_imports; /* see fd_passing.c */
 } core_channel_wireup_t;
 
@@ -223,7 +230,8 @@ struct ucxpool_channel {
     char             name[CORE_NAME_SIZE];
     void            *user_ptr;
     core_event_t     event;
-    bootstrap_ends_t ends; /* the listener's connection; "": none */
+    bootstrap_ends_t ends; /* addresses of the connection to the listener; "":
+                              none */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
@@ -245,13 +253,14 @@ struct ucxpool_channel {
     unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
                           may access */
     struct window_channel *windows;     /* window/service.h */
-    uint64_t link_ends[CORE_NUM_LINKS]; /* of its last transfer: link.h */
+    uint64_t link_ends[CORE_NUM_LINKS]; /* end of the channel's last transfer on
+                                           each link: link.h */
     core_controls_t control;
     core_closing_t  closing;
     core_counters_t counts;
 };
 
-/* Params that choose the peer, which are invalid for a channel through a
+/* Parameters that choose the peer. They are invalid for a channel through a
  * listener. */
 #define CORE_CHANNEL_WAYS \
     (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
@@ -266,14 +275,15 @@ ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 
 /* Create a channel without a peer; see wireup/wireup.h. Uses the optional
- * fields of params; their name replaces `name`. params may be NULL. */
+ * fields of params. If params has a name, it replaces `name`. params may be
+ * NULL. */
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const ucxpool_channel_params_t *params,
                                      const char                     *name,
                                      ucxpool_channel_t             **channel_p);
 
-/* Set the name. "": a name made of the channel's number. A name that is too
- * long is truncated. */
+/* Set the name. If `name` is "", the name is made of the channel's number. A
+ * name that is too long is truncated. */
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /* Return the channel's handle to the caller. */
@@ -304,8 +314,8 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 
 /* Returns true if the peer may still access local memory. The peer sends a
- * message when it no longer does. Its access also ends when its process
- * ends. */
+ * message when it no longer accesses the memory. Its access also ends when its
+ * process ends. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
@@ -316,10 +326,11 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
 /* Set the time at which progress sends HELLO, unless the peer's HELLO arrives
- * before. */
+ * earlier. */
 void core_channel_schedule_hello(ucxpool_channel_t *channel, uint64_t moment);
 
-/* Let progress send HELLO now, because this side begins the channel. */
+/* Make the next progress call send HELLO, because this side begins the
+ * channel. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
 /* Returns true if UCX can send over the channel. */
@@ -339,7 +350,8 @@ void core_channel_end_operation(ucxpool_channel_t *channel);
 bool core_channel_is_broken(const ucxpool_channel_t *channel);
 void core_channel_set_broken(ucxpool_channel_t *channel);
 
-/* Record a failure with its reason. Only the first failure counts. */
+/* Record a failure with its reason. Later failures of the same channel are
+ * ignored. */
 void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -362,7 +374,7 @@ static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
            (channel->closing.step == CORE_CLOSE_NONE);
 }
 
-/* Force the end of a channel that is still draining. */
+/* Set the deadlines of a channel that is still draining to now. */
 void core_channel_end_drain(ucxpool_channel_t *channel);
 
 #endif

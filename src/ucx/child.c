@@ -25,7 +25,8 @@
 #define NAME_SIZE 40
 #define ANONYMOUS "anon_inode:"
 
-/* Format DIR/N without stdio, which a forked child may not use. */
+/* Format the path "FOLDER/FD" without stdio, which a forked child may not
+ * use. */
 static void make_path(char *path, const char *folder, int fd)
 {
     char digits[12];
@@ -84,9 +85,9 @@ static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth);
 
 /* Parse "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8" and visit the
- * descriptor. The descriptor may have been reused: it is skipped if it is now
- * another socket, or not an anonymous file. Anonymous files share one inode and
- * cannot be distinguished. */
+ * descriptor. The number of the descriptor may have been reused since. The
+ * descriptor is skipped if it is now another socket, or a file that is not
+ * anonymous. Anonymous files share one inode and cannot be distinguished. */
 static void visit_line(const char *line, ucx_epoll_visit_t *visit, void *arg,
                        int depth)
 {
@@ -160,8 +161,10 @@ static bool epoll_is_kin(int fd)
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
-static atomic_bool    keeps_worker; /* a worker and UCX's thread stay */
-static atomic_bool    lacks_thread; /* UCX's thread ran in the parent only */
+static atomic_bool    keeps_worker; /* a worker and UCX's thread stay until this
+                                       process ends */
+static atomic_bool lacks_thread;    /* UCX's thread runs only in the parent
+                                       process */
 
 /* --- fork ----------------------------------------------------------------- */
 

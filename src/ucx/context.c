@@ -87,9 +87,8 @@ static void signals_restore(void)
     }
 }
 
-/* UCX has installed its handlers by now, because its libraries are loaded
- * before this one. A program may receive such a signal before it creates a
- * pool. */
+/* UCX's libraries are loaded before this one, so UCX has installed its handlers
+ * by now. A program may receive such a signal before it creates a pool. */
 __attribute__((constructor)) static void loaded(void)
 {
     signals_restore();
@@ -150,7 +149,8 @@ static bool worker_settle(ucp_worker_h worker)
 
 #define PROBE_SIZE 4096u
 
-/* A worker of the context with an endpoint to itself, and registered memory. */
+/* A temporary worker of the context, with an endpoint to itself and with
+ * registered memory. */
 typedef struct probe {
     ucp_context_h context;
     ucp_worker_h  worker;
@@ -347,10 +347,11 @@ static bool lacks_rma(const probe_t *probe)
  * AM   Without this feature, UCX 1.22 reports a maximum header size of 0 bytes.
  *      Other versions reject handlers.
  * RMA  Without this feature, a UCX that checks parameters rejects a get of 0
- *      bytes. The builds of distributions check parameters. A UCX without these
- *      checks prints how an endpoint puts short data only if the context has
- *      this feature. The check trusts this output only if the endpoint uses the
- *      `self` transport and a context with the feature prints it.
+ *      bytes. The UCX packages of Linux distributions check parameters. A UCX
+ *      without these checks shows this feature in its printed text: it prints
+ *      how an endpoint puts short data only if the context has this feature.
+ *      The check trusts the text only if the endpoint uses the `self`
+ *      transport, and if the text of a context that has the feature shows it.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the context lacks a feature
  */

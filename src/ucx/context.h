@@ -19,8 +19,8 @@
 /* --- settings ------------------------------------------------------------- */
 
 /*
- * UCX settings for contexts that the pool creates. Settings in the
- * environment take precedence, and so does UCX_TLS in a ucx.conf. A
+ * UCX settings for contexts that the pool creates. Settings in the environment
+ * take precedence, and so does UCX_TLS in a ucx.conf file. A
  * UCX_TCP_TX_SEG_SIZE in a ucx.conf is overridden, because it cannot be read
  * from a configuration.
  */
@@ -39,7 +39,8 @@ void ucx_tune(ucp_config_t *config, bool for_gpu);
 bool ucx_tune_devices(ucp_config_t *config, const char *devices);
 
 /* Write the names of the devices that TCP connections from other hosts cannot
- * reach: loopback and RDMA devices. Writes "" if there is no loopback. */
+ * reach: the loopback and RDMA devices. Writes "" if there is no loopback
+ * device. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
 /* Write the names of the devices that UCX's TCP transport may use and that
@@ -60,8 +61,8 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
 /* --- failed peers --------------------------------------------------------- */
 
 /*
- * Detects failed peers, by two means: UCX settings that determine how soon UCX
- * reports a failure, and a watch over UCX's TCP connections.
+ * Failed peers are detected by two means: UCX settings that determine how soon
+ * UCX reports a failure, and a watch over UCX's TCP connections.
  * docs/internals/connecting.md lists the times.
  *
  * A process that ends closes its TCP connections, which its peers detect at
@@ -86,9 +87,9 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
  */
 
 /*
- * Make UCX detect a failed peer within time_ns (BASE_CLOCK_FOREVER: change
- * nothing). Settings in the environment take precedence, and so does a
- * KEEPALIVE_INTERVAL in a ucx.conf.
+ * Make UCX detect a failed peer within time_ns (BASE_CLOCK_FOREVER: the
+ * settings are not changed). Settings in the environment take precedence, and
+ * so does a KEEPALIVE_INTERVAL in a ucx.conf.
  *
  * has_rdma  RDMA transports may exist. The function then creates a temporary
  *           context. UCX up to 1.13 warns about settings of transports that it
@@ -112,9 +113,10 @@ void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
 typedef struct ucx_tcp_watch {
     base_list_t suspects;  /* connections with an unanswered try */
     const char *name;      /* of the pool, for the log */
-    int         worker_fd; /* -1: UCX's connections cannot be found */
-    uint64_t    timeout_ns;
-    uint64_t    next_check;
+    int         worker_fd; /* of UCX's worker; -1: UCX's connections cannot be
+                              found */
+    uint64_t timeout_ns;
+    uint64_t next_check;
 } ucx_tcp_watch_t;
 
 /*
@@ -144,7 +146,7 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
 /* --- child processes ------------------------------------------------------ */
 
 /*
- * Keeps descriptors of a pool out of child processes. A connection ends when
+ * Child processes get no copies of a pool's descriptors. A connection ends when
  * the last copy of its descriptor is closed. If a forked child kept copies,
  * peers would not notice that its parent has ended.
  *
@@ -167,7 +169,7 @@ typedef struct ucx_child {
     base_list_t link;
     int         epoll_fd;
     bool        is_foreign; /* this process is a child of the pool's process */
-    bool        is_due;     /* connections were made since the last scan */
+    bool        is_due;     /* UCX has made connections since the last scan */
     uint64_t    next_scan;
 } ucx_child_t;
 
@@ -176,15 +178,15 @@ typedef struct ucx_child {
 void ucx_child_add(ucx_child_t *child);
 void ucx_child_remove(ucx_child_t *child);
 
-/* Set close-on-exec for the descriptors that the epoll has now. */
+/* Set close-on-exec for the descriptors that are in the epoll now. */
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /*
- * Set close-on-exec again after a connection was made. A scan reads all
- * descriptors of the pool. With a thousand connections, one scan per connection
- * would take most of the CPU's time. After each scan, no scan starts for
- * eight times as long as the scan took. ucx_child_progress(), which is due at
- * ucx_child_deadline(), handles the connections made during this pause.
+ * Set close-on-exec for new descriptors after UCX has made a connection. A scan
+ * reads all descriptors of the pool. With a thousand connections, one scan per
+ * connection would take most of the CPU's time. After each scan, no scan starts
+ * for eight times as long as the scan took. ucx_child_progress(), which is due
+ * at ucx_child_deadline(), handles the connections made during this pause.
  */
 void     ucx_child_connected(ucx_child_t *child);
 void     ucx_child_progress(ucx_child_t *child);
@@ -206,7 +208,7 @@ typedef struct ucx_child_before {
     unsigned char *is_open; /* one bit per descriptor, up to the last open
                              * one */
     size_t size;            /* of is_open, in bytes */
-    bool   is_unknown;      /* then no descriptor counts as new */
+    bool   is_unknown;      /* if true, no descriptor counts as new */
 } ucx_child_before_t;
 
 void ucx_child_cloexec_begin(ucx_child_before_t *before);
@@ -223,9 +225,9 @@ void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
 /* --- active message ids --------------------------------------------------- */
 
 /*
- * The active message ids of a borrowed worker that a pool uses. If the handler
- * of an id is set twice, UCX replaces the first handler silently, and the
- * second pool receives the first pool's messages. Every pool of the process
+ * The active message ids that a pool uses on a borrowed worker. If two pools
+ * set a handler for the same id, UCX replaces the first handler silently, and
+ * the second pool receives the first pool's messages. Every pool of the process
  * therefore claims its ids of a worker before it sets handlers.
  */
 typedef struct ucx_claim {
@@ -263,9 +265,10 @@ typedef struct ucx_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          keeps_worker;     /* must not be destroyed */
-    bool          is_lost;          /* must not be used: see core/network.h */
-    ucx_claim_t   claim;            /* the active-message ids that the pool
+    bool          keeps_worker;     /* the worker must not be destroyed */
+    bool          is_lost;          /* UCX must not be used: see
+                                       core/network.h */
+    ucx_claim_t claim;              /* the active-message ids that the pool
                                      * uses on a borrowed worker */
     char devices[UCX_DEVICES_SIZE]; /* devices that the pool limited
                                      * UCX to; "": no limit */
@@ -289,9 +292,9 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
  * Blocks for 50 ms at most. */
 void ucx_context_settle_worker(ucx_context_t *ucx);
 
-/* Destroy the pool's own worker. UCX may complete operations only in this call
- * (1.22 does). It then calls their callbacks, so the objects that these use
- * must still exist. `name` is the pool's name. */
+/* Destroy the pool's own worker. UCX may complete some operations only in this
+ * call; UCX 1.22 does so. UCX then calls their callbacks, so the objects that
+ * the callbacks use must still exist. `name` is the pool's name. */
 void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name);
 
 void ucx_context_cleanup(ucx_context_t *ucx);

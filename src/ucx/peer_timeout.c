@@ -23,7 +23,7 @@
 #define FABRIC_LOOSE   4u
 
 /* The RETRY_COUNT that the pool sets. Some drivers, such as Soft-RoCE's, treat
- * 7 as infinite. */
+ * a count of 7 as infinite. */
 #define RETRIES 3u
 
 /* UCX's default of KEEPALIVE_INTERVAL. */
@@ -32,8 +32,8 @@
 /* A transport that the network card makes reliable. */
 typedef struct transport {
     const char *name;   /* "rc_verbs" */
-    const char *prefix; /* of its settings: "RC_VERBS_" */
-    const char *family; /* prefix of its family: "RC_" */
+    const char *prefix; /* of the transport's settings: "RC_VERBS_" */
+    const char *family; /* prefix of the transport's family: "RC_" */
 } transport_t;
 
 #define RC "RC_"
@@ -123,8 +123,9 @@ static void tune_transport(ucp_config_t *config, const transport_t *transport,
     }
 }
 
-/* Returns what UCX prints about a context with these settings, or NULL. It has
- * lines such as "#  resource 1  :  md 1  dev 1  flags -- rc_verbs/mlx5_0:1". */
+/* Returns the text that UCX prints about a context with these settings, or
+ * NULL. The text has lines such as "# resource 1 : md 1 dev 1 flags --
+ * rc_verbs/mlx5_0:1". */
 static char *print_context(const ucp_config_t *config)
 {
     const ucp_params_t params = {
@@ -266,8 +267,8 @@ static bool is_unanswered(const struct tcp_info *info)
     return is_open && (num_tries_of(info) != 0);
 }
 
-/* Returns true if this is still the same connection, and it has received
- * nothing since it became a suspect. */
+/* Returns true if the descriptor still refers to the suspected connection, and
+ * the connection has received nothing since it became a suspect. */
 static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
                     uint64_t now)
 {
@@ -310,7 +311,7 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
            (num_tries_of(info) >= suspect->num_tries + MORE_TRIES);
 }
 
-/* Forget suspects whose connection UCX has closed. */
+/* Free the suspects whose connection UCX has closed. */
 static void remove_closed(ucx_tcp_watch_t *watch, uint64_t now)
 {
     suspect_t *suspect;

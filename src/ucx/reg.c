@@ -15,8 +15,8 @@
 
 /* --- memory domains ------------------------------------------------------- */
 
-/* UCX writes the attributes of its own version. They may be larger than those
- * of the version with which this library was built. */
+/* UCX writes the attributes of the version that runs. They may be larger than
+ * those of the version with which this library was built. */
 typedef union attributes {
     uct_md_attr_t known;
     char          room[4096];
@@ -201,8 +201,7 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 
 /* --- verifying that a region is registered -------------------------------- */
 
-/* Report that UCX failed to handle a region: UCX's error, and what to
- * change. */
+/* Return an error that names the region, UCX's error, and what to change. */
 static ucxpool_status_t reg_error(ucs_status_t         status,
                                   const mem_regions_t *regions, unsigned index,
                                   const char *what, const char *advice)
@@ -323,8 +322,8 @@ static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
         index * regions->region_size, reg_advice(regions));
 }
 
-/* Adjust the needed domains to those that have registered the first region.
- * This result applies to all other regions. */
+/* Change domains->needed to the network domains that have registered the first
+ * region. All other regions must be registered with the same domains. */
 static void update_needed(mem_regions_t *regions, uint64_t missing)
 {
     ucx_domains_t *domains = regions->domains;

@@ -17,11 +17,11 @@
 #include <ucp/api/ucp_def.h>
 
 /* --- memory domains ----------------------------------------------------------
- * The memory domains of a UCX context, in the context's own order. A memory
- * domain is a part of UCX that registers memory, such as one network card. UCX
- * lists their names only in printed text. Their requirements are queried from
- * UCX's lower layer (UCT), which briefly opens each domain a second time.
- */
+ * The memory domains of a UCX context, in the order in which UCX numbers them.
+ * A memory domain is a part of UCX that registers memory, such as one network
+ * card. UCX lists their names only in printed text. Their requirements are
+ * queried from UCX's lower layer (UCT), which briefly opens each domain a
+ * second time. / */
 
 struct ucp_context;
 
@@ -31,16 +31,16 @@ struct ucp_context;
 typedef struct ucx_domain {
     char name[64];      /* "mlx5_0", "tcp" */
     char component[32]; /* "ib", "tcp" */
-    bool is_known;      /* the members below are known */
+    bool is_known;      /* the three members below are valid */
     bool is_network;    /* carries data between hosts */
     bool registers;     /* can register the queried kind of memory */
-    bool needs_keys;    /* only moves memory that it has registered */
+    bool needs_keys;    /* it can transfer only memory that it has registered */
 } ucx_domain_t;
 
 typedef struct ucx_domains {
     unsigned num; /* 0: UCX does not list them */
-    /* A bit for each domain without which the `ucx` wire would fail: a network
-     * that can register this memory and needs keys for it. */
+    /* A bit for each domain without which the `ucx` wire would fail. These are
+     * the networks that can register this memory and need keys for it. */
     uint64_t     needed;
     ucx_domain_t domains[UCX_MAX_DOMAINS];
 } ucx_domains_t;
@@ -91,7 +91,7 @@ typedef struct ucx_facts {
     unsigned major, minor; /* version */
 } ucx_facts_t;
 
-/* Query the facts. Errors: UCX failed, see ucx_status(). */
+/* Query these facts. Errors: UCX failed, see ucx_status(). */
 ucxpool_status_t ucx_facts_get(struct ucp_context *context,
                                ucx_facts_t        *facts_p);
 
@@ -151,10 +151,9 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
  * A key is sent to peers with other UCX versions, so its start is a wire
  * format. UCX 1.13 to 1.22 use the same format:
  *
- *     8 bytes   bit i: domain i of the context has registered it
- *     1 byte    memory type
- *     for each bit, from the lowest: 1 byte length, the domain's own key
- *     optional fields (since 1.20, the location of the memory)
+ *     8 bytes bit i: domain i of the context has registered the memory 1 byte
+ *     memory type for each bit, from the lowest: 1 byte length, the domain's
+ *     own key optional fields (since 1.20, the location of the memory)
  */
 
 /*
@@ -170,8 +169,8 @@ bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
 /* --- memory that peers access --------------------------------------------- */
 
 /*
- * Handles memory that peers access with UCX's get and put: registers it, packs
- * keys for peers, and unpacks the peers' keys.
+ * The functions below register memory that peers access with UCX's get and put,
+ * pack keys for the peers, and unpack the peers' keys.
  */
 
 /* Maximum size of a packed key that is sent to peers or accepted from them. A
@@ -191,8 +190,8 @@ typedef struct ucx_rma_memory {
  * domains  Domains that must register memory of this kind; NULL: unknown.
  *
  * UCXPOOL_ERR_UNSUPPORTED  GPU memory, for which this UCX has no get and put
- * UCXPOOL_ERR_IO           a network did not register the memory although it
- *                          must, or the key is too long
+ * UCXPOOL_ERR_IO           a network that must register the memory did not
+ *                          register it, or the key is too long
  * others                   UCX failed: see ucx_status()
  */
 ucxpool_status_t ucx_rma_register(ucp_context_h context, void *address,

@@ -168,8 +168,9 @@ bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p)
 ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
                                     ucp_rkey_h *rkey_p)
 {
-    /* The UCX function has no length parameter, and a domain reads as many
-     * bytes as its own keys have. So the peer's bytes are followed by zeros. */
+    /* The UCX function has no length parameter, and each memory domain reads as
+     * many bytes as its own keys have. So the peer's key is copied to a larger
+     * buffer of zeros. */
     uint64_t     room[(UCX_RMA_KEY_MAX + 512u) / sizeof(uint64_t)] = {0};
     ucs_status_t status;
 
@@ -186,7 +187,7 @@ ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
 
 /* --- capabilities of an endpoint ------------------------------------------ */
 
-/* Returns true for transports that only move GPU memory. */
+/* Returns true for a transport that transfers only GPU memory. */
 static bool is_for_gpu_alone(const char *line)
 {
     return (strstr(line, ":cuda_ipc/") != NULL) ||
@@ -194,9 +195,9 @@ static bool is_for_gpu_alone(const char *line)
            (strstr(line, ":gdr_copy/") != NULL);
 }
 
-/* Returns true for the line of a native transport, such as
- * "# lane[1]:  2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...".
- * TCP has its own put, but the peer's worker executes it. */
+/* Returns true for the line of a native transport, such as "# lane[1]:
+ * 2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...". UCX's TCP transport has a
+ * put, too, but the peer's worker must execute it. */
 static bool is_native_lane(const char *line, bool for_gpu)
 {
     return (strstr(line, "lane[") != NULL) &&

@@ -12,11 +12,11 @@
 /* --- for pools on a GPU --------------------------------------------------- */
 
 /*
- * UCX settings for pools on a GPU. They prevent UCX from registering and
- * allocating GPU memory in addition to the pool's.
+ * UCX settings for pools on a GPU. They prevent UCX from registering GPU memory
+ * outside the pool's regions, and from allocating GPU memory of its own.
  *
  * When it starts, UCX warns of a setting that no component knows. So the
- * component for CUDA is first asked whether it has the setting.
+ * library first asks UCX's CUDA component whether it has the setting.
  */
 
 /* UCX's component that copies GPU memory, and the prefix of its settings. */
@@ -39,8 +39,8 @@ static bool is_auto(uct_component_h component, const char *setting)
     return (status == UCS_OK) && (strcmp(value, "auto") == 0);
 }
 
-/* Returns true if this is the component and UCX reads its settings. UCX reads
- * them only if the component finds a device. */
+/* Returns true if this is the component COMPONENT and UCX reads its settings.
+ * UCX reads them only if the component finds a device. */
 static bool is_wanted(uct_component_h component)
 {
     uct_component_attr_t attr = {
@@ -108,8 +108,8 @@ static void tune_registration(ucp_config_t *config, const char *transports)
     }
 }
 
-/* UCX stages through buffers of 4 MiB. It allocates 128 of them at a time from
- * the GPU's memory, and never frees them. */
+/* UCX stages transfers of GPU memory through buffers of 4 MiB. It allocates 128
+ * of these buffers at a time in the GPU's memory, and never frees them. */
 static void tune_staging(ucp_config_t *config)
 {
     char *value = ucx_tune_read(config, "UCX_RNDV_FRAG_ALLOC_COUNT");
@@ -167,8 +167,8 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name)
     return copy;
 }
 
-/* Returns true if UCX may use TCP. A list that begins with ^ names excluded
- * transports. */
+/* Returns true if UCX may use TCP. A list that begins with ^ names the
+ * transports that UCX may not use. */
 static bool has_tcp(const char *transports)
 {
     bool named = strstr(transports, "tcp") != NULL;
@@ -180,11 +180,11 @@ static bool has_tcp(const char *transports)
 }
 
 /*
- * Since 1.16, UCX chooses its protocols by estimates. With its default TCP
- * segments of 8 KiB, UCX therefore sends all long data by copies of 8 KiB. With
- * segments of 64 KiB, UCX sends directly from the memory. A peer's receive
- * buffer always holds 64 KiB, because UCX already sends zero-copy fragments of
- * that size.
+ * Since version 1.16, UCX chooses its protocols by estimates of their speed.
+ * With its default TCP segments of 8 KiB, UCX therefore sends all long data by
+ * copies of 8 KiB. With segments of 64 KiB, UCX sends long data directly from
+ * the caller's memory. A peer's receive buffer always holds 64 KiB, because UCX
+ * already sends zero-copy fragments of that size.
  */
 static void tune_tcp(ucp_config_t *config, const char *transports)
 {
@@ -204,9 +204,9 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
 }
 
 /*
- * Exclude UCX's shared memory. An endpoint with failure handling never uses it,
- * but every worker allocates several MiB of it. A killed process would leave
- * this memory in /dev/shm.
+ * Exclude UCX's shared memory. An endpoint with failure handling never uses
+ * shared memory, but every worker allocates several MiB of it. A killed process
+ * would leave this memory in /dev/shm.
  */
 static void tune_transports(ucp_config_t *config, const char *transports)
 {
@@ -233,7 +233,7 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices)
     return limits;
 }
 
-/* Returns true if the file contains the state ACTIVE, "4: ACTIVE". */
+/* Returns true if the file contains the port state "4: ACTIVE". */
 static bool is_active(const char *path)
 {
     FILE *file  = fopen(path, "re");
