@@ -124,7 +124,7 @@ typedef struct core_peer {
     uint32_t max_metadata;
     uint32_t max_unexpected;
     unsigned am_id;         /* first active message id of the peer */
-    bool     offers_map;    /* the peer's settings allow the `map` wire */
+    bool     offers_map;    /* the peer offers its memory for mapping */
     bool     local_maps;    /* mapping the peer's memory has succeeded */
     bool     peer_maps;     /* the peer maps and reads our memory */
     bool     offers_pinned; /* the peer's HELLO offers pinned memory */

@@ -146,9 +146,9 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
 /* --- child processes ------------------------------------------------------ */
 
 /*
- * Child processes get no copies of a pool's descriptors. A connection ends when
- * the last copy of its descriptor is closed. If a forked child kept copies,
- * peers would not notice that its parent has ended.
+ * These functions keep a pool's descriptors out of child processes. A
+ * connection ends when the last copy of its descriptor is closed. If a forked
+ * child kept copies, peers would not notice that its parent has ended.
  *
  * Except for UCX's listening sockets, all descriptors of a pool are reachable
  * from its epoll, including those of UCX:

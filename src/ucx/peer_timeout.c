@@ -124,8 +124,8 @@ static void tune_transport(ucp_config_t *config, const transport_t *transport,
 }
 
 /* Returns the text that UCX prints about a context with these settings, or
- * NULL. The text has lines such as "# resource 1 : md 1 dev 1 flags --
- * rc_verbs/mlx5_0:1". */
+ * NULL. The text has lines such as
+ * "#  resource 1  :  md 1  dev 1  flags -- rc_verbs/mlx5_0:1". */
 static char *print_context(const ucp_config_t *config)
 {
     const ucp_params_t params = {

@@ -21,7 +21,8 @@
  * A memory domain is a part of UCX that registers memory, such as one network
  * card. UCX lists their names only in printed text. Their requirements are
  * queried from UCX's lower layer (UCT), which briefly opens each domain a
- * second time. / */
+ * second time.
+ */
 
 struct ucp_context;
 
@@ -151,9 +152,10 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
  * A key is sent to peers with other UCX versions, so its start is a wire
  * format. UCX 1.13 to 1.22 use the same format:
  *
- *     8 bytes bit i: domain i of the context has registered the memory 1 byte
- *     memory type for each bit, from the lowest: 1 byte length, the domain's
- *     own key optional fields (since 1.20, the location of the memory)
+ *     8 bytes   bit i: domain i of the context has registered the memory
+ *     1 byte    memory type
+ *     for each bit, from the lowest: 1 byte length, the domain's own key
+ *     optional fields (since 1.20, the location of the memory)
  */
 
 /*

@@ -195,9 +195,9 @@ static bool is_for_gpu_alone(const char *line)
            (strstr(line, ":gdr_copy/") != NULL);
 }
 
-/* Returns true for the line of a native transport, such as "# lane[1]:
- * 2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...". UCX's TCP transport has a
- * put, too, but the peer's worker must execute it. */
+/* Returns true for the line of a native transport, such as
+ * "# lane[1]:  2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...".
+ * UCX's TCP transport also has a put, but the peer's worker must execute it. */
 static bool is_native_lane(const char *line, bool for_gpu)
 {
     return (strstr(line, "lane[") != NULL) &&
