@@ -13,10 +13,10 @@
 #define CONTROLS_MAX 64u
 
 /*
- * Buffer sizes for the variable part. Messages in a backlog contain a short
- * text, or describe a window. Messages of the largest size are never queued in
- * a backlog, so their number is limited to CONTROLS_MAX, the number that UCX
- * holds.
+ * Buffer sizes for the variable part of a message outside the ring. Messages in
+ * a backlog contain a short text, or describe a window. Messages of the largest
+ * size are never queued in a backlog, so their number is limited to
+ * CONTROLS_MAX, the number that UCX holds.
  */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
@@ -219,7 +219,8 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     core_control_t    *control = arg;
     ucxpool_channel_t *channel = control->channel;
 
-    /* A failure is also reported to the endpoint's error handler. */
+    /* `status` is ignored, because UCX also reports a failure to the endpoint's
+     * error handler. */
     ucp_request_free(request);
     channel->control.num_in_ucx--;
     control_put(control);
@@ -273,7 +274,8 @@ static void send_outside(core_control_t *control)
 
 void core_control_doorbell(ucxpool_channel_t *channel)
 {
-    /* Messages that UCX holds for the peer also wake it. */
+    /* If UCX already holds CONTROLS_MAX messages for the peer, these messages
+     * wake it. */
     if (core_ring_needs_doorbell(&channel->ring) &&
         (channel->control.num_in_ucx < CONTROLS_MAX)) {
         core_control_post(channel, PROTO_DOORBELL, CORE_OUTSIDE);

@@ -33,7 +33,7 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static ucxpool_status_t endpoint_error(ucs_status_t status)
 {
-    /* UCX 1.22 also returns these if the peer has ended. */
+    /* UCX 1.22 also returns these errors if the peer has ended. */
     bool lacks_transport = (status == UCS_ERR_UNREACHABLE) ||
                            (status == UCS_ERR_UNSUPPORTED) ||
                            (status == UCS_ERR_NO_DEVICE);

@@ -7,9 +7,9 @@
  * UCX aborts an operation only when its endpoint is closed by force. An
  * endpoint that has failed is closed by force at once. Any other close first
  * waits until no operation is in flight, and then until UCX has flushed the
- * endpoint. At a deadline it stops waiting, because the peer may make no
- * progress. Endpoints that have not failed are kept (remote.h) until the pool
- * is destroyed.
+ * endpoint. At a deadline, the close stops waiting, because the peer may make
+ * no progress. Endpoints that have not failed are kept (remote.h) until the
+ * pool is destroyed.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H
@@ -25,11 +25,11 @@ typedef enum core_endpoint_step {
 } core_endpoint_step_t;
 
 typedef struct core_endpoint {
-    base_list_t link;      /* the pool's endpoints */
-    base_list_t idle_link; /* if no channel uses it: remote.h */
+    base_list_t link;      /* in pool->channels.endpoints */
+    base_list_t idle_link; /* in the peer's list `idle`: remote.h */
     ucxpool_t  *pool;
     ucp_ep_h    ep;
-    bool        is_own;      /* not the caller's */
+    bool        is_own;      /* created by the pool, not by the caller */
     bool        is_cloexec;  /* its connection is closed on exec */
     bool        is_sure;     /* idle, and its other end exists */
     bool        is_prepared; /* idle, and not used yet */

@@ -29,9 +29,9 @@ static void close_socket(core_lifeline_t *lifeline)
     }
 }
 
-/* Handle the end of the lifeline, at which the peer sent `word`. A peer that
- * has not sent HELLO has sent no other message, so there is nothing to wait
- * for. */
+/* Handle the close of the lifeline by the peer, which sent `word` before the
+ * close. A peer that has not sent HELLO has sent no other message, so there is
+ * nothing to wait for. */
 static void handle_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
@@ -146,7 +146,7 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 
 /* End a channel whose peer has closed the lifeline. A peer that closes a
  * channel normally waits for our BYE first. So this peer has failed, or it
- * closed before it knew the channel. */
+ * closed the lifeline before it knew the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {

@@ -40,8 +40,7 @@ ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd);
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel);
 
-/* Send `word` as the byte, if the connection is up, and close the
- * connection. */
+/* Send the byte `word` if the connection is up, and close the connection. */
 void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
 
 /* End a channel whose peer has closed the lifeline. First wait some time for

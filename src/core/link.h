@@ -53,7 +53,7 @@ typedef struct core_link {
     uint64_t    end;   /* end of all posted transfers */
     uint64_t    num_works;
     unsigned    num_jobs; /* launches in flight */
-    uint64_t    size;     /* their bytes */
+    uint64_t    size;     /* total bytes of these launches */
 } core_link_t;
 
 typedef enum core_link_way {

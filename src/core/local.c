@@ -46,8 +46,8 @@ const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob)
 }
 
 /* Check that the process at the other end is the peer. In the peer's network
- * namespace no other process can have its abstract name, unless the peer has
- * ended. */
+ * namespace, no other process can own the peer's abstract name, unless the peer
+ * has ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
     const ipc_host_t *host = &channel->conn.remote->blob.host;

@@ -23,14 +23,14 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
 void core_memory_deregister(ucxpool_t *pool);
 void core_memory_cleanup(ucxpool_t *pool);
 
-/* Register with pool->ucx.context, and update the statistics; same errors as
- * ucx_reg_regions(). */
+/* Register the regions with pool->ucx.context, and update the statistics. Same
+ * errors as ucx_reg_regions(). */
 ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 
 /*
  * Create the pinned host blocks of a pool in a GPU's memory, if the pool has
- * none yet. After a failure, later calls return the same error, because another
- * try would also be slow.
+ * none yet. After a failure, later calls return the same error, because each
+ * try is slow.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the pool was created with COMM_SIZE=0
  * others                   see mem_regions_init()
@@ -48,7 +48,7 @@ ucxpool_status_t core_memory_pin(ucxpool_t *pool);
 ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
                                        const uint8_t *const *addresses,
                                        const uint64_t *sizes, unsigned num);
-/* No kernel may be accessing the memory. */
+/* Undo core_memory_pin_peers(). No kernel may be accessing the memory. */
 void core_memory_unpin_peers(ucxpool_t *pool, const uint8_t *const *addresses,
                              const uint64_t *sizes, unsigned num);
 
@@ -70,9 +70,9 @@ mem_regions_t *core_memory_registered(ucxpool_t *pool);
 /* Returns the kind of memory that the caller requested. */
 ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params);
 
-/* The memory type and handle of blocks for UCX operations. They are always
- * passed to UCX, because UCX's own detection uses a cache that has returned
- * wrong results. */
+/* The memory type and handle of blocks for UCX operations. Always pass both to
+ * UCX. UCX's own detection of memory types uses a cache that has returned wrong
+ * results. */
 static inline ucs_memory_type_t core_ucx_memory_type(const block_pool_t *blocks)
 {
     return mem_regions_are_on_gpu(block_pool_regions(blocks))

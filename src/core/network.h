@@ -17,10 +17,11 @@
 ucxpool_status_t core_network_watch(ucxpool_t *pool);
 
 /*
- * Let UCX use a network device; NULL: all. Does nothing if UCX is not limited,
- * or already uses these devices. Otherwise UCX's context and worker are
- * replaced, and the pool's addresses change: *moved_p is set, even after an
- * error. All registrations are released first and then repeated.
+ * Let UCX use the network device `device`, or all devices if it is NULL. Does
+ * nothing if UCX is not limited to certain devices, or already uses the
+ * requested ones. Otherwise UCX's context and worker are replaced, and the
+ * pool's addresses change: *moved_p is set, even after an error. All
+ * registrations are released first and then repeated.
  *
  * has_callers  Some clients of listeners have received the address, but have
  *              not been accepted yet. UCX then counts as in use.

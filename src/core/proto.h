@@ -24,8 +24,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define PROTO_VERSION 2
 
-/* The longest variable part of a control message: an eager message of 16 KiB,
- * with its runs and metadata. */
+/* The longest variable part of a control message: that of an eager message of
+ * 16 KiB, with its runs and metadata. */
 #define PROTO_DATA_MAX 20480u
 /* The longest text, without a final 0. */
 #define PROTO_TEXT_MAX 127u
@@ -43,13 +43,14 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
 /* The maximum size of a UCX rkey. */
 #define PROTO_KEY_MAX 2048u
-/* The maximum number of places of one operation. */
+/* The maximum number of places (ucxpool_place_t) of one operation on a
+ * window. */
 #define PROTO_PLACES_MAX (UINT64_C(1) << 20)
 /* The maximum number of blocks that a receiver grants for one message. */
 #define PROTO_LENT_MAX 8u
 /* The maximum number of slots of a mailbox. */
 #define PROTO_SLOTS_MAX 64u
-/* The longest message. */
+/* The maximum size of a message's data, in bytes. */
 #define PROTO_SIZE_MAX (UINT64_C(1) << 62)
 
 typedef enum proto_type {
@@ -93,9 +94,10 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
     PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
                                      and the sender grants blocks */
-    PROTO_HELLO_PUSH_NEAR = 1u << 4, /* push even if both are on one GPU */
-    /* The files are pinned host memory. This HELLO may follow one with the
-     * GPU's memory. */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4, /* push even if both pools are on one
+                                        GPU */
+    /* The files of this HELLO are pinned host memory. It may follow a HELLO
+     * whose files are the GPU's memory. */
     PROTO_HELLO_PINNED = 1u << 5
 } proto_hello_flags_t;
 
@@ -112,7 +114,7 @@ typedef struct proto_hello {
     uint32_t     channel;      /* for messages to the sender */
     uint32_t     flags;        /* proto_hello_flags_t */
     uint64_t     block_size;
-    uint64_t     max_runs; /* longest list of runs that is accepted */
+    uint64_t     max_runs; /* longest list of runs that the sender accepts */
     uint32_t     credits;  /* eager messages that the receiver may send */
     uint32_t     max_metadata;
     uint32_t     memory_kind;
@@ -126,8 +128,8 @@ typedef struct proto_hello {
 /* Variable part: the reason, as text. */
 typedef struct proto_ready {
     proto_head_t head;
-    uint32_t     can_map; /* 1: the receiver's memory has been mapped */
-    uint32_t     pinned;  /* 1: the memory of the receiver's HELLO with
+    uint32_t     can_map; /* 1: the sender has mapped the receiver's memory */
+    uint32_t     pinned;  /* 1: can_map refers to the receiver's HELLO with
                              PROTO_HELLO_PINNED */
 } proto_ready_t;
 
@@ -141,15 +143,15 @@ typedef struct proto_ready {
 typedef struct proto_import {
     uint32_t magic;
     uint16_t version; /* PROTO_VERSION */
-    uint16_t max;     /* descriptors that the importer takes at a time, not 0 */
+    uint16_t max;     /* maximum number of descriptors in one answer; not 0 */
     uint32_t channel; /* the owner's number of the channel */
-    uint32_t first;   /* of the requested descriptors */
+    uint32_t first;   /* index of the first requested descriptor */
     uint64_t key;     /* the owner's random number for the channel */
-    uint64_t grant;   /* of a window; 0: the HELLO's files */
+    uint64_t grant;   /* of a window; 0: the files of the owner's HELLO */
 } proto_import_t;
 
-/* Sent with `count` descriptors. They have the order of the HELLO's files, or
- * of the window's file parts or allocations. */
+/* Sent with `count` descriptors. The descriptors are in the order of the
+ * HELLO's files, or of the window's file parts or allocations. */
 typedef struct proto_given {
     uint32_t magic;
     uint16_t version;
@@ -163,9 +165,11 @@ typedef enum proto_desc_flags {
     PROTO_DESC_RUNS  = 1u << 1, /* the runs follow in separate messages */
     /* Internal messages, which are not matched with receives of the
      * application. At most one of these flags is set. */
-    PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
-    PROTO_DESC_READ  = 1u << 3, /* the answer to a read; tag: its number */
-    PROTO_DESC_WRITE = 1u << 4, /* the data of a write; tag: its number */
+    PROTO_DESC_CALL = 1u << 2,  /* an operation on a window: proto_call_t */
+    PROTO_DESC_READ = 1u << 3,  /* the answer to a read; the tag is the number
+                                   of the read */
+    PROTO_DESC_WRITE = 1u << 4, /* the data of a write; the tag is the number of
+                                   the write */
     /* The message's data is written to a slot of the receiver's mailbox. */
     PROTO_DESC_MAILED = 1u << 5
 } proto_desc_flags_t;
@@ -175,7 +179,7 @@ typedef enum proto_desc_flags {
 /* Variable part: runs (unless PROTO_DESC_RUNS), metadata, stream (if eager). */
 typedef struct proto_desc {
     proto_head_t head;
-    uint64_t     message;  /* the sender's number; 0 if eager */
+    uint64_t     message;  /* the sender's number of the message; 0 if eager */
     uint64_t     sequence; /* 0, 1, 2, ... for the descriptors of a channel */
     uint64_t     tag;
     uint64_t     payload_size;
@@ -209,7 +213,7 @@ typedef struct proto_short {
     uint64_t     tag;
 } proto_short_t;
 
-/* Variable part: runs[num_runs], which begin at number `first`. */
+/* Variable part: runs[num_runs]: the message's runs from index `first` on. */
 typedef struct proto_runs {
     proto_head_t head;
     uint64_t     sequence; /* of the descriptor */
@@ -217,8 +221,8 @@ typedef struct proto_runs {
     uint32_t     num_runs;
 } proto_runs_t;
 
-/* Variable part: an array of proto_lent_t, which may be empty: blocks that the
- * sender may write to until the message has ended. */
+/* Variable part: an array of proto_lent_t, which may be empty. It lists the
+ * blocks to which the sender may write until the message has ended. */
 typedef struct proto_accept {
     proto_head_t head;
     uint64_t     message;   /* the sender's number */
@@ -261,7 +265,7 @@ typedef enum proto_data_flags {
     PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
     PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
-    PROTO_DATA_PUSHED   = 1u << 3  /* in a granted block */
+    PROTO_DATA_PUSHED   = 1u << 3  /* written to a granted block */
 } proto_data_flags_t;
 
 /* Variable part: the data (`ucx` wire), or nothing (`map` wire). */
@@ -274,7 +278,7 @@ typedef struct proto_data {
     uint32_t     index; /* 0, 1, 2, ... for the fragments of a message */
     uint32_t     flags; /* proto_data_flags_t */
     uint32_t     checksum;
-    uint32_t     piece;         /* returned in TAKEN */
+    uint32_t     piece;         /* the fragment's number, which TAKEN returns */
     uint64_t     region_offset; /* `map` wire: place of the data */
     uint32_t     region;
     uint32_t     word; /* `map` wire: index of the message in revoked[] */
@@ -308,7 +312,7 @@ typedef struct proto_window_open {
     proto_head_t head;
     uint64_t     remote; /* number that the importer gave the window */
     uint64_t     window;
-    uint8_t      key[16]; /* of its blob */
+    uint8_t      key[16]; /* the key in the window's blob */
     uint32_t     access;  /* ucxpool_window_access_t */
     uint32_t     flags;   /* proto_open_flags_t */
 } proto_window_open_t;
@@ -353,19 +357,19 @@ typedef struct proto_window_cuda {
  * file. */
 typedef struct proto_window_part {
     ipc_file_t file;
-    uint64_t   offset; /* of its first byte */
+    uint64_t   offset; /* of the part's first byte */
     uint64_t   length;
-    uint32_t   region; /* the owner's, from 1 on; 0: a file */
+    uint32_t   region; /* number of the owner's region, from 1 on; 0: a file */
     uint32_t   reserved;
 } proto_window_part_t;
 
-/* Sent when the importer can no longer access the window. */
+/* Sent by the importer when it can no longer access the window. */
 typedef struct proto_window_close {
     proto_head_t head;
     uint64_t     grant;
 } proto_window_close_t;
 
-/* Sent when the owner requests a CLOSE. */
+/* Sent by the owner to request a CLOSE. */
 typedef struct proto_window_revoke {
     proto_head_t head;
     uint64_t     remote;
@@ -376,7 +380,8 @@ typedef struct proto_window_end {
     proto_head_t head;
     uint64_t     operation;
     int32_t      status;  /* ucxpool_status_t */
-    uint32_t     refused; /* 1: by the owner; 0: canceled by the importer */
+    uint32_t     refused; /* 1: the owner refused the operation; 0: the importer
+                             canceled it */
 } proto_window_end_t;
 
 typedef enum proto_call_kind {

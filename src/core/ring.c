@@ -189,7 +189,8 @@ static void commit(core_ring_t *ring, int order)
  * A sleeping side stores `sleeping`, and then reads the next word and the tail.
  * A writer stores the word or the tail, and then reads `sleeping`. All of these
  * are sequentially consistent, so that one of the two sees the other's store.
- * After core_ring_publish(), the fence replaces the order of the word's store.
+ * After core_ring_publish(), the caller's fence orders the store of the word
+ * before the read of `sleeping`.
  */
 void core_ring_commit(core_ring_t *ring)
 {

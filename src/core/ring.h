@@ -15,8 +15,8 @@
  *
  * An entry begins at a cache line, with a word. The word is 0 until the entry
  * is complete, so a short message needs only one line to be transferred between
- * CPUs. The word after the last entry is 0, and is written before the word of
- * the entry:
+ * CPUs. The word after the last entry is 0. It is cleared before the word of
+ * the last entry is written:
  *
  *     | word, entry ... | word, entry ... | 0             0       read entries
  *     ^ theirs->tail                      ^ head          ^ cleared
@@ -75,21 +75,24 @@ typedef struct core_ring_page {
 
 typedef struct core_ring {
     core_ring_page_t       *mine;
-    const core_ring_page_t *theirs;   /* NULL until attached */
-    int                     fd;       /* of `mine` */
-    uint64_t                head;     /* bytes written */
-    uint64_t                cleared;  /* all words up to here are 0 */
-    uint64_t                skipped;  /* before the entry being written */
-    uint64_t                reserved; /* size of the entry being written */
-    uint64_t                word;    /* first word of the entry being written */
-    uint64_t                tail;    /* bytes read */
-    uint64_t                quarter; /* quarter of the ring in which the tail
+    const core_ring_page_t *theirs;  /* NULL until attached */
+    int                     fd;      /* of `mine` */
+    uint64_t                head;    /* bytes written */
+    uint64_t                cleared; /* all words up to here are 0 */
+    uint64_t                skipped; /* bytes skipped before the entry being
+                                        written */
+    uint64_t reserved;               /* size of the entry being written */
+    uint64_t word;                   /* first word of the entry being written */
+    uint64_t tail;                   /* bytes read */
+    uint64_t quarter;                /* quarter of the ring in which the tail
                                         was when core_ring_consume() last
                                         returned true */
     uint64_t entry_size;             /* of the entry being read */
     uint64_t tail_seen;              /* the last value of the peer's tail */
-    uint64_t slept_at;               /* the tail before the sleep */
-    uint32_t rung;                   /* `sleeping` at our last DOORBELL */
+    uint64_t slept_at;               /* `tail` when this side last announced a
+                                        sleep */
+    uint32_t rung;                   /* the peer's `sleeping` at our last
+                                        DOORBELL */
 } core_ring_t;
 
 /* A message in the peer's ring. The memory belongs to the peer and may change
@@ -117,7 +120,8 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
 void core_ring_commit(core_ring_t *ring);
 
 /* Like core_ring_commit(), but faster. The peer can read the message at once.
- * Execute a sequentially consistent fence before core_ring_needs_doorbell(). */
+ * The caller must execute a sequentially consistent fence before it calls
+ * core_ring_needs_doorbell(). */
 void core_ring_publish(core_ring_t *ring);
 
 /*
@@ -140,12 +144,12 @@ bool core_ring_consume(core_ring_t *ring);
 /* Returns true if there is a message to read. */
 bool core_ring_has_input(const core_ring_t *ring);
 
-/* Publish that this side is about to sleep, or awake. */
+/* Publish that this side is about to sleep, or that it is awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
-/* Returns true if the peer has read a message since this side was about to
- * sleep. */
+/* Returns true if this side has read a message since it last called
+ * core_ring_sleep(). */
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
 /* Returns true if the peer must be woken, once for each of its sleeps. Call

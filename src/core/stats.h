@@ -32,11 +32,11 @@
 #define CORE_LATENCY_LONG     65536u
 #define CORE_LATENCY_INTERVAL 128u
 
-/* While a histogram has fewer samples, the operation after a sample is sampled,
- * too. */
+/* While a histogram has fewer samples than this, the operation after a sample
+ * is also sampled. */
 #define CORE_LATENCY_FIRST 32u
 
-/* The last value of core_mode_t and ucxpool_way_t. */
+/* The highest value of core_mode_t and of ucxpool_way_t. */
 #define CORE_LATENCY_LAST_PATH 5u
 
 typedef enum core_operation {
@@ -86,7 +86,7 @@ typedef struct core_latency {
 core_latency_wire_t *core_latency_of(core_latency_t *latency,
                                      ucxpool_wire_t  wire);
 
-/* Returns the start of a sample. */
+/* Returns the start time of an operation that is sampled. */
 uint64_t core_latency_sample(core_latency_t  *latency,
                              core_operation_t operation) __attribute__((cold));
 
@@ -172,14 +172,16 @@ typedef struct core_counters {
     uint64_t       credit_wait_ns;
     core_traffic_t sent[CORE_MODE_LAST];
     core_traffic_t received[CORE_MODE_LAST];
-    /* Of windows, by ucxpool_way_t; fragments are reads and writes. */
+    /* The data of reads and writes of windows, by ucxpool_way_t. `fragments` is
+     * the number of reads or writes. */
     core_traffic_t read[CORE_NUM_WAYS];
     core_traffic_t written[CORE_NUM_WAYS];
 } core_counters_t;
 
 typedef struct core_stats {
-    /* In a pool: the counts without a channel, and of channels that no longer
-     * exist. In a snapshot: these, plus the counts of all channels. */
+    /* In a pool: the counts that belong to no channel, plus the counts of
+     * channels that no longer exist. In a snapshot: these, plus the counts of
+     * all channels. */
     core_counters_t counts;
     uint64_t        block_size;
     uint64_t        num_regions;
@@ -197,8 +199,9 @@ typedef struct core_stats {
     uint64_t      registration_ns; /* duration of registrations */
     uint64_t      budget_bytes;    /* BAR1 limit of COMM_SIZE=auto; 0: none, or
                                       not queried */
-    uint64_t bytes_asked;          /* for blocks; registered_bytes is less if
-                                      the pool was degraded */
+    uint64_t bytes_asked;          /* requested size of the blocks;
+                                      registered_bytes is less if the pool was
+                                      degraded */
     uint64_t           blocks_asked;
     uint64_t           degradations; /* failed attempts to create the memory */
     ucxpool_degraded_t degraded_to;
@@ -207,7 +210,7 @@ typedef struct core_stats {
     /* Registrations by ucxpool_verbs_register() in all protection domains; a
      * region in two domains counts twice. */
     uint64_t verbs_domains;
-    uint64_t verbs_registrations; /* of regions, in total */
+    uint64_t verbs_registrations; /* registrations of regions, in total */
     uint64_t verbs_register_ns;   /* their duration */
     uint64_t verbs_host_regions;  /* with ibv_reg_mr */
     uint64_t verbs_host_bytes;
@@ -222,7 +225,7 @@ typedef struct core_stats {
     uint64_t window_registrations_refused; /* by UCX or WINDOW_BUDGET */
 } core_stats_t;
 
-/* Add one channel's counters to others. */
+/* Add the counters `from` to the counters `to`. */
 void core_counters_add(core_counters_t *to, const core_counters_t *from);
 
 /* Take a snapshot. */

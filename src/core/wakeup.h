@@ -44,9 +44,9 @@ ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
 bool core_source_set_watched(core_source_t *source, bool is_watched);
 
 /*
- * Remove the source. Its function is not called any more, even if it was ready.
- * Call this before the descriptor is closed. Otherwise, if a forked child has a
- * copy of the descriptor, the descriptor stays in the epoll.
+ * Remove the source. Its function is no longer called, even if the source was
+ * ready. Call this before the descriptor is closed. Otherwise, if a forked
+ * child has a copy of the descriptor, the descriptor stays in the epoll.
  */
 void core_source_remove(core_source_t *source);
 
@@ -84,8 +84,8 @@ void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 void     core_event_count(ucxpool_t *pool);
 uint64_t core_event_counted(const ucxpool_t *pool);
 
-/* Update the pool's list after the application was given the channel, or has
- * released it. */
+/* Update the pool's list of events, after the application has received or
+ * released the handle of the channel or listener. */
 void core_event_update(core_event_t *event);
 
 /* Report events, and return their number. Conditions that persist are reported

@@ -23,9 +23,10 @@ struct core_fragment {
     unsigned             block;     /* packed: index in send.blocks */
     unsigned             slice;
     void                *ucx; /* UCX's request; NULL on the `map` wire */
-    mem_piece_t  where; /* of `bytes`; not set for memory outside the pool */
+    mem_piece_t where;  /* location of `bytes`; not set for memory outside the
+                           pool */
     proto_data_t data;  /* stays valid until UCX has sent it */
-    base_range_t range; /* the gather, then the transfer */
+    base_range_t range; /* trace of the gather, then of the transfer */
     /* Called when UCX has completed the operation. */
     void (*done)(core_fragment_t *fragment);
 };

@@ -19,8 +19,8 @@
 /* Set up lists, identity, UCX's handlers and the event descriptor. */
 ucxpool_status_t pool_init(ucxpool_t *pool);
 
-/* The time limit for a forced close. This is local work, but UCX may need
- * several rounds for it. */
+/* The time limit for a forced close. A forced close needs no answer from a
+ * peer, but UCX may need several rounds for it. */
 #define POOL_FORCED_NS UINT64_C(1000000000)
 
 /* End all requests, notify the peers, and wait for the peers for at most

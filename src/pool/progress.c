@@ -206,11 +206,11 @@ const core_dispatch_t pool_dispatch = {
 /* --- rounds --------------------------------------------------------------- */
 
 /*
- * Each progress of UCX may make a system call. So if all channels have rings,
- * most rounds do not progress UCX. A pool with endpoints progresses UCX in
- * every UCX_EVERY-th round. Without endpoints, only unknown senders and new
- * channels can send messages over UCX, and every NEW_EVERY-th round is enough.
- * The descriptors are checked every EVENTS_EVERY rounds in any case.
+ * Each call of ucp_worker_progress() may make a system call. So if all channels
+ * have rings, most rounds do not progress UCX. A pool with endpoints progresses
+ * UCX in every UCX_EVERY-th round. Without endpoints, only unknown senders and
+ * new channels can send messages over UCX, and every NEW_EVERY-th round is
+ * enough. The descriptors are checked every EVENTS_EVERY rounds in any case.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u
@@ -373,8 +373,9 @@ static bool is_ucx_due(const ucxpool_t *pool)
            (pool->progress_count % every == 0);
 }
 
-/* Do one round. The check for work is done here, not in each part. Most rounds
- * have no work, and the length of a round adds to message latency. */
+/* Do one round. This function checks which parts have work, and calls only
+ * those. Most rounds have no work, and the length of a round adds to message
+ * latency. */
 static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;
