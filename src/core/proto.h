@@ -106,12 +106,12 @@ typedef enum proto_hello_flags {
 typedef struct proto_hello {
     proto_head_t head;         /* channel and key are 0 */
     uint8_t      to_id[16];    /* the receiver's pool */
-    uint8_t      to_key[16];   /* the secret part of its address */
+    uint8_t      to_key[16];   /* the secret part of the receiver's address */
     uint8_t      from_id[16];  /* the sender's pool */
-    uint8_t      from_key[16]; /* the secret part of its address */
+    uint8_t      from_key[16]; /* the secret part of the sender's address */
     uint64_t     pair;         /* identifies the channel between the pools */
-    uint64_t     channel_key;  /* for messages to the sender */
-    uint32_t     channel;      /* for messages to the sender */
+    uint64_t     channel_key;  /* the key in messages to the sender */
+    uint32_t     channel;      /* the number in messages to the sender */
     uint32_t     flags;        /* proto_hello_flags_t */
     uint64_t     block_size;
     uint64_t     max_runs; /* longest list of runs that the sender accepts */
@@ -225,8 +225,8 @@ typedef struct proto_runs {
  * blocks to which the sender may write until the message has ended. */
 typedef struct proto_accept {
     proto_head_t head;
-    uint64_t     message;   /* the sender's number */
-    uint64_t     receive;   /* the receiver's number */
+    uint64_t     message;   /* the sender's number of the send */
+    uint64_t     receive;   /* the receiver's number of the receive */
     uint64_t     frag_size; /* longest fragment that the receiver accepts */
     uint32_t     window;    /* maximum number of fragments in flight */
     uint32_t     reserved;
@@ -235,7 +235,7 @@ typedef struct proto_accept {
 typedef struct proto_lent {
     uint64_t offset; /* of the block, in its region */
     uint64_t length;
-    uint32_t region; /* the receiver's */
+    uint32_t region; /* number of the receiver's region */
     uint32_t reserved;
 } proto_lent_t;
 
@@ -252,7 +252,7 @@ typedef struct proto_returned {
 typedef struct proto_mailbox {
     proto_head_t head;
     uint64_t     offset; /* in the region */
-    uint32_t     region; /* the receiver's */
+    uint32_t     region; /* number of the receiver's region */
     uint32_t     num_slots;
     uint64_t     slot_size; /* a multiple of 64 */
 } proto_mailbox_t;
