@@ -162,10 +162,11 @@ typedef struct core_closing {
     uint64_t     drain_deadline;
     bool         bye_sent;
     bool         bye_received;
-    bool         has_begun;     /* HELLO was sent before one was received */
-    bool         kept;          /* KEPT was sent or received */
-    uint64_t     waiting_since; /* start of a wait for a message of the peer */
-    uint64_t     deadline;
+    bool         has_begun; /* this side sent its HELLO before it received
+                               one */
+    bool     kept;          /* KEPT was sent or received */
+    uint64_t waiting_since; /* start of a wait for a message of the peer */
+    uint64_t deadline;
 } core_closing_t;
 
 typedef struct core_flow {
@@ -194,7 +195,7 @@ typedef struct core_channel_requests {
 typedef struct core_controls {
     struct core_control *writing; /* message being written; NULL: none, or it is
                                      in the ring */
-    base_list_t backlog;          /* messages that found no room */
+    base_list_t backlog;          /* messages for which there was no room */
     unsigned    num_backlog;
     unsigned    num_long;   /* long messages in the backlog */
     unsigned    num_in_ucx; /* active messages not sent yet */
@@ -204,9 +205,10 @@ typedef struct core_controls {
 /* The setup of the channel. */
 typedef struct core_channel_wireup {
     uint64_t pair;
-    bool     via_listener; /* its pair is a random number */
-    bool     begins; /* the channel connected to a listener, or is the first of
-                        a pair within this pool: see remote.h */
+    bool     via_listener; /* it connects through a listener; `pair` is a random
+                              number */
+    bool begins; /* the channel connected to a listener, or is the first of
+                    a pair within this pool: see remote.h */
     uint64_t called_at;              /* when the channel connected to a
                                         listener */
     struct bootstrap_client *client; /* connecting to a listener; or NULL */

@@ -23,8 +23,8 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
     return endpoint;
 }
 
-/* Called when UCX reports that the endpoint has failed. Progress handles the
- * failure later. */
+/* Called when UCX reports that the endpoint has failed. Later, progress fails
+ * the endpoint's channel, or closes the idle endpoint. */
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     base_debug("UCX reports a failed endpoint: %s", ucs_status_string(status));

@@ -9,7 +9,7 @@
 
 /* The minimum number of launches in flight: two that the GPU executes, and the
  * next one. If these have less than SIZE_MIN bytes in total, the GPU may finish
- * them before the CPU has filled the next list. So more launches are
+ * them before the CPU has prepared the next launch. So more launches are
  * allowed. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)

@@ -75,8 +75,8 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
     }
 }
 
-/* Called when the peer has closed the connection: its pool was destroyed, or
- * refuses the connection. */
+/* Called when the peer has closed the connection: the peer's pool was
+ * destroyed, or has refused the connection. */
 static void disconnected(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
@@ -169,9 +169,9 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     int            fd;
     int            error;
 
-    /* One channel retries for all channels to this peer. A thousand channels
-     * would retry constantly, and this thread may also have to progress the
-     * peer's pool. */
+    /* Only one channel at a time retries, for all channels to this peer. If
+     * each of a thousand channels retried, this thread would do nothing else,
+     * but it may also have to progress the peer's pool. */
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }

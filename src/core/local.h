@@ -28,8 +28,8 @@ const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob);
 /*
  * Connect to the peer.
  *
- * UCXPOOL_INPROGRESS       too many connections wait: try again after
- *                          CORE_LOCAL_RETRY_NS
+ * UCXPOOL_INPROGRESS       too many connections wait at the peer's socket: try
+ *                          again after CORE_LOCAL_RETRY_NS
  * UCXPOOL_ERR_UNSUPPORTED  the peer cannot be reached in this way
  */
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);

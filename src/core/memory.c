@@ -25,7 +25,7 @@
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
 /* When an allocation of host memory is retried, the new size is a multiple of
- * this. */
+ * HOST_STEP. */
 #define HOST_STEP ((size_t)256 << 10)
 
 /* The requested memory. */

@@ -100,7 +100,7 @@ typedef struct core_wakeup {
                                     waiting threads sleep on leader_woke */
     uint64_t num_wakes;          /* broadcasts of leader_woke */
     uint64_t spin_ns; /* current polling time of a wait, at most SPIN; atomic */
-    /* See pool/pool.h; atomic. */
+    /* For naps: see pool/sleep.c. Atomic. */
     const char *waiter;  /* base_lock_me of the last thread that waited for
                             any event */
     uint64_t num_polls;  /* polls by threads other than `waiter` */

@@ -91,8 +91,9 @@ typedef struct proto_head {
 typedef enum proto_hello_flags {
     PROTO_HELLO_BY_EP  = 1u << 0, /* paired by endpoint, not by address */
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
-    PROTO_HELLO_CALLED = 1u << 2, /* the receiver has connected to a listener */
-    PROTO_HELLO_PUSH   = 1u << 3, /* the sender's GPU writes to granted blocks,
+    PROTO_HELLO_CALLED = 1u << 2, /* the receiver connected to the sender's
+                                     listener */
+    PROTO_HELLO_PUSH = 1u << 3,   /* the sender's GPU writes to granted blocks,
                                      and the sender grants blocks */
     PROTO_HELLO_PUSH_NEAR = 1u << 4, /* push even if both pools are on one
                                         GPU */

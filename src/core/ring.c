@@ -10,15 +10,16 @@
 /* Size of a cache line; each entry begins at one. */
 #define LINE 64u
 
-/* Words are cleared in advance, while no process waits. If the words of fewer
- * than AHEAD_MIN bytes are cleared, more are cleared, up to AHEAD_MAX bytes.
- * This CPU then owns these cache lines when it writes the next entries. */
+/* Words are cleared in advance, while no process waits. If fewer than AHEAD_MIN
+ * bytes after the head have cleared words, the words of up to AHEAD_MAX bytes
+ * are cleared. This CPU then owns these cache lines when it writes the next
+ * entries. */
 #define AHEAD_MIN (4u * LINE)
 #define AHEAD_MAX (8u * LINE)
 
 /* The start of an entry: one word, which is 0 until the entry is complete. */
 typedef struct entry_head {
-    uint16_t fixed_size; /* SKIP: the rest of the ring is unused */
+    uint16_t fixed_size; /* SKIP: unused up to the ring's end */
     uint16_t data_size;
     uint32_t lap; /* starts at 1, so that a word is never 0 */
 } entry_head_t;

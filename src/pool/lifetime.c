@@ -236,8 +236,8 @@ static void close_channels(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
-        /* Keep the channel until the end, because later callbacks may pass it
-         * to the caller. */
+        /* Keep the channel until the pool is destroyed, because later callbacks
+         * may pass its handle to the caller. */
         core_channel_get(channel);
         if (!channel->closing.drains) {
             wireup_channel_abort(channel);
@@ -257,7 +257,7 @@ static bool has_open_channels(ucxpool_t *pool)
     return false;
 }
 
-/* Cancel the receives that were not ended together with a channel. */
+/* Cancel the receives that are still posted. */
 static void cancel_posted(ucxpool_t *pool)
 {
     core_lock(pool);

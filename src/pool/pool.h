@@ -44,9 +44,10 @@ unsigned pool_call_back(ucxpool_t *pool);
 /* Returns false if the borrowed UCX context has no descriptor to sleep on. */
 bool pool_can_sleep(const ucxpool_t *pool);
 
-/* Returns true if UCX is armed and nothing was posted since. UCX then has no
- * work before its descriptor becomes readable. Also returns true if UCX is
- * unusable (see core_network_open()). */
+/* Returns true if the pool's own worker is armed, and the pool has no endpoints
+ * and no UCX operations. UCX then has no work before the worker's descriptor
+ * becomes readable. Also returns true if UCX is unusable (see
+ * core_network_open()). */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
 /* One round of progress that skips nothing, with the lock held. */

@@ -215,8 +215,9 @@ const core_dispatch_t pool_dispatch = {
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u
 #define EVENTS_EVERY 256u
-/* The descriptors are checked this often while a channel connects to a
- * listener, while the pool has a listener, or while descriptors are passed. */
+/* The descriptors are checked every STRANGERS_EVERY rounds while a channel
+ * connects to a listener, while the pool has a listener, or while descriptors
+ * are passed. */
 #define STRANGERS_EVERY 16u
 
 static bool has_endpoints(const ucxpool_t *pool)
@@ -279,8 +280,7 @@ static unsigned progress_deadlines(ucxpool_t *pool)
                 base_min(pool->requests.next_deadline, request->deadline);
         }
     }
-    /* Ending one request may end others, which are then removed from this
-     * list. */
+    /* Ending one request may end others, which are then removed from `late`. */
     while ((request = base_list_pop(&late, ucxpool_request_t, deadline_link)) !=
            NULL) {
         expire(request);

@@ -162,7 +162,8 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
  * parent's connection. A spawned or executed program does not inherit them,
  * because they are close-on-exec. UCX's listening sockets are in the epoll of
  * UCX's own thread. The library finds them by comparing the open descriptors
- * before and after UCX creates them. They stay open in a forked child.
+ * before and after UCX creates them. UCX's listening sockets stay open in a
+ * forked child.
  */
 
 typedef struct ucx_child {
@@ -196,8 +197,9 @@ uint64_t ucx_child_deadline(const ucx_child_t *child);
 void ucx_child_keep_worker(void);
 
 /*
- * If this process was forked while its parent had a pool or such a worker, warn
- * once that UCX may not connect. UCX does not restart its thread in a child.
+ * If this process was forked while its parent had a pool or a worker that was
+ * kept in this way, warn once that UCX may not connect. UCX does not restart
+ * its thread in a child process.
  */
 void ucx_child_warn(void);
 
