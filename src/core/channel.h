@@ -146,7 +146,7 @@ typedef struct core_connection {
     struct core_remote *remote;   /* NULL: not known yet, or by_ep */
     core_endpoint_t    *endpoint; /* NULL: none yet, or released */
     core_source_t       local;    /* connection within the host: local.h */
-    core_lifeline_t     lifeline; /* of a channel through a listener */
+    core_lifeline_t     lifeline; /* lifeline of a channel through a listener */
     unsigned num_unanswered;      /* times `local` ended before an answer */
     uint64_t lost_at;             /* when the end of `local` counts as a
                                      failure */

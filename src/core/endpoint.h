@@ -18,7 +18,7 @@
 
 typedef enum core_endpoint_step {
     CORE_ENDPOINT_OPEN,
-    CORE_ENDPOINT_DRAINING, /* operations are in flight */
+    CORE_ENDPOINT_DRAINING, /* until no operation is in flight */
     CORE_ENDPOINT_FLUSHING,
     CORE_ENDPOINT_CLOSING,
     CORE_ENDPOINT_CLOSED
@@ -37,8 +37,9 @@ typedef struct core_endpoint {
                                 atomic */
     core_endpoint_step_t step;
     unsigned             num_operations; /* operations that will call back */
-    uint64_t             deadline;       /* of the close */
-    void                *flush;          /* UCX's request; NULL: none */
+    uint64_t             deadline;       /* of the close; see
+                                            core_endpoint_close() */
+    void *flush;                         /* UCX's request; NULL: none */
 } core_endpoint_t;
 
 /*

@@ -16,8 +16,8 @@
  * turn. */
 #define ROUND_MAX 16
 
-/* A peer that has closed the connection this many times before the channel was
- * open does not accept this process's identity. */
+/* If a peer has closed the connection this many times before the channel was
+ * open, the peer does not accept this process's identity. */
 #define UNANSWERED_MAX 3
 
 /*

@@ -46,7 +46,7 @@ typedef struct outcome {
 
 /* The result of one attempt. */
 typedef struct attempt {
-    unsigned num_regions;     /* asked for */
+    unsigned num_regions;     /* requested regions */
     size_t   registered_size; /* total of the regions that were registered */
     size_t   refused_size;    /* that could not be allocated or registered */
     bool     is_short;        /* a smaller size may succeed */

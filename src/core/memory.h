@@ -38,9 +38,9 @@ ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 ucxpool_status_t core_memory_pin(ucxpool_t *pool);
 
 /*
- * Let the GPU of a pool read host memory of its peers that is mapped here. A
- * pool pins at most half of the machine's memory in this way. After an error,
- * none of these regions is pinned.
+ * Pin regions of peers' host memory that are mapped here, so that the pool's
+ * GPU can read them. A pool pins at most half of the machine's memory in this
+ * way. After an error, none of these regions is pinned.
  *
  * UCXPOOL_ERR_NO_MEMORY  the limit is reached
  * others                 see ipc_cuda_pin()

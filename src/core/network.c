@@ -19,7 +19,7 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = pool};
     int                fd    = -1;
 
-    /* UCX 1.22 returns OK without a descriptor. */
+    /* UCX 1.22 returns UCS_OK even if it sets no descriptor. */
     if (ucp_worker_get_efd(pool->ucx.worker, &fd) != UCS_OK) {
         fd = -1;
     }
@@ -163,8 +163,7 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* Return the error for the case that UCX cannot change its devices because it
- * is in use. */
+/* Return the error for a change of UCX's devices while UCX is in use. */
 static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,

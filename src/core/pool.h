@@ -76,16 +76,17 @@ typedef struct core_wakeup {
     int                 timer_fd;
     int                 event_fd;
     uint64_t            timer_moment; /* expiration of the timer */
-    struct epoll_event *ready;        /* sources that will be called */
-    int                 num_ready;
-    ucx_child_t         child; /* resources that a forked child loses */
-    ucx_tcp_watch_t     tcp_watch;
-    bool                is_armed; /* the pool is armed, and its rings show
-                                     this to the peers */
-    bool is_ucx_armed;            /* UCX's worker is armed: its descriptor
-                                     reports every new event */
-    bool      is_woken;           /* event_fd is readable; atomic */
-    bool      has_many;           /* several threads have armed the pool */
+    struct epoll_event *ready;        /* sources whose functions will be
+                                         called */
+    int             num_ready;
+    ucx_child_t     child; /* resources that a forked child loses */
+    ucx_tcp_watch_t tcp_watch;
+    bool            is_armed; /* the pool is armed, and its rings show
+                                 this to the peers */
+    bool is_ucx_armed;        /* UCX's worker is armed: its descriptor
+                                 reports every new event */
+    bool      is_woken;       /* event_fd is readable; atomic */
+    bool      has_many;       /* several threads have armed the pool */
     bool      was_armed;
     pthread_t armed_by;           /* last thread that armed; valid if
                                      was_armed */
@@ -106,21 +107,22 @@ typedef struct core_wakeup {
     uint64_t num_polls;  /* polls by threads other than `waiter` */
     uint64_t polled_at;  /* time of the last poll */
     uint64_t num_known;  /* num_polls at the waiter's last check */
-    unsigned num_naps;   /* threads that let others poll the pool */
+    unsigned num_naps;   /* threads that nap now */
     uint64_t nap_events; /* num_events at the start of the last nap */
 } core_wakeup_t;
 
 typedef struct core_channels {
-    base_list_t         open;
-    base_list_t         unreferenced; /* without references */
-    ucxpool_channel_t **table;        /* indexed by number; NULL where free */
+    base_list_t open;
+    base_list_t unreferenced;  /* channels without references, to be
+                                  destroyed */
+    ucxpool_channel_t **table; /* indexed by number; NULL where free */
     uint32_t            table_size;
     uint32_t            count;
     uint32_t            num_read;       /* rings read in this round */
     base_list_t         remotes;        /* known peer pools */
     base_list_t         endpoints;      /* UCX endpoints */
     bool                endpoint_ended; /* an endpoint has ended; atomic */
-    base_list_t         events;         /* to report; see core/wakeup.h */
+    base_list_t         events;         /* events to report: core/wakeup.h */
     base_list_t         held;           /* channels whose peers
                                            core_control_release() will wake */
     bool holds_doorbells;

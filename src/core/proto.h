@@ -37,8 +37,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_GRANTS_MAX 4096u
 /* The maximum number of file parts of a window. */
 #define PROTO_PARTS_MAX 128u
-/* The owner of windows serves at most this many operations of one channel at a
- * time. The total size of their CALLs is also limited. */
+/* The owner of windows serves at most PROTO_CALLS_MAX operations of one channel
+ * at a time. The total size of their CALLs is at most PROTO_CALLS_SIZE_MAX. */
 #define PROTO_CALLS_MAX      64u
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
 /* The maximum size of a UCX rkey. */
@@ -214,7 +214,8 @@ typedef struct proto_short {
     uint64_t     tag;
 } proto_short_t;
 
-/* Variable part: runs[num_runs]: the message's runs from index `first` on. */
+/* Variable part: runs[num_runs], which are the message's runs from index
+ * `first` on. */
 typedef struct proto_runs {
     proto_head_t head;
     uint64_t     sequence; /* of the descriptor */
@@ -263,7 +264,7 @@ typedef struct proto_mailbox {
 #define PROTO_FLAG_SIZE 64u
 
 typedef enum proto_data_flags {
-    PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message */
+    PROTO_DATA_LAST     = 1u << 0, /* `index` is the message's highest */
     PROTO_DATA_CHECKSUM = 1u << 1,
     PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
     PROTO_DATA_PUSHED   = 1u << 3  /* written to a granted block */

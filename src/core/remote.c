@@ -134,8 +134,8 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  * identities. */
 #define PREPARED_MAX 64u
 
-/* The time for which a pool that has connected, but was not accepted, is
- * remembered. */
+/* The time for which the record of a pool that has connected, but was not
+ * accepted, is kept. */
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
@@ -344,8 +344,8 @@ static bool is_usable(const core_endpoint_t *endpoint)
            !core_endpoint_has_failed(endpoint);
 }
 
-/* Take an idle endpoint: the one with this handle, or, for NULL, any endpoint
- * whose other end is known to exist. */
+/* Take the idle endpoint with the handle `ep`. If `ep` is NULL, take any idle
+ * endpoint whose other end is known to exist. */
 static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;
@@ -506,7 +506,8 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
     if (by_endpoint && (remote->turn == CORE_TURN_THEIRS)) {
         core_remote_prepare_endpoint(remote);
     }
-    /* Keep the record until the pool's channel is accepted. */
+    /* Keep the record for KEEP_NS, so that it still exists when the pool's
+     * channel is accepted. */
     remote->kept_until = base_clock_deadline(KEEP_NS);
     remote->refs--;
     turn = (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS

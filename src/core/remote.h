@@ -83,7 +83,8 @@ typedef struct core_remote {
     unsigned    num_awaited; /* number of endpoints that the peer has yet to
                                 create; at most AWAITED_MAX */
     base_list_t idle;        /* idle endpoints, most recently used first */
-    base_list_t mappings;    /* core_mapping_t, of the pool's memory */
+    base_list_t mappings;    /* mappings of the peer pool's memory
+                                (core_mapping_t) */
     core_blob_t blob;        /* ends in UCX's worker address */
 } core_remote_t;
 

@@ -153,19 +153,19 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel        = NULL;
-    request->any_channel    = false;
-    request->user_ref       = true; /* the creator's, until it is passed on */
-    request->called_back    = false;
-    request->has_completion = false;
-    request->notify         = (core_notify_t){.callback = NULL};
-    request->deadline       = BASE_CLOCK_FOREVER;
-    request->tag            = 0;
-    request->mask           = 0;
-    request->operation      = CORE_OPERATION_NONE;
-    request->path           = CORE_MODE_EAGER;
-    request->started        = 0;
-    request->data.capacity  = 0;
+    request->channel           = NULL;
+    request->any_channel       = false;
+    request->user_ref          = true; /* the creator's, at first */
+    request->called_back       = false;
+    request->has_completion    = false;
+    request->notify            = (core_notify_t){.callback = NULL};
+    request->deadline          = BASE_CLOCK_FOREVER;
+    request->tag               = 0;
+    request->mask              = 0;
+    request->operation         = CORE_OPERATION_NONE;
+    request->path              = CORE_MODE_EAGER;
+    request->started           = 0;
+    request->data.capacity     = 0;
     request->has_host_segments = false;
     request->has_gpu_segments  = false;
     request->data.num_runs     = 0;
@@ -500,7 +500,7 @@ void core_request_reuse(ucxpool_request_t *request)
         return;
     }
     request->channel     = NULL;
-    request->called_back = false; /* a second call does nothing */
+    request->called_back = false; /* a second call returns early */
     base_list_del(&request->run_link);
     put_plan(request);
     base_list_add_head(&request->home->free, &request->link);

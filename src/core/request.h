@@ -176,7 +176,7 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
 
-/* Change the kind. */
+/* Set the request's kind, and call the kind's init(). */
 void core_request_set_kind(ucxpool_request_t         *request,
                            const core_request_kind_t *kind);
 

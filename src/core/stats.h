@@ -164,7 +164,7 @@ typedef struct core_counters {
     uint64_t       messages_sent;
     uint64_t       messages_received;
     uint64_t       messages_failed;      /* requests that ended with an error */
-    uint64_t       messages_refused;     /* negative replies sent */
+    uint64_t       messages_refused;     /* messages answered with an error */
     uint64_t       copies_avoided_bytes; /* sent or received in place */
     uint64_t       block_waits;          /* sends that waited for a block */
     uint64_t       blocked_ns;           /* total time of block_waits */
@@ -186,9 +186,10 @@ typedef struct core_stats {
     uint64_t        block_size;
     uint64_t        num_regions;
     uint64_t        registered_bytes;
-    uint64_t        registrations;             /* total ucp_mem_map calls */
-    uint64_t        registrations_after_start; /* since the first channel */
-    uint64_t        domains_needed; /* UCX's memory domains that must register
+    uint64_t        registrations;      /* total calls of
+                                           ucp_mem_map() */
+    uint64_t registrations_after_start; /* since the first channel */
+    uint64_t domains_needed;        /* UCX's memory domains that must register
                                        all memory; see ucx/reg.h */
     uint64_t      regions_verified; /* registered in these domains */
     block_stats_t blocks[BLOCK_SHARE_LAST];
@@ -222,7 +223,7 @@ typedef struct core_stats {
     /* Registrations of windows with UCX, for get and put by peers. */
     uint64_t window_registered_bytes;
     uint64_t window_registrations;
-    uint64_t window_registrations_refused; /* by UCX or WINDOW_BUDGET */
+    uint64_t window_registrations_refused; /* refused by UCX or WINDOW_BUDGET */
 } core_stats_t;
 
 /* Add the counters `from` to the counters `to`. */

@@ -50,7 +50,8 @@ bool pool_can_sleep(const ucxpool_t *pool);
  * core_network_open()). */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
-/* One round of progress that skips nothing, with the lock held. */
+/* One round of progress that also checks everything that most rounds skip.
+ * Called with the lock held. */
 unsigned pool_progress_all(ucxpool_t *pool);
 
 /* --- waiting: sleep.c ----------------------------------------------------- */

@@ -49,7 +49,8 @@ static void handle_cancel(ucxpool_channel_t    *channel,
     xfer_recv_canceled(channel, cancel, reason);
 }
 
-/* Handle one parsed message of a live channel, from a ring or from UCX. */
+/* Dispatch one parsed message of a live channel. The message came from a ring
+ * or from UCX. */
 static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
                    const void *data, size_t data_size)
 {
@@ -138,8 +139,8 @@ static void handle_after_end(ucxpool_channel_t   *channel,
     }
 }
 
-/* Handle a control message for an existing channel that did not arrive through
- * the ring. */
+/* Dispatch a control message that did not arrive through the ring. Its channel
+ * exists. */
 static void handle_outside(ucxpool_channel_t   *channel,
                            const proto_fixed_t *message, const void *data,
                            size_t data_size, ucp_ep_h reply_ep)

@@ -88,7 +88,8 @@ void ucx_dereg_regions(mem_regions_t *regions, struct ucp_context *context);
 
 /* Facts that determine what UCX can do with GPU memory. */
 typedef struct ucx_facts {
-    bool     has_cuda;     /* UCX was built with CUDA, and may use it */
+    bool has_cuda;         /* UCX was built with CUDA, and its settings allow
+                              CUDA */
     unsigned major, minor; /* version */
 } ucx_facts_t;
 
