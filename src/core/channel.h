@@ -172,7 +172,7 @@ typedef struct core_closing {
 typedef struct core_flow {
     uint32_t credits;      /* eager messages that may be sent */
     uint32_t credits_owed; /* credits to return to the peer */
-    uint32_t num_eager;    /* eager messages received, in use */
+    uint32_t num_eager;    /* received eager messages that are still in use */
     uint32_t announced;    /* units of the peer's max_unexpected in use */
     uint64_t announce_at;  /* when eager messages without a credit are
                               announced; 0: none waits for a credit */

@@ -10,8 +10,8 @@
  * kernel launch. */
 #define ROUND_MAX 64u
 
-/* The number of rounds after which all messages in a ring have been read, even
- * if the peer is still writing. */
+/* In this many rounds, every message that was in the ring at the start is read,
+ * even if the peer is still writing. */
 #define DRAIN_MAX (CORE_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
 
 static ucs_status_t handle_control(void *arg, const void *header,

@@ -82,8 +82,8 @@ typedef enum proto_type {
 typedef struct proto_head {
     uint8_t  type;    /* proto_type_t */
     uint8_t  version; /* PROTO_VERSION */
-    uint16_t credits; /* eager messages received from the other side since the
-                         last message */
+    uint16_t credits; /* number of credits that this message returns to the
+                         receiver */
     uint32_t channel; /* the receiver's number of the channel */
     uint64_t key;     /* the receiver's random number for the channel */
 } proto_head_t;

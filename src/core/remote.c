@@ -139,10 +139,10 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
- * Returns true if the blob describes this remote. All blobs of a pool are
- * identical, except for the per-connection fields. The id alone is not a proof,
- * because each peer of the pool knows the id and could use it to redirect this
- * pool's connections.
+ * Returns true if the blob describes the pool of this record. All blobs of a
+ * pool are identical, except for the per-connection fields. The id alone is not
+ * a proof, because each peer of the pool knows the id and could use it to
+ * redirect this pool's connections.
  */
 static bool is_of(const core_remote_t *remote, const core_blob_t *head,
                   const void *blob)

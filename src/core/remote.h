@@ -73,7 +73,7 @@ typedef enum core_turn {
 typedef struct core_remote {
     base_list_t link;
     ucxpool_t  *pool;
-    unsigned    refs;      /* channels */
+    unsigned    refs;      /* channels to the peer */
     uint64_t    num_pairs; /* pairs of channels by address, including ended
                               pairs, because both sides number the pairs */
     core_turn_t turn;

@@ -56,7 +56,8 @@ typedef struct core_request_kind {
      * statistics. */
     void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
 
-    /* After the end: returns true if the request is still in use. */
+    /* Called after the end. Returns true if the request is still in use, for
+     * example by a fragment. */
     bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
