@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of medium allocations in the pages of a stream, reached in the
- * largest heaps. */
+/* Maximum number of medium allocations in the pages of a stream. It applies to
+ * heaps with a limit of 32 GiB or more; smaller heaps allow fewer. */
 #define MAX_MEDIUMS 64
 
 /* Returns the size of the home, which is twice the limit because some addresses
- * stay unused. An allocation that must start with a chunk may leave a gap
- * before it. Released addresses may be unsuitable for the next growth. */
+ * stay unused. An allocation that must start at a chunk boundary may leave a
+ * gap before it. Released addresses may be unsuitable for the next growth. */
 static uint64_t home_size(const heap_options_t *options)
 {
     return base_align_up(2 * options->limit, options->chunk_size) +
@@ -542,8 +542,8 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
 }
 
 /* Make room for one more medium allocation in the stream's pages, but only if
- * that takes little time, because it can also be placed elsewhere. Called with
- * the heap's lock held. */
+ * that takes little time, because the allocation can also be placed elsewhere.
+ * Called with the heap's lock held. */
 static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                         uint64_t asked, heap_range_t **range_p)
 {
@@ -563,8 +563,8 @@ static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
     }
 }
 
-/* Allocate in a page, unless the stream already has too many medium-sized
- * ranges. */
+/* Allocate in a page, unless the stream already has too many medium
+ * allocations. */
 static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                          uint64_t asked, heap_range_t **range_p)
 {

@@ -26,20 +26,20 @@ typedef struct heap_class_stats {
 } heap_class_stats_t;
 
 /*
- * A snapshot. reserved == live + free always holds: free includes memory whose
- * stream has not completed.
+ * A snapshot. reserved == live + free always holds: `free` includes freed
+ * memory that work in a stream may still use.
  */
 typedef struct heap_stats {
     uint64_t limit;    /* maximum size of the heap */
     uint64_t reserved; /* bytes of physical memory held */
-    uint64_t live;     /* reserved bytes in allocations, after rounding */
-    uint64_t free;     /* reserved bytes that are not in allocations */
-    uint64_t asked;    /* bytes in live allocations, as requested */
+    uint64_t live;  /* reserved bytes in live allocations, after rounding up */
+    uint64_t free;  /* reserved bytes that are not in live allocations */
+    uint64_t asked; /* bytes in live allocations, as requested */
     uint64_t peak_reserved;
-    uint64_t num_live; /* number of allocations */
+    uint64_t num_live; /* number of live allocations */
 
-    /* The largest allocation that is possible without more memory from the
-     * driver: in one free range, and stitched from all free pages. */
+    /* The largest allocations that are possible without more memory from the
+     * driver: in one free range, and stitched from free chunks and pages. */
     uint64_t largest_contiguous;
     uint64_t largest_stitchable;
     /* 1 - largest_contiguous / free, and the same for stitchable; 0 if no
@@ -58,7 +58,7 @@ typedef struct heap_stats {
     /* Totals since creation. */
     uint64_t allocations;
     uint64_t failures;
-    uint64_t grows;        /* times memory was taken from the driver */
+    uint64_t grows;        /* times memory was allocated from the driver */
     uint64_t stitches;     /* ranges stitched */
     uint64_t restitches;   /* allocations from a kept stitched range */
     uint64_t splits;       /* chunks split into pages */
@@ -77,10 +77,10 @@ typedef struct heap_file {
 } heap_file_t;
 
 typedef struct heap_options {
-    uint64_t    limit;       /* maximum heap size; at least 2 MiB */
-    uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
-    uint64_t    alignment;   /* a power of two, 256 to 2 MiB */
-    uint64_t    stitch_size; /* bytes of addresses for stitched ranges */
+    uint64_t    limit;      /* maximum heap size; at least 2 MiB */
+    uint64_t    chunk_size; /* of a large chunk: a power of two, 2 to 128 MiB */
+    uint64_t    alignment;  /* a power of two, 256 to 2 MiB */
+    uint64_t    stitch_size; /* bytes of address space for stitched ranges */
     const char *log_path;    /* NULL: no log */
 } heap_options_t;
 
@@ -97,9 +97,9 @@ typedef struct heap {
     /* Maximum number of medium allocations in the pages of one stream. */
     unsigned max_mediums;
     /* Set when an allocation exceeded the limit or the driver was out of
-     * memory; cleared when memory is released. While set, chunks are split at
-     * the ends of allocations, and pages hold small allocations only. Atomic;
-     * set with the heap's lock held. */
+     * memory; cleared when memory is released to the driver. While is_tight is
+     * set, chunks are split at the ends of allocations, and pages hold small
+     * allocations only. Atomic; set with the heap's lock held. */
     bool is_tight;
 
     char            apart[HEAP_APART];
@@ -109,7 +109,7 @@ typedef struct heap {
     heap_streams_t  streams;
     heap_page_map_t page_map;
     heap_stitcher_t stitcher;
-    heap_page_t    *spare_pages; /* descriptors */
+    heap_page_t    *spare_pages; /* unused descriptors */
     heap_page_t    *all_pages;
 
     ucxpool_t                     *pool;
@@ -117,8 +117,8 @@ typedef struct heap {
     void                          *handler_arg;
 
     uint64_t peak_reserved;
-    /* Peak of the bytes that no stream had freed, sampled when a stream needed
-     * memory. */
+    /* Peak of the bytes in use, that is, not freed in any stream. Sampled when
+     * heap_find() finds no free range that is long enough. */
     uint64_t peak_used;
     uint64_t num_failures;
     uint64_t num_found;     /* allocations that no cache served */
@@ -132,7 +132,8 @@ typedef struct heap {
  * Create a heap. On success the heap owns `vmm`; after an error the caller
  * still owns it.
  *
- * UCXPOOL_ERR_NO_MEMORY  no addresses, or no host memory for the bookkeeping
+ * UCXPOOL_ERR_NO_MEMORY  no address space, or no host memory for the
+ *                        bookkeeping
  */
 ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
                              heap_t **heap_p);
@@ -149,9 +150,9 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-/* Get the part of the heap's file that contains the start of a range, up to the
- * end of its chunk. Returns false if there is no file, or if the range is not
- * live. */
+/* Get the part of the heap's file that backs the start of a range, up to the
+ * end of the chunk there. Returns false if there is no file, or if the range is
+ * not live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);
 void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,

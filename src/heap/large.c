@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /* --- reclaiming -------------------------------------------------------------
- * These functions make memory that streams cache or have freed available to a
- * stream that needs it.
+ * These functions collect the memory that streams have cached or freed, for a
+ * stream that needs memory.
  */
 
 void heap_release_range(heap_t *heap, heap_range_t *range,
@@ -94,8 +94,8 @@ static void move_all_to(heap_t *heap, heap_stream_t *stream)
     }
 }
 
-/* Returns a stream that has not ended, if there is one, else any stream or
- * NULL. */
+/* Returns a stream that has not ended. If all have ended, returns any stream;
+ * if there is none, NULL. */
 static heap_stream_t *any_stream(const heap_t *heap)
 {
     heap_stream_t *stream = heap->streams.all;
@@ -111,8 +111,8 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    /* The second pass handles deferred frees, which the first pass made
-     * available. */
+    /* The first pass waits for the tickets of deferred ranges. The second pass
+     * frees these ranges, and waits for the resulting tickets. */
     for (int i = 0; (i < 2) && (status == UCXPOOL_OK); i++) {
         heap_collect_all(heap);
         status = heap_streams_sync(&heap->streams);
@@ -201,8 +201,8 @@ static void become_tight(heap_t *heap)
     __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
 }
 
-/* Add memory at a site, which is then free with the given ticket. The driver
- * reports an error if less memory is available than the limit allows. */
+/* Add memory at a site; the memory is free with the given ticket. Fails if the
+ * driver has less memory than the limit allows. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -228,7 +228,7 @@ static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
 }
 
 /* Add memory so that `size` contiguous bytes are free. *range_p is a free range
- * that is long enough, or NULL if the limit does not allow it. */
+ * that is long enough, or NULL if the limit does not allow the heap to grow. */
 static ucxpool_status_t grow_range(heap_t *heap, heap_stream_t *stream,
                                    uint64_t size, bool is_page,
                                    heap_range_t **range_p)
@@ -282,8 +282,8 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
  * the caller wait.
  */
 
-/* Maximum number of mappings for stitching before memory is allocated from the
- * driver. Creating more mappings takes several times as long as allocating
+/* Maximum number of mappings that a stitch may create if the heap can grow
+ * instead. To create more mappings takes several times as long as to allocate
  * memory. */
 #define FEW_MAPPINGS 128
 
@@ -294,10 +294,11 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
  * A heap stitches often if it stitches more than once in SELDOM allocations
  * that no cache served. A program that repeats the same allocations, such as
  * training, stitches seldom, and its heap should not hold more memory. Each
- * stitch adds SELDOM to stitches_owed, and each allocation subtracts 1. Values
- * up to FEW_OWED, as at the start of a program, have no effect. From FEW_OWED
- * to MOST_OWED the allowed size rises to the maximum. stitches_owed is at least
- * -FEW_OWED, so that old behavior does not outweigh recent behavior.
+ * stitch adds SELDOM to stitches_owed, and each such allocation subtracts 1.
+ * Values up to FEW_OWED, as at the start of a program, have no effect. From
+ * FEW_OWED to MOST_OWED the allowed size rises to 1.5 times the peak.
+ * stitches_owed is at least -FEW_OWED, so that old behavior does not outweigh
+ * recent behavior.
  */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)
@@ -577,7 +578,7 @@ static void grow_and_stitch(search_t *search)
     }
 }
 
-/* Wait until all free memory may be used. */
+/* Wait for all streams, so that all free memory may be used. */
 static void sync(search_t *search)
 {
     note(search, heap_settle(search->heap, search->stream));

@@ -25,8 +25,8 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
-/* Return a stream's cached ranges to the index, and all of its empty pages
- * except `keep` of them. */
+/* Free a stream's cached ranges, and its empty pages except `keep` of them.
+ * This adds them to the stream's index. */
 void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep);
 /* Like heap_collect() for all streams, without keeping any page. */
 void heap_collect_all(heap_t *heap);
@@ -39,7 +39,8 @@ void heap_collect_all(heap_t *heap);
  */
 ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream);
 
-/* Free a large range that was live, stitched or not. Free a page. */
+/* heap_release_range() frees a large range that was live, stitched or not.
+ * heap_release_page() frees a page of small allocations. */
 void heap_release_range(heap_t *heap, heap_range_t *range,
                         heap_stream_t *stream);
 void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream);

@@ -7,8 +7,8 @@
  *     4711,10:15:30.123460,free,0x7f3c40000000,1048576,0
  *     4711,10:15:30.123470,allocate failure,(nil),99999999999,0x55d0c0
  *
- * Lines are in the order of the calls of heap_log_write(). To avoid two
- * allocations of one address in the log, write `allocate` after the allocation,
+ * Lines are in the order of the calls of heap_log_write(). So that the log
+ * never shows an address allocated twice, log `allocate` after the allocation,
  * and `free` before the address becomes available to other threads.
  */
 #ifndef HEAP_LOG_H
@@ -42,7 +42,7 @@ void heap_log_line(heap_log_t *log, heap_log_action_t action,
                    const void *address, size_t size, const void *stream);
 
 /* Write a line; does nothing if `log` is NULL. If a write fails, logs one
- * warning and stops writing. Any thread may call it. */
+ * warning and stops writing. Any thread may call this function. */
 static inline void heap_log_write(heap_log_t *log, heap_log_action_t action,
                                   const void *address, size_t size,
                                   const void *stream)

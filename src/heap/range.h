@@ -1,17 +1,17 @@
 /*
- * Ranges describe the parts of the heap's addresses. They can be found by size
- * (heap_index_t), by exact size among recently freed ones (heap_free_cache_t),
- * and by address (heap_page_map_t).
+ * Ranges describe the parts of the heap's addresses. A range can be found by
+ * size (heap_index_t), by exact size if it was freed recently
+ * (heap_free_cache_t), and by address (heap_page_map_t).
  *
- * Addresses of a heap are offsets from 0: first the home (heap/space.h), then
- * the addresses for stitched ranges. The ranges of the home are contiguous from
- * its start to its end, and linked to their neighbors. The same applies to the
- * ranges of a page of small allocations.
+ * Addresses of a heap are offsets: the home (heap/space.h) begins at offset 0,
+ * and the addresses for stitched ranges follow it. The ranges of the home are
+ * contiguous from its start to its end, and linked to their neighbors. The same
+ * applies to the ranges of a page of small allocations.
  *
  *     home   | live | free | live  | unbacked | pages of small ones | ...
  *
  * Two free ranges can be adjacent only if different streams freed them and
- * neither ticket is known to be over (see heap/stream.h).
+ * neither ticket is known to have completed (see heap/stream.h).
  */
 #ifndef HEAP_RANGE_H
 #define HEAP_RANGE_H
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All sizes are multiples of this. */
+/* The sizes of all ranges are multiples of this. */
 #define HEAP_UNIT ((uint64_t)256)
 
 /* The smallest unit of backing memory. */
@@ -42,7 +42,7 @@ typedef enum heap_state {
     HEAP_CACHED,   /* freed, and cached for the stream that freed it */
     HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
-    HEAP_DEFERRED, /* small, freed in another stream than the page's */
+    HEAP_DEFERRED, /* small, freed in a stream other than the page's */
     HEAP_SPARE     /* unused descriptor */
 } heap_state_t;
 
@@ -51,9 +51,9 @@ typedef struct heap_range {
     uint64_t           size;
     struct heap_range *before; /* neighbors by address; NULL at an end */
     struct heap_range *after;
-    /* Among ranges of the same state, and of similar size if free. */
+    /* Links ranges of the same state, and of similar size if free. */
     base_list_t         link;
-    struct heap_stream *stream; /* where it was freed, or allocated */
+    struct heap_stream *stream; /* in which it was freed, or allocated */
     uint64_t            ticket; /* free: see heap_stream_t */
     /* Live: bytes that the caller requested. Atomic, set before the range
      * becomes live. */
@@ -79,9 +79,9 @@ static inline void heap_range_become(heap_range_t *range, heap_state_t state)
 }
 
 /*
- * A stream writes `asked` with its own lock held. Statistics read it with the
- * heap's lock held. The value belongs to the live range that heap_range_state()
- * reported, or to a later live range at the same place.
+ * `asked` is written with the stream's lock held. The statistics read it with
+ * the heap's lock held. The value belongs to the live range that
+ * heap_range_state() reported, or to a later live range at the same place.
  */
 static inline uint64_t heap_range_asked(const heap_range_t *range)
 {
@@ -119,7 +119,7 @@ void heap_ranges_init(heap_ranges_t *ranges);
 void heap_ranges_cleanup(heap_ranges_t *ranges);
 
 /*
- * Ensure that the next `num` calls of get() succeed.
+ * Ensure that the next `num` calls of heap_ranges_get() succeed.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -143,8 +143,8 @@ void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
 void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 /* --- free ranges by size ----------------------------------------------------
- * An index of free ranges. It finds a range that fits in constant time,
- * regardless of the number of ranges.
+ * An index of free ranges. To find a range that is long enough takes constant
+ * time; for the exception, see heap_index_find().
  *
  * Sizes are sorted into rows, one per power of two, and columns, which divide a
  * row into equal parts:
@@ -156,8 +156,8 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
  * Row 0 has the smaller sizes, one column each. A bit per row and column marks
  * the non-empty ones.
  *
- * All ranges in the bins above the bin of a size are long enough; in its own
- * bin some may be too short.
+ * A bin is one column of one row. For a requested size, all ranges in higher
+ * bins are long enough. In the size's own bin, some ranges may be too short.
  */
 
 #define HEAP_INDEX_ROWS    44
@@ -165,7 +165,8 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 typedef struct heap_index_bin {
     base_list_t ranges;
-    /* No range in the bin is longer. 0 if the bin is empty. */
+    /* An upper bound of the sizes of the ranges in the bin; 0 if the bin is
+     * empty. */
     uint64_t longest;
 } heap_index_bin_t;
 
@@ -187,21 +188,23 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range);
  *
  * The search examines only a few ranges, unless ranges that are long enough can
  * only be in the size's own bin. It then searches that whole bin. If no range
- * is long enough, it does not search the bin again until such a range is added.
+ * in the bin is long enough, later searches skip the bin until such a range is
+ * added.
  */
 heap_range_t *heap_index_find(heap_index_t *index, uint64_t size);
 
 /*
- * Iterate over the ranges of at least `size` bytes, a power of two, from the
- * bin of the longest ranges down. Returns NULL at the end.
+ * Iterate over the ranges of at least `size` bytes, starting with the bin of
+ * the longest ranges. `size` must be a power of two. Returns NULL at the end.
  */
 heap_range_t *heap_index_first(const heap_index_t *index, uint64_t size);
 heap_range_t *heap_index_next(const heap_index_t *index,
                               const heap_range_t *range, uint64_t size);
 
 /* --- the free-list cache ----------------------------------------------------
- * Ranges that were recently freed in a stream, unchanged. The next allocation
- * of the same size takes such a range without a search and without cutting it.
+ * Ranges that were recently freed in a stream, and have not been joined or cut
+ * since. The next allocation of the same size takes such a range without a
+ * search and without cutting it.
  *
  * The cache holds a few sizes at a time, and a few ranges of each size.
  */
@@ -227,13 +230,13 @@ heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
 
 /*
  * Add a HEAP_CACHED range. Ranges that the new range displaces are written to
- * `released`, an array of HEAP_FREE_CACHE_DEPTH. Returns their number.
+ * `released`, an array of HEAP_FREE_CACHE_DEPTH entries. Returns their number.
  */
 unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
                              heap_range_t **released);
 
-/* Remove all ranges of a bin that is not empty, and write them to `released`.
- * Returns their number; 0 if the cache is empty. */
+/* Remove all ranges of one non-empty bin, and write them to `released`. Returns
+ * their number; 0 if the cache is empty. */
 unsigned heap_free_cache_empty(heap_free_cache_t *cache,
                                heap_range_t     **released);
 
@@ -242,14 +245,14 @@ unsigned heap_free_cache_empty(heap_free_cache_t *cache,
  *
  * For each 2 MiB of addresses, the map holds the few large ranges that begin in
  * them, or the page of small allocations. The owner of a live allocation may
- * look up its range, because the entry does not change while the allocation is
- * live.
+ * look up the allocation's range, because the entry does not change while the
+ * allocation is live.
  */
 
 /* Maximum number of ranges longer than HEAP_SMALL_MAX that begin in a page. */
 #define HEAP_PAGE_MAX_STARTS (HEAP_PAGE / HEAP_SMALL_MAX)
 
-/* A page of small allocations: heap/stream.h. */
+/* A page of small allocations: see heap/stream.h. */
 typedef struct heap_page heap_page_t;
 
 typedef struct heap_page_map_start {
@@ -268,7 +271,7 @@ typedef struct heap_page_map {
 } heap_page_map_t;
 
 /*
- * Initialize a map for `size` bytes of addresses, whole pages.
+ * Initialize a map for `size` bytes of addresses, a multiple of HEAP_PAGE.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -283,9 +286,9 @@ heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset);
 
 /* The functions below are called with the heap's lock held. */
 
-/* Initialize the entries of whole pages that have new memory, in which no range
- * begins. Writing the entries makes the system allocate their memory now,
- * during a slow operation, and not during a later allocation. */
+/* Initialize the entries of whole pages that have received memory. No range may
+ * begin in these pages yet. Writing the entries makes the system allocate their
+ * memory now, during a slow operation, and not during a later allocation. */
 void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size);
 void heap_page_map_add(heap_page_map_t *map, heap_range_t *range);
 void heap_page_map_remove(heap_page_map_t *map, const heap_range_t *range);

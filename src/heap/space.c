@@ -195,8 +195,8 @@ static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
     return status;
 }
 
-/* Back a slot that is one chunk with pages instead. After an error the slot has
- * no memory, or is unchanged if *is_kept_p is true. */
+/* Replace a slot's large chunk with pages. After an error the slot is unchanged
+ * if *is_kept_p is true; otherwise it has no memory. */
 static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
                                    bool *is_kept_p)
 {
@@ -238,7 +238,8 @@ static void home_cleanup(heap_home_t *home)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Set the range of all slots that begin in a part of a range. */
+/* Record the range in all slots that begin in the part [offset, end) of the
+ * range. */
 static void note_slots(const heap_space_t *space, heap_range_t *range,
                        uint64_t offset, uint64_t end)
 {
@@ -402,7 +403,8 @@ static bool can_join(const heap_range_t *a, const heap_range_t *b)
 }
 
 /* Join two neighbors that are in no list. The result belongs to the stream
- * whose ticket is not over yet, or to `stream` if both are over. */
+ * whose ticket is still pending, or to `stream` if both tickets have
+ * completed. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
                                heap_range_t *right, heap_stream_t *stream)
 {
@@ -456,7 +458,7 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
     range->stream = stream;
     range->ticket = ticket;
     /* More than two joins are possible, because tickets of further neighbors
-     * may be over by now. */
+     * may have completed by now. */
     while ((joined = join_neighbor(space, range, stream)) != NULL) {
         range = joined;
     }
@@ -609,7 +611,8 @@ static ucxpool_status_t select_unit(selection_t *selection, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* Add units of one size until fewer than `stop` bytes are missing. */
+/* Select free chunks or pages of `unit` bytes until fewer than `stop` of the
+ * `size` bytes are missing. */
 static ucxpool_status_t select_all(const heap_space_t  *space,
                                    const heap_stream_t *stream, uint64_t unit,
                                    uint64_t size, uint64_t stop,
@@ -638,7 +641,8 @@ static ucxpool_status_t select_all(const heap_space_t  *space,
     return UCXPOOL_OK;
 }
 
-/* Add one more chunk, which is used partly, if there are too few pages. */
+/* If there are too few pages, select one more chunk, of which only a part is
+ * used. */
 static ucxpool_status_t select_last(const heap_space_t  *space,
                                     const heap_stream_t *stream,
                                     selection_t         *selection)
@@ -669,7 +673,7 @@ static ucxpool_status_t select_last(const heap_space_t  *space,
 
 /*
  * Select free ranges of a stream. Selects less than `size` bytes if no more are
- * free. The caller must free the runs in any case.
+ * free. The caller must free the runs, even after an error.
  */
 static ucxpool_status_t select_units(const heap_space_t  *space,
                                      const heap_stream_t *stream, uint64_t size,
@@ -932,8 +936,8 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
         ucxpool_status_t status = UCXPOOL_OK;
 
         if (has_part(stitched, offset, size)) {
-            /* The ticket of this part may be over while the tickets of other
-             * parts are not. */
+            /* The ticket of this part may have completed while the tickets of
+             * other parts are pending. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))
                          ? UCXPOOL_ERR_BUSY
                          : drop(stitcher, stitched);

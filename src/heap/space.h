@@ -1,6 +1,7 @@
 /*
- * The address space of a heap. Every physical chunk has an address in the home
- * as long as the chunk exists. Ranges divide the home.
+ * The address space of a heap. In the part called the home, every physical
+ * chunk has an address as long as the chunk exists. The home is divided into
+ * ranges.
  *
  *     slot 0            slot 1            slot 2            slot 3
  *     | one chunk      || 2M | 2M | - |...|| -              || one chunk      |
@@ -14,8 +15,8 @@
  * allocation covers completely becomes one chunk, and a slot in which an
  * allocation ends becomes pages; see also heap_space_split().
  *
- * The ranges are kept in address order. They are cut at the start and the end
- * of an allocation, and joined if both sides are free.
+ * The ranges are kept in address order. A range is cut at the start and the end
+ * of an allocation. Adjacent ranges are joined if both are free.
  *
  * All functions are called with the heap's lock held.
  */
@@ -105,16 +106,17 @@ heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
                               uint64_t offset, uint64_t size);
 
 /*
- * Free a range with a ticket of a stream. The range is joined with free
- * neighbors that the same streams can use. Returns the resulting range, which
- * may use a neighbor's descriptor.
+ * Free a range with a ticket of a stream. The range is joined with a free
+ * neighbor if both belong to the same stream, or if the ticket of either has
+ * completed. Returns the resulting range, which may use a neighbor's
+ * descriptor.
  */
 heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Allocate memory for whole pages of a hole. They become free with the given
- * ticket. *range_p is the free range that contains them.
+ * Allocate memory for whole pages of a hole. The pages become free with the
+ * given ticket. *range_p is the free range that contains them.
  */
 ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  uint64_t offset, uint64_t size,
@@ -141,7 +143,8 @@ ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
                                   size_t slot);
 
 /* --- stitched ranges ---------------------------------------------------------
- * Separate chunks and pages of the home, mapped a second time contiguously.
+ * A stitched range maps separate chunks and pages of the home a second time,
+ * contiguously.
  *
  *     home      | a |///| b |///| c |        ///: in use
  *     stitched  | a | b | c |
@@ -167,12 +170,12 @@ typedef struct heap_run {
 
 typedef struct heap_stitched {
     base_list_t    link;   /* by offset */
-    uint64_t       offset; /* after the home */
+    uint64_t       offset; /* beyond the home's end */
     uint64_t       size;   /* mapped bytes */
     heap_range_t  *range;  /* live or cached; NULL: kept, not in use */
-    heap_stream_t *stream; /* not in use: the last user */
+    heap_stream_t *stream; /* if not in use: the last user */
     uint64_t       ticket;
-    uint64_t       turn; /* not in use: larger if it was freed later */
+    uint64_t       turn; /* if not in use: larger if freed later */
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;
@@ -221,14 +224,14 @@ ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
 ucxpool_status_t heap_restitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
                                uint64_t size, heap_range_t **range_p);
 
-/* Free a stitched range with a ticket of a stream. Its descriptor becomes
- * unused. */
+/* Free a stitched range with a ticket of a stream. The descriptor *range
+ * becomes unused. */
 void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
                    heap_stream_t *stream, uint64_t ticket);
 
 /*
  * Unmap kept stitched ranges that contain a part of the home. The part must be
- * free, and its ticket must be over.
+ * free, and its ticket must have completed.
  *
  * UCXPOOL_ERR_BUSY  a stitched range in use contains the part
  * UCXPOOL_ERR_IO    driver error: the part may still be mapped

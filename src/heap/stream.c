@@ -381,9 +381,9 @@ static void set_over(heap_stream_t *stream, uint64_t ticket)
     __atomic_store_n(&stream->over, ticket, __ATOMIC_RELEASE);
 }
 
-/* Restart an ended stream. The tickets of earlier frees are over, those of
- * later frees are not. No caller takes a ticket by the handle before is_ended
- * is false. */
+/* Restart an ended stream. The tickets of earlier frees have completed, those
+ * of later frees have not. No caller takes a ticket by the handle before
+ * is_ended is false. */
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {
@@ -482,7 +482,7 @@ ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
 }
 
 /* Block until the current work in a stream has completed. All tickets of the
- * stream are then over. */
+ * stream have then completed. */
 static ucxpool_status_t stream_sync(heap_streams_t *streams,
                                     heap_stream_t  *stream)
 {

@@ -1,15 +1,16 @@
 /*
  * The streams of a heap: the memory freed in each, and the progress of each.
  *
- * Every free in a stream gets a ticket, which is the next number of the stream.
+ * Each free in a stream gets a ticket: the next value of the stream's counter.
  * A fence in the stream covers all tickets that were taken before the fence was
- * set. When the fence is reached, these tickets are over: any stream may use
- * memory that was freed with them. Fences are set only when another stream
- * needs memory.
+ * set. When the stream reaches the fence, these tickets have completed: any
+ * stream may use memory that was freed with them. Fences are set only when
+ * another stream needs memory.
  *
  * An ended stream remains known, because its pages may hold live allocations.
- * No fence is set in it, and all its tickets are over, including future ones.
- * If its handle is used again, the handle belongs to a new stream.
+ * No fence is set in it, and all its tickets count as completed, including
+ * future ones. If its handle is used again, for a new CUDA stream, this
+ * heap_stream_t is restarted.
  */
 #ifndef HEAP_STREAM_H
 #define HEAP_STREAM_H
@@ -25,14 +26,15 @@ typedef struct heap_stream heap_stream_t;
 #define HEAP_APART 128
 
 /*
- * Medium allocations are longer than HEAP_SMALL_MAX. They are also placed in
- * pages while they are few (heap_t.max_mediums) and memory is not tight. A
- * stream can allocate in pages without the heap's lock. If all medium
- * allocations were in pages, up to 1/3 of the memory would be wasted.
+ * Medium allocations are longer than HEAP_SMALL_MAX. While memory is not tight,
+ * a stream may place up to heap_t.max_mediums of them in its pages, where it
+ * needs no heap lock to allocate. If all medium allocations were in pages, up
+ * to 1/3 of the memory would be wasted.
  */
 #define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
 
-/* A page of the home. Its descriptor is freed only with the heap. */
+/* A page of the home. This descriptor is freed only when the heap is
+ * destroyed. */
 struct heap_page {
     struct heap_page *next;   /* among the heap's spare descriptors */
     struct heap_page *older;  /* among all descriptors of the heap */
@@ -49,10 +51,10 @@ typedef struct heap_small {
     heap_index_t      index; /* free ranges of all pages */
     heap_free_cache_t cache;
     heap_ranges_t     ranges;
-    base_list_t       deferred; /* freed in other streams */
+    base_list_t       deferred; /* ranges freed in other streams */
     unsigned          num_pages;
     unsigned          num_empty;   /* pages without allocations */
-    unsigned          num_mediums; /* live */
+    unsigned          num_mediums; /* live medium allocations */
 } heap_small_t;
 
 struct heap_stream {
@@ -61,13 +63,13 @@ struct heap_stream {
     /* Free ranges of the home that were freed in the stream. Protected by the
      * heap's lock. */
     heap_index_t index;
-    /* The handle belongs to no stream now. Atomic; written with the heap's lock
-     * held. */
+    /* The stream has ended, so the handle belongs to no stream. Atomic; written
+     * with the heap's lock held. */
     bool         is_ended;
     uint64_t     frees; /* the last ticket; atomic */
-    uint64_t     over;  /* tickets up to this one are over; atomic */
+    uint64_t     over;  /* tickets up to this one have completed; atomic */
     mem_fence_t *fence; /* NULL: none; protected by the heap's lock */
-    /* Tickets up to this one are over when the fence is reached. */
+    /* Tickets up to this one have completed when the fence is reached. */
     uint64_t covers;
 
     /* Used by the stream's own threads, without the heap's lock. */
@@ -142,7 +144,7 @@ void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 
 /*
  * Make future work in `user` wait for the current work in `stream`, so that
- * `user` may use all memory that was freed there.
+ * `user` may use all memory that was freed in `stream`.
  *
  * UCXPOOL_ERR_IO  driver error
  */
@@ -192,14 +194,14 @@ void heap_small_end(heap_small_t *small, const heap_range_t *range);
 /* Free a HEAP_CACHED range in the stream of its page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
 
-/* Free a HEAP_DEFERRED range once its ticket is over. */
+/* Record a HEAP_DEFERRED range, to be freed once its ticket has completed. */
 void heap_small_defer(heap_small_t *small, heap_range_t *range);
 
 /*
- * Free deferred ranges whose ticket is over. Also free the ranges that were
- * freed in `stream` with tickets up to `ticket`: the pages' stream has been
- * made to wait for these tickets. `stream` may be NULL. Returns the stream of a
- * range that is still deferred, or NULL.
+ * Free deferred ranges whose ticket has completed. Also free the ranges that
+ * were freed in `stream` with tickets up to `ticket`: the pages' stream has
+ * been made to wait for these tickets. `stream` may be NULL. Returns the stream
+ * of a range that is still deferred, or NULL.
  */
 heap_stream_t *heap_small_settle(heap_small_t        *small,
                                  const heap_stream_t *stream, uint64_t ticket);
@@ -207,8 +209,8 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
 /* Empty the cache and join all free ranges. */
 void heap_small_join(heap_small_t *small);
 
-/* Remove an empty page and return it, if the stream has more than `keep` of
- * them. Otherwise returns NULL. */
+/* Remove an empty page and return it, if the stream has more than `keep` empty
+ * pages. Otherwise returns NULL. */
 heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep);
 
 #endif
