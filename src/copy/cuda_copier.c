@@ -963,8 +963,8 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
     return *job->fault;
 }
 
-/* Writes each word separately, without a memset. For the first memset, the
- * driver would load a kernel, and might wait for other work before. */
+/* Writes each word separately, without a memset. At the first memset, the
+ * driver would load a kernel, and might first wait for other work. */
 ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num)
 {

@@ -50,7 +50,7 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
  */
 
 typedef struct copy_launch {
-    copy_table_t list;    /* the caller sets its stream */
+    copy_table_t list;    /* the caller sets list.stream */
     uint64_t     covered; /* length in the stream, from the range's start */
     size_t       first;   /* number of the list's first segment or piece, */
                           /* if all have the same length */
@@ -113,7 +113,7 @@ typedef struct copy_cuda_job {
     struct copy_cuda_job *next;
     CUstream              stream; /* the stream of the current launch */
     uint32_t             *word;   /* equals `number` when the job is done */
-    uint32_t             *fault;  /* after `word`: the fault */
+    uint32_t             *fault;  /* follows `word`: the launch's fault */
     uint32_t              number;
     uint32_t              num_polls; /* since the start */
     bool                  is_started;

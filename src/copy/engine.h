@@ -42,7 +42,8 @@ typedef struct copy_job {
     copy_cuda_job_t *job; /* NULL: not in flight */
     copy_job_cb_t    done;
     size_t           first; /* first piece of its list of addresses */
-    /* Copies for the CPU after the GPU has finished; stored in the job. */
+    /* Copies that the CPU makes after the GPU has finished. The array is stored
+     * in the job. */
     copy_entry_t *rest;
     size_t        num_rest;
     bool          streams; /* non-temporal stores: copy_streams() */
@@ -56,7 +57,7 @@ typedef struct copy_work {
     uint64_t     length;
     const void  *block;         /* address of the range's first byte */
     bool         is_gather;     /* to the block; false: from the block */
-    bool         has_far_block; /* for a scatter: on another GPU */
+    bool         has_far_block; /* for a scatter: block on another GPU */
     bool         is_pushed;     /* the block belongs to the receiver */
     /* A flag in the receiver's memory. A gather to this memory writes the flag,
      * and must then take only one launch. The scatter from this memory waits
@@ -82,11 +83,12 @@ typedef struct copy_room {
  * of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of its blocks */
-    /* The number of copies to start before other work is done. It is 1 on a
-     * GPU, because earlier copies have already ended when a launch returns. */
+    /* The number of copies to start before other work is done. The number is 1
+     * on a GPU, because earlier copies have already ended when a launch
+     * returns. */
     unsigned batch;
-    /* The number of fragments in flight is DEPTH times this factor. It is
-     * higher for a GPU, because several launches are in flight and end
+    /* The number of fragments in flight is DEPTH times this factor. The factor
+     * is higher for a GPU, because several launches are in flight and end
      * later. */
     unsigned depth_factor;
     void (*destroy)(copy_engine_t *engine);
@@ -224,7 +226,8 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
 ucxpool_status_t copy_engine_clear_flags(copy_engine_t *engine, void *first,
                                          size_t stride, unsigned num);
 
-/* Handle copies that have ended; returns their number. */
+/* Release the jobs of copies that have ended, and call copy->done for each of
+ * these copies. Returns their number. */
 unsigned copy_engine_progress(copy_engine_t *engine);
 
 static inline unsigned copy_engine_batch(const copy_engine_t *engine)

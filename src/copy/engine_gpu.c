@@ -38,7 +38,8 @@
  *     bounce    | segments, laid out as in the stream | a block's bytes |
  *
  * The CPU copies from host segments before a gather, and to them after a
- * scatter. Pinned segments of such a message are treated as host memory, too.
+ * scatter. If a message has pageable segments, its pinned segments also go
+ * through the bounce buffer.
  *
  * Ranges may be in files. The CPU writes all data of ranges that the GPU cannot
  * access to the bounce buffer, with padding, as it is in the stream.
@@ -158,7 +159,7 @@ static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
                                     copy_table_t *list)
 {
     copy_exact_t    *entries = job->entries;
-    copy_exact_t    *last    = NULL; /* entry of the CPU to extend */
+    copy_exact_t    *last = NULL; /* last entry for data that the CPU gathers */
     uint64_t         done;
     copy_extent_t    extent;
     ucxpool_status_t status;
@@ -438,8 +439,8 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
 }
 
 /* Launch a copy of pairs. The GPU's copy engine copies a single pair, unless
- * the list has not been checked (COPY_EVEN_PLACES). The other two forms begin
- * with the same two addresses. */
+ * the list has not been checked (COPY_EVEN_PLACES). The entries of the other
+ * two forms begin with the same two addresses. */
 static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                      copy_cuda_job_t    *job,
                                      const copy_table_t *list, uint64_t size,
@@ -465,8 +466,8 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                is_to_other);
 }
 
-/* A copy of pairs counts as a scatter, because it uses a link as long as a
- * scatter from a peer's memory. */
+/* A copy of pairs is counted as a scatter. It occupies the link for the same
+ * time as a scatter from a peer's memory. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
                                         const copy_table_t *list, uint64_t size,
                                         bool is_to_other)

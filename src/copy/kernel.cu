@@ -233,8 +233,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     return p;
 }
 
-/* Handle a piece of COPY_EXACT without an address, which consists of zeros. Its
- * address is replaced, because the bounds of reads would wrap around at 0. */
+/* A piece of COPY_EXACT without an address consists of zeros. Replace its
+ * address, because the bounds of reads would wrap around at 0. */
 DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
                          uint32_t *size_p, uint32_t *data_p)
 {

@@ -1,6 +1,6 @@
 /*
- * Functions that copy with the CPU: the copies of a list, or between the memory
- * of a plan and a block.
+ * Functions that copy with the CPU. They execute the copies of a list, or copy
+ * between the memory of a plan and a block.
  */
 #ifndef COPY_LIST_H
 #define COPY_LIST_H

@@ -206,7 +206,8 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
     return UCXPOOL_OK;
 }
 
-/* Handle a segment, of 1 byte or more, outside the current allocation. */
+/* Record the memory type of a nonempty segment outside the current
+ * allocation. */
 static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
                                      uint64_t length, size_t index)
 {

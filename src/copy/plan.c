@@ -644,8 +644,8 @@ static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 }
 
 /*
- * Advance by `length` bytes of the stream. Afterwards, the walk is in a segment
- * that is not empty (or its padding), or after the last run.
+ * Advance by `length` bytes of the stream. Afterwards, the walk is in a
+ * nonempty segment or its padding, or after the last run.
  */
 static void plan_advance(copy_plan_t *plan, uint64_t length)
 {

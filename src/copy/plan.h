@@ -1,6 +1,7 @@
 /*
  * The layout of a message: the lengths of its segments, their memory, and
- * plans, which map a byte range of the stream to memory.
+ * plans. The stream of a message is all its segments in order, with padding
+ * between them. A plan maps a byte range of the stream to memory.
  */
 #ifndef COPY_PLAN_H
 #define COPY_PLAN_H
@@ -89,14 +90,14 @@ ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
                                         size_t max_runs, size_t *num_runs_p,
                                         copy_totals_t *totals_p);
 
-/* Write the lengths of the segments from number `first` on. Returns their
- * number. */
+/* Write at most num_lengths segment lengths, from segment number `first` on.
+ * Returns the number of lengths written. */
 size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
                            uint64_t first, size_t num_lengths, size_t *lengths);
 
 /* --- memory -----------------------------------------------------------------
  * The memory of one side of a message, in order. It has one of three forms:
- * segments; pieces, which are only addresses and have one length; or ranges,
+ * segments; pieces, which are addresses with one common length; or ranges,
  * which are memory or parts of files.
  *
  *     segments    {address, length} {address, length} ...
@@ -113,12 +114,12 @@ typedef struct copy_memory {
     const ucxpool_segment_t *segments;
     void *const             *addresses; /* of pieces */
     const ucxpool_range_t   *ranges;
-    uint64_t                 length; /* of each piece; of each segment, if all
-                                        are known to be equal: else 0 */
+    uint64_t                 length; /* of each piece, or of each segment if all
+                                        are known to be equal; else 0 */
     size_t num;                      /* segments, pieces, or ranges */
     bool   is_pinned; /* a GPU can read the array of segments or pieces */
     bool   is_unseen; /* the caller declared that the segments have the same
-                         length; the reader of the array must check it */
+                         length; code that reads the array must check it */
 } copy_memory_t;
 
 static inline copy_memory_t
@@ -150,8 +151,8 @@ static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
     return memory->addresses != NULL;
 }
 
-/* Returns true if all segments or pieces are known to have the same length
- * without reading the array. */
+/* Returns true if it is known, without reading the array, that all segments or
+ * pieces have the same length. */
 static inline bool copy_memory_is_even(const copy_memory_t *memory)
 {
     return copy_memory_is_pieces(memory) || (memory->length != 0);
@@ -191,11 +192,12 @@ static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
  *     memory          the sender's own segments, or the receiver's, which may
  *                     be cut in any other way
  *
- * A plan walks both lists. Ranges that are requested in order need no extra
- * work; a range before the previous one restarts the walk.
+ * A plan walks the list of runs and the list of memory together. Ranges that
+ * are requested in order need no extra work; a range before the previous one
+ * restarts the walk.
  */
 
-/* A position in both lists. */
+/* A position in the list of runs and in the list of memory. */
 typedef struct copy_place {
     uint64_t offset; /* in the stream */
     size_t   run;
@@ -210,7 +212,7 @@ typedef struct copy_plan {
     size_t            num_runs;
     copy_memory_t     memory;
     copy_totals_t     totals;
-    copy_place_t      at;     /* the position of the walk: see below */
+    copy_place_t      at;     /* the position of the walk */
     copy_place_t      before; /* start of the previous range */
 } copy_plan_t;
 
@@ -231,20 +233,20 @@ typedef struct copy_extent {
  * Find the longest extent of contiguous memory without padding that starts at
  * `offset` of the stream, of at most `length` bytes. *extent_p is {NULL, n} for
  * n bytes of padding or of a file. If the caller's list has not been checked,
- * it is also {NULL, n} for a piece whose address is NULL.
+ * *extent_p is also {NULL, n} for a piece whose address is NULL.
  */
 void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
                       copy_extent_t *extent_p);
 
 /* Returns the bytes of padding at `offset`; 0 if there is data at `offset`, or
- * if it is the end of the stream. */
+ * if `offset` is the end of the stream. */
 uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
 
 /* --- the walk of a plan -----------------------------------------------------
  * These functions are only for files in this directory.
  *
  * The walk is at a byte of the stream, plan->at.offset, and has the positions
- * of this byte in both lists:
+ * of this byte in the lists of runs and memory:
  *
  *     at.run, at.index, at.segment_offset    segment of the stream. Padding
  *                                            belongs to the segment before it:
@@ -301,8 +303,8 @@ static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
 /*
  * Move the walk to an offset of the stream; restart the walk if the offset lies
  * before the previous range. Afterwards, the walk is after the last run, or in
- * a segment that is not empty (or its padding). If bytes are left, the walk is
- * also in memory that is not empty.
+ * a nonempty segment or its padding. If bytes remain, at.memory is also the
+ * index of an entry with a nonzero length.
  */
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
 
@@ -327,8 +329,8 @@ size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
                             uint64_t *addresses);
 
 /*
- * Sum up the lengths. Returns false if this fast pass cannot compute the sum:
- * an address is NULL, or the lengths may overflow.
+ * Sum up the lengths. Returns false if this fast pass cannot compute the sum,
+ * because an address is NULL or the sum may overflow.
  */
 bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                     uint64_t *sum_p);

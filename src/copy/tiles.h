@@ -79,7 +79,8 @@ typedef struct copy_segment {
 } copy_segment_t;
 
 typedef struct copy_exact {
-    uint64_t address; /* 0: zeros, which a scatter skips */
+    /* 0: padding. A gather writes zeros, a scatter skips it. */
+    uint64_t address;
     uint32_t length;
     uint32_t offset; /* in the stream */
 } copy_exact_t;
@@ -97,9 +98,9 @@ typedef struct copy_even_pair {
 } copy_even_pair_t;
 
 typedef struct copy_tile {
-    /* Address of the tile's first byte in the stream, or of its other side.
-     * With several pieces: the stream's address for COPY_EXACT, 0 for
-     * COPY_PAIRS. */
+    /* Address of the tile's first byte in the stream or, for a pair, on the
+     * other side. With several pieces: the stream's address for COPY_EXACT, 0
+     * for COPY_PAIRS. */
     uint64_t stream;
     /* Offset of the tile's first byte in its first piece. With only one piece:
      * the address of this byte, so that the kernel does not read the list. */
@@ -117,8 +118,8 @@ typedef struct copy_list {
     copy_form_t     form;
     const void     *entries;
     uint32_t        num_entries;
-    uint32_t        length;  /* of each piece, over 0, if all are equal */
-    uint64_t        stream;  /* its address */
+    uint32_t        length;  /* of each piece, if all are equal; over 0 */
+    uint64_t        stream;  /* address of the stream */
     const uint64_t *offsets; /* only COPY_EVEN_PLACES */
     uint64_t        limit;   /* the largest valid offset */
     /* The last piece is also padded. Not used for COPY_EXACT, pairs and
@@ -194,9 +195,9 @@ extern "C" {
 /*
  * Returns the number of bytes of the stream per tile, a multiple of 512. With
  * this size, a launch for `stream_size` bytes uses all multiprocessors of the
- * device. If the stream is far, the launch uses only as many multiprocessors as
- * are needed to saturate the link. The others are left for copies that do not
- * wait for a link.
+ * device. If the stream is behind a link (is_far), the launch uses only as many
+ * multiprocessors as are needed to saturate the link. The other multiprocessors
+ * are left for copies that do not use a link.
  */
 uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
                         bool is_far);
