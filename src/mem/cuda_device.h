@@ -37,7 +37,7 @@ typedef struct mem_cuda_device {
 
 /*
  * Query a device's properties and capabilities. Creates no context, so do not
- * call enter or close for this device.
+ * call mem_cuda_device_enter() or mem_cuda_device_close() for this device.
  *
  * Errors: see mem_cuda_device_open().
  */
@@ -74,13 +74,14 @@ void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
                              uint32_t *word, uint32_t number);
 
-/* Get the numbers of free and of all bytes of the device memory. Call between
+/* Get the free and the total size of the device memory, in bytes. Call between
  * enter and leave. */
 ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
                                        size_t *free_p, size_t *total_p);
 
-/* Returns the properties of physical memory of the device. The memory can be
- * exported as a file and accessed by a NIC, if the device supports that. */
+/* Returns the properties for allocating physical memory on the device. Memory
+ * with these properties can be exported as a file and accessed by a NIC, if the
+ * device supports that. */
 CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device);
 
 /* Give the device read and write access to the mappings in a range. Each call

@@ -35,15 +35,16 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
 
 /*
  * Register host memory with the driver, so that kernels and copy engines can
- * access it. Call both functions between mem_cuda_device_enter() and
- * mem_cuda_device_leave().
+ * access it. Call mem_cuda_pin() and mem_cuda_unpin() between
+ * mem_cuda_device_enter() and mem_cuda_device_leave().
  *
  * is_read_only  The memory is mapped for reading only, so the GPU can only read
  *               it.
  *
  * UCXPOOL_ERR_NO_MEMORY    the system does not allow so much locked memory
- * UCXPOOL_ERR_UNSUPPORTED  the device has another address for the memory than
- *                          the host, or cannot pin memory for reading
+ * UCXPOOL_ERR_UNSUPPORTED  the device address of the memory differs from the
+ *                          host address, or the device cannot pin memory
+ *                          that is mapped for reading only
  * UCXPOOL_ERR_IO           driver error
  */
 ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,

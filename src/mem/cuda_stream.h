@@ -58,9 +58,9 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers,
 
 /* --- joined streams ---------------------------------------------------------
  * The library's stream on a GPU can wait for the current work in several other
- * streams. These are the joined streams. Memory that is then freed in the
- * library's stream becomes free when this work has completed. No joined stream
- * has to wait.
+ * streams, which are called the joined streams. Memory that is then freed in
+ * the library's stream becomes free when all this work has completed. The
+ * joined streams themselves do not wait.
  */
 
 /*
@@ -70,8 +70,8 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers,
  * stream_p [out]  The library's stream; valid until the process ends.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such device
- * others                     driver errors; the stream may then wait for some
- *                            of the streams
+ * others                     driver errors; the library's stream may then wait
+ *                            for only some of the streams
  */
 ucxpool_status_t mem_cuda_join(int device, void *stream, void *const *streams,
                                size_t num_streams, void **stream_p);

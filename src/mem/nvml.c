@@ -27,8 +27,8 @@ static bool is_ok(const mem_nvml_t *nvml, nvmlReturn_t result, const char *call,
     return false;
 }
 
-/* Look up one function of the table. Stores its symbol in *missing_p. Returns
- * false if the function is missing. */
+/* Look up one function of the table. Returns false if the function is missing.
+ * *missing_p is set to its symbol in any case. */
 static bool find(void *library, const char *symbol, void *place,
                  const char **missing_p)
 {

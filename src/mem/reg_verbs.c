@@ -91,8 +91,8 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
     return UCXPOOL_OK;
 }
 
-/* Check the rules of verbs and of regions, whose keys use the same addresses as
- * the blocks. */
+/* Check the access flags against the rules of verbs. Also reject zero-based
+ * keys, because a region's keys use its virtual addresses. */
 static ucxpool_status_t check_access(int access)
 {
     const int writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -206,7 +206,8 @@ static struct ibv_mr *register_by_way(mem_verbs_t        *verbs,
 }
 
 /* Register by address from now on, because the first region could not be
- * registered by dmabuf. The kernel may know the GPU's addresses. */
+ * registered by dmabuf. Registration by address works if the kernel knows GPU
+ * addresses. */
 static void fall_back_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];
@@ -281,7 +282,8 @@ static const char *advice_for(const mem_verbs_t *verbs, int error, char *text)
                  (unsigned long long)locked.rlim_cur);
         return text;
     }
-    /* If the way is still dmabuf, it has worked for the first region. */
+    /* If verbs->way is still dmabuf, the first region was registered by
+     * dmabuf. */
     return ((verbs->way == MEM_VERBS_DMABUF) || (error == ENOMEM))
                ? "the GPU's BAR1 may be full: lower UCXPOOL_COMM_SIZE or set "
                  "UCXPOOL_CUDA_BACKING=host"

@@ -4,11 +4,12 @@
  *
  *     host memory, pinned or not   ibv_reg_mr
  *     GPU memory                   ibv_reg_dmabuf_mr, if the CUDA driver can
- *                                  export the memory as a file; otherwise
+ *                                  export the memory as a file. Otherwise
  *                                  ibv_reg_mr, which needs a kernel module that
  *                                  knows GPU addresses (nvidia-peermem)
  *
- * The first region determines which of the two is used for GPU memory.
+ * The registration of the first GPU region determines which of these two
+ * functions is used for all GPU regions.
  *
  * libibverbs is looked up by name at registration. It is already loaded,
  * because the caller's protection domain comes from it. The same binary runs on
@@ -23,7 +24,8 @@
 
 struct ibv_pd;
 
-/* Overrides the library that is already loaded, like UCXPOOL_CUDA_DRIVER. */
+/* Names the variable that selects a library to load, instead of the libibverbs
+ * that is already loaded. */
 #define MEM_VERBS_LIBRARY_VARIABLE BASE_VARIABLE_VERBS_LIBRARY
 
 /* How a region was registered. */

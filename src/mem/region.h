@@ -46,7 +46,8 @@ typedef struct mem_regions {
     const struct mem_kind *kind;
     void                  *address;     /* start of the reserved range */
     size_t                 region_size; /* of each region */
-    /* Size of the pages in use; stitched pieces are multiples of it. */
+    /* Size of the pages that back the regions; the sizes of stitched pieces are
+     * multiples of it. */
     size_t        page_size;
     unsigned      num_regions;
     mem_region_t *regions;
@@ -61,7 +62,7 @@ typedef struct mem_regions {
 
 typedef struct mem_kind {
     const char *name; /* "host", as in settings and logs */
-    /* The memory is GPU memory, which other processes may have used up. */
+    /* The memory is GPU memory, which this process shares with others. */
     bool is_gpu;
     /* The memory is always a single allocation, regardless of num_regions. */
     bool is_one_region;

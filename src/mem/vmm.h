@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size and alignment of chunks are multiples of this on every machine. */
+/* The sizes and addresses of chunks are multiples of this on every machine. */
 #define MEM_VMM_PAGE_SIZE ((size_t)2 << 20)
 
 /* Declared in mem/cuda_device.h. */

@@ -2,7 +2,7 @@
  * Virtual memory of the host, for a heap (mem/vmm.h).
  *
  * One memory file holds all chunks. A chunk is a part of the file, and its
- * number encodes its offset. Free parts have no memory.
+ * number encodes its offset. Free parts of the file have no memory.
  *
  * Memory is allocated when a chunk is created, and page tables are filled when
  * the chunk is touched. Mapping a large chunk therefore takes no longer than
