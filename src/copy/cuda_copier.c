@@ -273,8 +273,8 @@ static bool fill_segments(filling_t *filling, copy_segment_t *entries)
     return filling->num != 0;
 }
 
-/* Fill a list for any memory: each entry has its offset in the stream. Padding
- * becomes an entry of zeros, which a scatter does not need. */
+/* Fill a list for any memory: each entry has its offset in the stream. For a
+ * gather, padding becomes an entry of zeros. */
 static void fill_exact(filling_t *filling, copy_exact_t *entries,
                        bool is_gather)
 {

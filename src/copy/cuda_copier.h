@@ -60,8 +60,9 @@ typedef struct copy_launch {
  * Fill a list with the plan's memory for the range [offset, offset + length) of
  * the stream. The list covers as much of the range as fits in `entries`, which
  * has room for at least one entry. A gather clears the padding in the covered
- * range. Its range must begin at a multiple of COPY_ALIGNMENT, and end at such
- * a multiple or at the end of the stream. A scatter may have any range.
+ * range. The range of a gather must begin at a multiple of COPY_ALIGNMENT, and
+ * end at such a multiple or at the end of the stream. A scatter may have any
+ * range.
  *
  * If the caller's array is pinned, the list may be a part of this array. The
  * host has then not checked the entries. The kernel checks them, and reports a
@@ -98,8 +99,8 @@ typedef struct copy_cuda_job {
      */
     char *bounce;
     /* True: the sender's GPU writes to blocks of the receiver's GPU. False: the
-     * receiver's GPU reads. copy_cuda_job_get() sets false; the caller may set
-     * true before start. */
+     * receiver's GPU reads the sender's blocks. copy_cuda_job_get() sets false;
+     * the caller may set true before start. */
     bool is_pushed;
     /* copy_cuda_job_get() sets no flag; the caller may set one before start. A
      * gather writes the flag after its data. A scatter waits for the flag, but

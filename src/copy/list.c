@@ -340,7 +340,7 @@ static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
 }
 
 /* Copy segments of the current run within `length` bytes, as long as the memory
- * is cut the same way. Returns the number of segments. */
+ * is cut like the stream. Returns the number of segments. */
 static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
                               uint64_t length, char *block)
 {

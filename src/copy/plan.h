@@ -20,8 +20,9 @@
  *
  *     256 256 256 256 100 0      ->      {256, 4} {100, 1} {0, 1}
  *
- * A descriptor carries these runs, and both sides compute the stream from them:
- * each segment starts at the next multiple of COPY_ALIGNMENT bytes.
+ * The descriptor of a message carries these runs, and both sides compute the
+ * stream from them: each segment starts at the next multiple of COPY_ALIGNMENT
+ * bytes.
  */
 
 /* Alignment of each segment in the stream. */

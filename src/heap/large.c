@@ -81,8 +81,8 @@ static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
     }
 }
 
-/* Give a stream the free ranges of all other streams, and make it wait for
- * their work. */
+/* Move the free ranges of all other streams to `stream`, and make `stream` wait
+ * for the work in those streams. */
 static void move_all_to(heap_t *heap, heap_stream_t *stream)
 {
     for (heap_stream_t *other = heap->streams.all; other != NULL;
@@ -137,8 +137,8 @@ typedef struct site {
     uint64_t      size;
 } site_t;
 
-/* Returns the size of a range next to a hole if the stream can use it, else
- * 0. */
+/* Returns the size of a range next to a hole; 0 if the stream cannot use the
+ * range. */
 static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
 {
     return ((range != NULL) && (heap_range_state(range) == HEAP_FREE) &&
@@ -147,8 +147,9 @@ static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
                : 0;
 }
 
-/* Compute the least memory to add in this hole. Returns false if the hole is
- * too short, or if no memory is missing. */
+/* Compute the minimum of memory to add in this hole so that `size` contiguous
+ * bytes are free. Returns false if the hole is too short, or if no memory is
+ * missing. */
 static bool site_in(const heap_t *heap, heap_range_t *hole,
                     const heap_stream_t *stream, uint64_t size, site_t *site)
 {
@@ -266,8 +267,8 @@ static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
     return UCXPOOL_OK;
 }
 
-/* Add whole pages in any place, `size` bytes in total. Adds nothing if the
- * limit does not allow it. */
+/* Add whole pages in any holes, `size` bytes in total. Adds nothing if the heap
+ * would exceed its limit. */
 static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
                                    uint64_t size)
 {

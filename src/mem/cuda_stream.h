@@ -18,8 +18,8 @@
  * it has completed the work before the marker. The host polls the word without
  * driver calls.
  *
- * A stream that never completes keeps only its own marker in use. No work of
- * the library is queued on the GPU after a caller's work.
+ * A stream that never completes keeps only its own marker in use. For a marker,
+ * no work of the library waits on the GPU for the caller's stream.
  */
 
 typedef struct mem_cuda_markers mem_cuda_markers_t;

@@ -48,8 +48,8 @@ typedef struct mem_vmm_calls {
                                      mem_chunk_t *chunk_p);
     void (*chunk_destroy)(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size);
     /* Get the file that contains a chunk, and the chunk's offset in the file.
-     * All chunks are in the same file, which cannot shrink. NULL: chunks are
-     * not parts of files. */
+     * All chunks are in the same file, which cannot shrink. This function is
+     * NULL if chunks are not parts of files. */
     void (*chunk_file)(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
                        uint64_t *offset_p);
 
