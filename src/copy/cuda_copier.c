@@ -326,7 +326,7 @@ static ucxpool_status_t check_even(const filling_t *filling)
 }
 
 /* Check the addresses of pieces from number `first` up to an offset of the
- * stream, because they may not have been checked before. */
+ * stream. These addresses may not have been checked before. */
 static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
                                      uint64_t offset)
 {
@@ -393,9 +393,9 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  *
  * Copies within this GPU have the highest priority: they are short, and a
  * peer's link is idle until they are done. Such a copy is a gather into a block
- * that a peer will read, or a scatter from a block that the peer has written
- * and needs again. Kernels that copy over a link have a lower priority, and
- * share the link's bandwidth. All copies have a higher priority than the
+ * that a peer will read. Or it is a scatter from a block that a peer has
+ * written and will reuse. Kernels that copy over a link have a lower priority,
+ * and share the link's bandwidth. All copies have a higher priority than the
  * application's streams of default priority, if the GPU supports priorities.
  */
 typedef enum way {
@@ -864,8 +864,8 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
 }
 
 /* Called after the work of a job was posted with this result. If the work was
- * posted, posts the writes that follow it: of the flag for a gather with a
- * flag, and then of the job's word. */
+ * posted, this function posts the writes that follow the work: first of the
+ * flag, if a gather has one, and then of the job's word. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)

@@ -90,8 +90,8 @@ typedef struct copy_flag {
 } copy_flag_t;
 
 typedef struct copy_cuda_job {
-    /* The list. The caller fills it before add, and must not change it from
-     * start until the job is done. */
+    /* The list. The caller fills it before copy_cuda_job_add(), and must not
+     * change it from start until the job is done. */
     void *entries;
     /*
      * Pinned memory for data that the GPU cannot access. The rules for

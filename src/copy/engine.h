@@ -1,8 +1,8 @@
 /*
  * The copy engine of a pool. It copies between segments and blocks, and tracks
  * copies in flight. It does not use the structs of pools and requests. It only
- * stores, for core/request.h, the list of requests that wait for their callers'
- * streams.
+ * holds the list of requests that wait for their callers' streams, which
+ * core/request.h uses.
  *
  * There are two kinds of engines. The GPU engine starts a copy, which ends
  * later. The CPU engine completes a copy before its start function returns, so
@@ -82,7 +82,7 @@ typedef struct copy_room {
 /* The properties and functions of an engine: see the functions copy_engine_*()
  * of the same names. */
 typedef struct copy_engine_calls {
-    ucxpool_memory_kind_t memory_kind; /* of its blocks */
+    ucxpool_memory_kind_t memory_kind; /* of the pool's blocks */
     /* The number of copies to start before other work is done. The number is 1
      * on a GPU, because earlier copies have already ended when a launch
      * returns. */
@@ -126,7 +126,7 @@ struct copy_engine {
     copy_cuda_copier_t *copier;
     mem_cuda_markers_t *markers;
     base_list_t         copies;
-    unsigned            num_scatters; /* scatters among them */
+    unsigned            num_scatters; /* scatters in `copies` */
     base_list_t         marked;       /* requests, by their stream.link */
     uint32_t            num_checks;   /* checks of unreached markers */
     unsigned            num_failed;   /* enter calls that found no context */
@@ -260,11 +260,12 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       unsigned            *memtypes_p);
 
 /*
- * Returns true if many short segments have the same length, over 0, and lie in
- * one allocation that a kernel can access. This needs one pass over the array.
- * is_declared: the caller declared the location of the segments. Always returns
- * false for the CPU engine, for a short array, and for long segments. Copying
- * long segments takes so long that the pass would save nothing.
+ * Returns true if many short segments have the same nonzero length and lie in
+ * one allocation that a kernel can access. To find out, this function reads the
+ * whole array once. is_declared: the caller declared the location of the
+ * segments. Always returns false for the CPU engine, for a short array, and for
+ * long segments. Copying long segments takes so long that the pass would save
+ * nothing.
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_declared);

@@ -37,9 +37,9 @@
  *
  *     bounce    | segments, laid out as in the stream | a block's bytes |
  *
- * The CPU copies from host segments before a gather, and to them after a
- * scatter. If a message has pageable segments, its pinned segments also go
- * through the bounce buffer.
+ * The CPU copies host segments to the bounce buffer before a gather, and from
+ * the bounce buffer after a scatter. If a message has pageable segments, its
+ * pinned segments also go through the bounce buffer.
  *
  * Ranges may be in files. The CPU writes all data of ranges that the GPU cannot
  * access to the bounce buffer, with padding, as it is in the stream.
@@ -603,9 +603,9 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
 
 /*
  * Segments of this length or more are not checked for equal lengths. The check
- * would not make them faster, because the CPU reads an array more slowly after
- * the GPU has read it. With the check, an H100 was 1.4 to 1.5 times as fast for
- * 256 bytes, and 0.8 to 1.0 times as fast for 1 KiB.
+ * would not make their copy faster, because the CPU reads an array more slowly
+ * after the GPU has read it. With the check, an H100 was 1.4 to 1.5 times as
+ * fast for 256 bytes, and 0.8 to 1.0 times as fast for 1 KiB.
  */
 #define EVEN_MAX 512u
 
@@ -618,7 +618,7 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
 #define ANYWHERE ((uint64_t)1 << 61)
 
 /* Returns true if there are many segments and the first one is short. Assumes
- * that all have the length of the first one. */
+ * that all segments have the length of the first one. */
 static bool is_even_by_first(const copy_memory_t *memory, size_t max)
 {
     const ucxpool_segment_t *first = memory->segments;

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return UCXPOOL_ERR_INVALID_PARAM with a detail: a piece has no address, or a
- * place is outside its window. */
+/* Return UCXPOOL_ERR_INVALID_PARAM with a detail: the piece has no address, or
+ * the place is outside its window. */
 ucxpool_status_t copy_fault_no_address(size_t piece);
 ucxpool_status_t copy_fault_beyond(uint64_t place);
 

@@ -159,7 +159,8 @@ struct piece {
     uint64_t stream;
 };
 
-/* Returns the fault of an entry in a list of one length; 0 if it is valid. */
+/* Returns the fault of an entry in a list of pieces of equal length; 0 if it is
+ * valid. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)
 {
@@ -174,8 +175,8 @@ DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
     return (p.stream > limit) ? (number | COPY_BEYOND) : 0;
 }
 
-/* Load piece `index` of a tile, without the bytes before the tile. An invalid
- * entry in a list of one length is reported at `fault`. */
+/* Load piece `index` of a tile, without the bytes before the tile. If all
+ * pieces have the same length, an invalid entry is reported at `fault`. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
                         const uint64_t *offsets, uint64_t limit, uint32_t form,
                         uint32_t length, uint32_t index, uint64_t fault)
@@ -246,7 +247,7 @@ DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
 }
 
 /* Share the piece of this thread with all threads of the block. Returns the
- * total number of units in their pieces. */
+ * total number of units in the pieces of all threads. */
 DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
                             uint32_t data)
 {
@@ -266,10 +267,10 @@ DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
 
 /*
  * Wait until another GPU has written this number to a word. Data that the other
- * GPU wrote before is then visible. The wait is limited, because an application
- * that waits for all work of this GPU must not wait for a failed peer. Also, a
- * peer that shares the GPU with this process by time slicing must not wait for
- * this kernel.
+ * GPU wrote before this number is then visible. The wait is limited, because an
+ * application that waits for all work of this GPU must not wait for a failed
+ * peer. Also, a peer that shares the GPU with this process by time slicing must
+ * not wait for this kernel.
  */
 DEVICE bool has_arrived(uint64_t word, uint32_t number)
 {
@@ -290,11 +291,11 @@ DEVICE bool has_arrived(uint64_t word, uint32_t number)
 /*
  * Copy a list, one tile per thread block of COPY_THREADS threads. `gather` is 1
  * or 0. If all pieces have the same length, the tiles are computed from stream,
- * stream_size and tile_size. For COPY_EVEN_PLACES, `tiles` is then the list of
+ * stream_size and tile_size. For COPY_EVEN_PLACES, `tiles` is the list of
  * offsets, which must not exceed `limit`. `fault` is the address of a word for
- * the fault, in the form that copy/tiles.h describes. Only lists of one length
- * are checked. The fault is COPY_LATE if `awaited` is not 0 and the
- * word at this address did not get the number `mark` in time.
+ * the fault, in the form that copy/tiles.h describes. Only lists of pieces of
+ * equal length are checked. The fault is COPY_LATE if `awaited` is not 0 and
+ * the word at this address did not get the number `mark` in time.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void

@@ -22,15 +22,15 @@
 #define COPY_SOURCE_LINES 4
 #define COPY_TARGET_LINES 16
 
-/* The prefetch distance in a long streamed entry. It is beyond the end of a
- * page, where the hardware prefetcher stops. */
+/* The prefetch distance in a long streamed entry. The distance reaches beyond
+ * the end of a page, where the hardware prefetcher stops. */
 #define COPY_STREAM_AHEAD ((size_t)4096)
 
 #define COPY_LINE_SIZE ((size_t)64)
 
 /* The length of the shortest entry that is written with non-temporal stores.
- * They do not help shorter entries, because too many of their lines are only
- * partly written. */
+ * Shorter entries gain nothing from such stores, because too many of their
+ * lines are only partly written. */
 #define COPY_STREAM_MIN 256
 
 /* Returns true if `next` begins at the end of the previous entry, or after a
@@ -61,7 +61,7 @@ static inline void copy_prefetch_source(const copy_entry_t *copy)
 
 /*
  * Prefetch the lines of an entry. One side of a list is a block, in which
- * entries are adjacent; the hardware prefetcher handles this side.
+ * entries are adjacent; the hardware prefetcher loads the block's lines.
  */
 static inline void copy_prefetch(const copy_entry_t *copies, size_t i)
 {

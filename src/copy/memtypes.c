@@ -120,8 +120,8 @@ static ucxpool_status_t report_unreadable(const mem_span_t *span, size_t index)
                       (unsigned long long)span->address);
 }
 
-/* Check that the segments that the driver does not know are readable. Their
- * memory may be unmapped, for example because it was freed. */
+/* Check that the segments that the driver does not know are readable. The
+ * memory of such a segment may have been freed and unmapped. */
 static ucxpool_status_t walk_check_unknown(walk_t *walk)
 {
     size_t num   = walk->num_unknown;
@@ -137,8 +137,8 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
  * After this many segments that the driver does not know, the operating system
  * is queried for the mapping of the next one. Later segments in this mapping
  * need no query. The driver may know a part of the mapping, such as registered
- * memory. But the CPU can access the whole mapping, so it also copies this
- * part.
+ * memory. But the CPU can access the whole mapping, so the CPU also copies
+ * segments in this part.
  */
 #define UNKNOWN_MIN 16u
 
@@ -182,7 +182,7 @@ static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
 }
 
 /* Find the allocation of an address. *is_known_p is true if the driver knows
- * it. */
+ * the address. */
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
                                      bool *is_known_p)
 {

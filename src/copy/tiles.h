@@ -45,8 +45,8 @@
 
 /* Any other fault of a launch is the number, from 1 on, of an entry that was
  * skipped. With COPY_BEYOND, the entry's offset exceeds the limit. With
- * COPY_OTHER, its length differs from the list's length. With neither, its
- * address is NULL. */
+ * COPY_OTHER, the entry's length differs from the length of the list's pieces.
+ * With neither flag, the entry's address is NULL. */
 #define COPY_BEYOND (UINT32_C(1) << 31)
 #define COPY_OTHER  (UINT32_C(1) << 30)
 

@@ -449,7 +449,8 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-/* Find a page and add it to a stream. Called with the heap's lock held. */
+/* Find an unused page and add it to the stream's pages. Called with the heap's
+ * lock held. */
 static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
 {
     heap_range_t    *place;
@@ -541,9 +542,9 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
     return is_few;
 }
 
-/* Make room for one more medium allocation in the stream's pages, but only if
- * that takes little time, because the allocation can also be placed elsewhere.
- * Called with the heap's lock held. */
+/* Allocate one more medium range in the stream's pages, but only if that takes
+ * little time. Otherwise the caller places the allocation elsewhere. Called
+ * with the heap's lock held. */
 static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                         uint64_t asked, heap_range_t **range_p)
 {

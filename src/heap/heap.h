@@ -86,7 +86,7 @@ typedef struct heap_options {
 
 /*
  * Lock order: the heap's lock before a stream's lock. Allocation and free do
- * not take the heap's lock if the stream's own caches can serve them.
+ * not take the heap's lock if the stream's caches and pages suffice.
  */
 typedef struct heap {
     mem_vmm_t       *vmm;

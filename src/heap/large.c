@@ -449,7 +449,8 @@ static void borrow_from(search_t *search, heap_stream_t *other)
     uint64_t        offset;
 
     if (search->size >= search->heap->space.home.slot_size) {
-        /* A large request justifies emptying the other stream's cache. */
+        /* A large request is worth the time to empty the other stream's
+         * cache. */
         heap_collect(search->heap, other, 1);
     }
     range = look_up(search, &other->index, &offset);

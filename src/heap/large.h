@@ -13,7 +13,7 @@ ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
  * Find a range for an allocation, or add memory for it.
  *
  * size     A multiple of HEAP_UNIT; HEAP_PAGE if is_page.
- * is_page  The range must be one page of the home.
+ * is_page  Find a range that is one page of the home.
  *
  * UCXPOOL_ERR_NO_MEMORY  not enough memory; no error detail is recorded
  */

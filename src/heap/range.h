@@ -39,7 +39,7 @@ typedef enum heap_state {
     HEAP_UNBACKED, /* addresses without memory */
     HEAP_FREE,     /* in the index of a stream */
     HEAP_LIVE,     /* allocated by the caller */
-    HEAP_CACHED,   /* freed, and cached for the stream that freed it */
+    HEAP_CACHED,   /* freed, and in the cache of the stream that freed it */
     HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
     HEAP_DEFERRED, /* small, freed in a stream other than the page's */
@@ -241,10 +241,10 @@ unsigned heap_free_cache_empty(heap_free_cache_t *cache,
                                heap_range_t     **released);
 
 /* --- the page map -----------------------------------------------------------
- * Maps an address to the range that begins there, without a lock.
+ * A map from an address to the range that begins there. Lookups take no lock.
  *
- * For each 2 MiB of addresses, the map holds the few large ranges that begin in
- * them, or the page of small allocations. The owner of a live allocation may
+ * For each 2 MiB of addresses, the map holds either the large ranges that begin
+ * there or one page of small allocations. The owner of a live allocation may
  * look up the allocation's range, because the entry does not change while the
  * allocation is live.
  */

@@ -38,7 +38,7 @@ typedef struct heap_stream heap_stream_t;
 struct heap_page {
     struct heap_page *next;   /* among the heap's spare descriptors */
     struct heap_page *older;  /* among all descriptors of the heap */
-    base_list_t       link;   /* among its stream's pages */
+    base_list_t       link;   /* among the pages of its owner */
     heap_range_t     *place;  /* its HEAP_SMALL range in the home */
     heap_stream_t    *stream; /* owner; atomic */
     heap_range_t     *first;  /* first range in the page */
@@ -138,7 +138,7 @@ static inline bool heap_stream_is_ended(const heap_stream_t *stream)
 /* Update the progress of a stream if its fence has been reached. */
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream);
 
-/* Like heap_stream_look(), but sets a fence if none is set. This and later
+/* Like heap_stream_look(), but sets a fence if none is set. This call and later
  * calls then check the fence. */
 void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 
@@ -191,7 +191,7 @@ heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
  * range is freed. */
 void heap_small_end(heap_small_t *small, const heap_range_t *range);
 
-/* Free a HEAP_CACHED range in the stream of its page. */
+/* Free a HEAP_CACHED range of a page, in the stream that owns the page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
 
 /* Record a HEAP_DEFERRED range, to be freed once its ticket has completed. */

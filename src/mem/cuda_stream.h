@@ -31,7 +31,7 @@ typedef struct mem_cuda_marker {
 } mem_cuda_marker_t;
 
 /*
- * Create markers. num_markers (at least 1) of them can be set at one time.
+ * Create num_markers markers (at least 1).
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */

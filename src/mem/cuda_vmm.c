@@ -173,8 +173,8 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
     return UCXPOOL_OK;
 }
 
-/* Create the memory of a region. Fabric handles are not permitted everywhere
- * they are supported. If the driver rejects them, this and the remaining
+/* Create the memory of a region. Even where fabric handles are supported, they
+ * may not be permitted. If the driver rejects them, this and the remaining
  * allocations have no fabric handle. */
 static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 {

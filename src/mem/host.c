@@ -3,7 +3,7 @@
  *
  * A region's file is sealed. Its size cannot change, so a peer can map and read
  * it without the risk of SIGBUS. No other process can map it for writing,
- * unless this seal would prevent stitching: see below.
+ * unless this seal would prevent stitching: see piece_map().
  */
 #include <config.h>
 
@@ -151,10 +151,10 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
 
 /*
  * Let the kernel back a region with huge pages. MADV_COLLAPSE creates a huge
- * page only where at least one base page is allocated, and is fastest with
- * exactly one. The function therefore allocates the first base page of each
- * huge page. If MADV_COLLAPSE fails, the region keeps its base pages, and later
- * regions do not try again.
+ * page only where at least one base page is allocated, and is fastest if
+ * exactly one is allocated. The function therefore allocates the first base
+ * page of each huge page. If MADV_COLLAPSE fails, the region keeps its base
+ * pages, and later regions do not try again.
  */
 static int region_collapse(host_plan_t *plan, const mem_region_t *region)
 {

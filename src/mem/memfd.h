@@ -1,8 +1,8 @@
 /*
  * Anonymous files that other processes may map. Every page has memory, and
- * seals prevent pages from being removed. This file also declares functions for
- * the address ranges at which files are mapped, and the allocation of parts of
- * a file.
+ * seals prevent pages from being removed. This file also declares functions
+ * that reserve the address ranges at which files are mapped, and functions that
+ * allocate parts of a file.
  *
  * The functions return 0 or an errno value, and their callers report errors.
  */
@@ -63,13 +63,14 @@ int mem_memfd_seal(int fd, bool is_private);
 bool mem_memfd_is_private(int fd);
 
 /*
- * Map a part of a writable mapping a second time, also writable, at `target`
- * (replacing the mapping there), or at any address if `target` is NULL.
+ * Map a part of a writable mapping a second time, also writable. The new
+ * mapping replaces the mapping at `target`, or is at any free address if
+ * `target` is NULL.
  *
- * The seal against new writable mappings does not prevent this, because the
- * access right comes from the mapping, not from the file. Some kernels cannot
- * duplicate mappings of some pages, and valgrind cannot duplicate any mapping:
- * try a duplication before setting the seal.
+ * The seal against new writable mappings does not prevent this duplication,
+ * because the access right comes from the mapping, not from the file. Some
+ * kernels cannot duplicate mappings of some pages, and valgrind cannot
+ * duplicate any mapping: try a duplication before setting the seal.
  */
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
@@ -81,8 +82,8 @@ int mem_memfd_seal_shrink(int fd);
  * Map a part of a file, which starts at a page boundary, at new addresses;
  * unmap it with mem_range_release(). Page tables are filled as pages are
  * touched, so a process is charged only for the pages that it touches. Huge
- * pages can be mapped as such if the part also starts at a huge page boundary
- * and is at least one huge page long.
+ * pages can be mapped with huge page table entries if the part also starts at a
+ * huge page boundary and is at least one huge page long.
  *
  * huge_page_shift  log2 of the huge page size of the file; 0: base pages.
  */

@@ -5,7 +5,7 @@
  *
  * BAR1 is the window through which network cards, and other GPUs over PCIe,
  * access a GPU's memory. Memory that is registered with such a device occupies
- * space in it. A GPU that shares the host's memory has no BAR1.
+ * space in BAR1. A GPU that shares the host's memory has no BAR1.
  *
  * A pool works without NVML and without BAR1, so missing data is not an error.
  */
@@ -63,7 +63,7 @@ typedef struct mem_nvml {
     void *library;
 } mem_nvml_t;
 
-/* Data of one GPU. */
+/* The data that NVML reports about one GPU. */
 typedef struct mem_nvml_facts {
     char     driver_version[32]; /* "580.159.03"; "" if unknown */
     uint64_t bar1_size;          /* 0: unknown or no BAR1 */

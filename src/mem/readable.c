@@ -15,8 +15,8 @@
  * access rights of the mapping at an address, so one call covers a whole heap.
  */
 
-/* Same layout as struct procmap_query of <linux/fs.h>, which may be too old to
- * have it. */
+/* Same layout as struct procmap_query of <linux/fs.h>. An old <linux/fs.h> does
+ * not have this struct. */
 typedef struct procmap {
     uint64_t size;
     uint64_t query_flags;

@@ -27,9 +27,9 @@ typedef struct mem_span {
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num);
 
 /*
- * Find the mapping at an address if it is readable and anonymous, such as a
- * heap. Returns false if there is no such mapping, or if the kernel does not
- * support the query.
+ * Find the mapping at an address, if that mapping is readable and anonymous,
+ * such as a process's heap. Returns false if there is no such mapping, or if
+ * the kernel does not support the query.
  */
 bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p);
 

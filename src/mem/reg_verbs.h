@@ -11,8 +11,8 @@
  * The registration of the first GPU region determines which of these two
  * functions is used for all GPU regions.
  *
- * libibverbs is looked up by name at registration. It is already loaded,
- * because the caller's protection domain comes from it. The same binary runs on
+ * libibverbs is looked up by name at registration. It is already loaded then,
+ * because it created the caller's protection domain. The same binary runs on
  * machines with and without libibverbs. Builds without its headers use
  * reg_verbs_none.c, in which registration returns UCXPOOL_ERR_UNSUPPORTED.
  */

@@ -98,7 +98,7 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
 
 /*
  * GPU memory. The device must stay open until destroy. Chunks can be exported
- * as files and accessed by network cards if the device supports it.
+ * as files and accessed by network cards if the device supports that.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory
  *                          functions, or their granularity exceeds

@@ -100,7 +100,8 @@ static void heap_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
     pthread_mutex_unlock(&cuda->lock);
 }
 
-/* Call this function and the next one between enter and leave. */
+/* Call fence_create() and fence_record() between mem_cuda_device_enter() and
+ * mem_cuda_device_leave(). */
 static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
 {
     mem_fence_t *fence = malloc(sizeof(*fence));
