@@ -133,7 +133,7 @@ static void settle(copy_plan_t *plan)
 
 /* Advance the walk by `count` segments of the current run with all their
  * memory, `size` bytes of the stream. A peer may choose a range that ends in
- * the padding of the last segment. The walk then remains at this position. */
+ * the padding of the last segment. The walk then remains in this padding. */
 static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
 {
     uint64_t stride = copy_run_stride(&plan->runs[plan->at.run]);
@@ -450,8 +450,9 @@ static const struct {
     [WAY_LONG] = {2, 0},
 };
 
-/* A write to a peer's window also has the highest priority. It is not part of a
- * pushed message, and does not wait for a local copy. */
+/* A write to a peer's window also uses WAY_NEAR, and so has the highest
+ * priority. Such a write is not part of a pushed message, and does not wait for
+ * a local copy. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
     if (is_gather != job->is_pushed) {

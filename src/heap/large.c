@@ -94,8 +94,8 @@ static void move_all_to(heap_t *heap, heap_stream_t *stream)
     }
 }
 
-/* Returns a stream that has not ended. If all have ended, returns any stream;
- * if there is none, NULL. */
+/* Returns a stream that has not ended, or any stream if all have ended. Returns
+ * NULL if the heap has no streams. */
 static heap_stream_t *any_stream(const heap_t *heap)
 {
     heap_stream_t *stream = heap->streams.all;

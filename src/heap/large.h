@@ -25,8 +25,8 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
-/* Free a stream's cached ranges, and its empty pages except `keep` of them.
- * This adds them to the stream's index. */
+/* Move a stream's cached ranges and empty pages to the stream's index, where
+ * any search finds them. The stream keeps `keep` empty pages. */
 void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep);
 /* Like heap_collect() for all streams, without keeping any page. */
 void heap_collect_all(heap_t *heap);

@@ -641,8 +641,8 @@ static ucxpool_status_t select_all(const heap_space_t  *space,
     return UCXPOOL_OK;
 }
 
-/* If there are too few pages, select one more chunk, of which only a part is
- * used. */
+/* If there are too few pages, select one more chunk and use only a part of
+ * it. */
 static ucxpool_status_t select_last(const heap_space_t  *space,
                                     const heap_stream_t *stream,
                                     selection_t         *selection)
