@@ -1,12 +1,12 @@
 /*
- * The steps that follow the end of a channel, which other files record
- * (core/channel.h). First the requests of the channel end. Then both sides send
- * BYE and release the endpoint.
+ * The steps after a channel has ended. Other files set the channel's end state
+ * (core/channel.h). First, the requests of the channel end. Then both sides
+ * send BYE and release the endpoint.
  *
  * On `map`, BYE is written to the ring, where the peer can read it at any time,
- * so the channel does not wait. A channel with an endpoint waits for the peer's
- * BYE: the next channel can use the endpoint only after both sides have
- * finished with it (core/remote.h).
+ * so the channel does not wait for the peer. A channel with an endpoint waits
+ * for the peer's BYE: the next channel can use the endpoint only after both
+ * sides have finished with it (core/remote.h).
  */
 #include "wireup/wireup.h"
 
@@ -28,7 +28,7 @@
 
 /* The time that the destruction of a pool waits for a peer's answer. A peer
  * that makes progress answers within a few rounds. A busy peer must not delay
- * the destruction. By then, the system has sent the BYE. */
+ * the destruction. By the end of this time, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
 /* The time that a failed channel waits for the peer. */
@@ -47,8 +47,8 @@ static void start_close(ucxpool_channel_t *channel)
     }
 }
 
-/* Returns true if neither side has sent a message. The peer then reads the
- * reason in the lifeline's last byte, and needs no BYE. */
+/* Returns true if neither side has sent HELLO. The peer then reads the reason
+ * in the lifeline's last byte, and needs no BYE. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
     return core_lifeline_is_up(channel) &&
@@ -86,7 +86,8 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
     return base_min(channel->closing.deadline, goodbye);
 }
 
-/* Send the queued messages and BYE. Returns false if there is no room now. */
+/* Send the queued messages and BYE. Returns false if the wire has no room for
+ * them now. */
 static bool send_bye(ucxpool_channel_t *channel)
 {
     if (channel->closing.bye_received && !channel->closing.bye_sent) {
@@ -170,7 +171,7 @@ static bool is_kept(const ucxpool_channel_t *channel)
 }
 
 /* Keep the endpoint for the next channel if both sides keep it. Returns false
- * if this is not known yet. */
+ * if the peer's decision is not known yet. */
 static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
     if (!channel->closing.has_begun && !channel->closing.kept) {
@@ -268,8 +269,8 @@ static void abort_requests(ucxpool_channel_t *channel)
     xfer_message_channel_ended(channel);
 }
 
-/* Cancel the pending requests, also at the peer, while the peer can be
- * reached. */
+/* Cancel the pending requests, and notify the peer. Called while the peer can
+ * still be reached. */
 static void cancel_requests(ucxpool_channel_t *channel)
 {
     static const char text[] = "the channel was closed";
@@ -330,7 +331,8 @@ static void release(ucxpool_channel_t *channel)
 }
 
 /* Deliver all messages that have arrived, so that they can be received after
- * the end of the channel. Progress delivers only some of them in each round. */
+ * the end of the channel. Each round of progress delivers only a limited number
+ * of them. */
 static void deliver_arrived(ucxpool_channel_t *channel)
 {
     while (xfer_message_has_turn(channel)) {

@@ -66,8 +66,8 @@ ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
     return wireup_hello_start(channel);
 }
 
-/* Choose a random number, so that no other channel between the two pools has
- * the same number. */
+/* Choose a random pair number, so that no other channel between the two pools
+ * has the same pair number. */
 static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
     if (RAND_bytes((unsigned char *)&channel->wireup.pair,
@@ -160,8 +160,8 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     return wireup_connect_address(channel, blob, length);
 }
 
-/* Make progress with the listener. Errors are logged at debug level, because
- * the channel reports the reason of a failure. */
+/* Make progress on the connection to the listener. Errors are logged at debug
+ * level, because the channel reports the reason of a failure. */
 static ucxpool_status_t try_client(ucxpool_channel_t *channel)
 {
     base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);

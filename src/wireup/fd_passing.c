@@ -21,7 +21,8 @@
 #include <unistd.h>
 
 /* Returns the number of descriptors, from 1 to the maximum, that this process
- * may open for a moment. As many again are left for other threads. */
+ * may open for a short time. At least as many remain available to other
+ * threads. */
 static uint32_t num_spare(uint32_t max)
 {
     uint32_t num = base_min(max, IPC_FDS_MAX / 2);
@@ -34,8 +35,8 @@ static uint32_t num_spare(uint32_t max)
 
 /* --- export --------------------------------------------------------------- */
 
-/* If this process has no descriptor left for a caller, it ignores the socket
- * for this time. */
+/* If this process has no free descriptor for a caller's connection, it accepts
+ * no connections for this time. */
 #define PAUSE_NS UINT64_C(100000000)
 
 /* The delay before a retry if the processes of this user have more descriptors
@@ -186,7 +187,8 @@ static unsigned accept_callers(core_source_t *source)
     return count;
 }
 
-/* Returns the number of descriptors in the set that the caller requests. */
+/* Returns the total number of descriptors of the memory that the caller
+ * requests. */
 static uint32_t num_asked(const caller_t          *caller,
                           const ucxpool_channel_t *channel)
 {
@@ -198,8 +200,8 @@ static uint32_t num_asked(const caller_t          *caller,
                : wireup_mapping_num_fds(channel);
 }
 
-/* Get descriptors of the set. The caller of this function closes them if
- * *are_new_p is true. */
+/* Get the next `num` descriptors that the caller requests. The function that
+ * calls get_fds() closes them if *are_new_p is true. */
 static ucxpool_status_t get_fds(const caller_t          *caller,
                                 const ucxpool_channel_t *channel, uint32_t num,
                                 int *fds, bool *are_new_p)
@@ -563,9 +565,9 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
  * system allows. */
 #define IMPORT_RETRY_NS UINT64_C(10000000)
 
-/* The maximum number of imports of a channel that are connected at a time. The
- * connections of thousands of windows would use up the descriptors of both
- * processes, and the connections that the owner accepts. */
+/* The maximum number of imports of a channel that are connected at a time.
+ * Without this limit, the imports of thousands of windows would use up the
+ * descriptors of both processes and the connections that the owner accepts. */
 #define IMPORTS_MAX 4u
 
 typedef struct wireup_fd_import {
@@ -678,7 +680,8 @@ static void release(wireup_fd_import_t *fd_import)
     free(fd_import);
 }
 
-/* Stop the imports of a channel, or only that of a remote window. */
+/* Stop all imports of a channel if `remote` is 0; otherwise only the import of
+ * this remote window. */
 static void stop(ucxpool_channel_t *channel, uint64_t remote)
 {
     wireup_fd_import_t *fd_import, *next;
@@ -703,8 +706,9 @@ void wireup_fd_import_stop_window(ucxpool_channel_t *channel, uint64_t remote)
     stop(channel, remote);
 }
 
-/* Set the reason of a failure, which is used in READY and the log, or for the
- * window. Returns UCXPOOL_ERR_PERMISSION. */
+/* Set the reason why the import failed. For a HELLO, the reason is logged and
+ * sent in READY. For a window, it becomes the reason of the remote window.
+ * Returns UCXPOOL_ERR_PERMISSION. */
 static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
                            ...) __attribute__((format(printf, 2, 3)));
 
@@ -884,8 +888,8 @@ static ucxpool_status_t map_received(wireup_fd_import_t *fd_import)
                                   : no(fd_import, "%s", ucxpool_error_detail());
 }
 
-/* Continue the import as far as possible now. Mapping takes long, so one round
- * of progress maps the descriptors of one message. */
+/* Continue the import as far as possible now. Mapping is slow, so each round of
+ * progress maps the descriptors of at most one message. */
 static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
 {
     ucxpool_status_t status = UCXPOOL_OK;

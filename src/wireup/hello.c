@@ -206,8 +206,8 @@ static wireup_early_t *match_take(ucxpool_channel_t *channel)
     return NULL;
 }
 
-/* Drop HELLOs that were not repeated. Returns the time at which the next HELLO
- * expires, or BASE_CLOCK_FOREVER. */
+/* Drop early HELLOs that the peer has not repeated. Returns the time at which
+ * the next HELLO expires, or BASE_CLOCK_FOREVER. */
 static uint64_t match_expire(ucxpool_t *pool, uint64_t now)
 {
     wireup_early_t *early;
@@ -304,7 +304,7 @@ static void send_hello(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* Report channel->peer.local_maps and local_reason. */
+/* Send READY with channel->peer.local_maps and local_reason. */
 static void send_ready(ucxpool_channel_t *channel)
 {
     size_t         size = strlen(channel->peer.local_reason);
@@ -325,8 +325,8 @@ static void send_ready(ucxpool_channel_t *channel)
 /* --- choice of the wire --------------------------------------------------- */
 
 /* Watch the peer's process. A process in another PID namespace can be watched
- * only over a connection to it. Without a connection, the request for its
- * descriptors starts the watch. */
+ * only over a connection to it. Without a connection, the watch starts when
+ * this side requests the peer's descriptors. */
 static bool watch_peer(ucxpool_channel_t *channel, const ipc_host_t *host)
 {
     if (ipc_host_is_visible(host)) {
@@ -372,8 +372,8 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
     return true;
 }
 
-/* Log that the peer's memory cannot be mapped. For GPU memory this is not a
- * warning, because host memory is tried next. */
+/* Log that the peer's memory cannot be mapped. For GPU memory, the message is
+ * not a warning, because host memory is tried next. */
 static void report_failure(const ucxpool_channel_t *channel,
                            const proto_hello_t     *hello)
 {
@@ -477,8 +477,8 @@ static bool map(ucxpool_channel_t *channel, const proto_hello_t *hello,
 
 /*
  * Try the `map` wire on this side. Two pools on GPUs try to map their GPUs'
- * memory, unless UCXPOOL_MAP_WAY=host is set. All others use host memory.
- * Returns the same values as map().
+ * memory, unless UCXPOOL_MAP_WAY=host is set. All other pairs of pools use host
+ * memory. Returns the same values as map().
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, wireup_fd_import_cb_t imported)
@@ -537,7 +537,7 @@ static void set_ucx_reason(ucxpool_channel_t *channel)
 }
 
 /* Fail the channel because the peer cannot be reached over the required path.
- * First check whether the peer has died, because this looks like a missing
+ * First check whether the peer has died, because its death looks like a missing
  * permission. */
 static void __attribute__((format(printf, 2, 3)))
 fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
@@ -630,8 +630,8 @@ static bool choose_wire(ucxpool_channel_t *channel)
     return true;
 }
 
-/* Check that the connected channel uses a path that it requires. Otherwise
- * fails the channel and returns false. */
+/* Check that the connected channel uses one of the paths that the application
+ * requires. Otherwise fails the channel and returns false. */
 static bool has_required_path(ucxpool_channel_t *channel)
 {
     unsigned path;
@@ -668,8 +668,9 @@ static bool has_required_path(ucxpool_channel_t *channel)
 
 /* --- the handshake -------------------------------------------------------- */
 
-/* The time that the side that does not begin waits for a HELLO. Then it also
- * begins, because the peer may be unable to reach it. */
+/* One side sends HELLO first (core/remote.h). The other side waits this long
+ * for that HELLO. Then it sends its own HELLO, because the peer may be unable
+ * to reach it. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
 /* The delay before a retry if the peer has closed the connection without an
@@ -696,8 +697,8 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
     fail_unless_ok(channel, core_remote_take_endpoint(channel, reply_ep));
 }
 
-/* Returns true if GO can be sent. On `ucx`, GO needs the endpoint, which the
- * side that begins creates first. */
+/* Returns true if GO can be sent. On `ucx`, GO needs the endpoint. The side
+ * that begins the handshake creates its endpoint first. */
 static bool can_send_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
@@ -786,7 +787,7 @@ static ucxpool_status_t open_way(ucxpool_channel_t *channel)
     return status;
 }
 
-/* Begin the handshake: send HELLO before one has arrived. */
+/* Begin the handshake: send HELLO before the peer's HELLO has arrived. */
 static ucxpool_status_t begin(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = open_way(channel);
@@ -898,7 +899,7 @@ static void handle_hello(ucxpool_channel_t *channel, const proto_hello_t *hello,
 
     if (core_local_is_up(channel) && (way->fd >= 0) &&
         core_remote_is_our_turn(channel)) {
-        core_way_close(way); /* the other connection is used */
+        core_way_close(way); /* the channel uses its own connection instead */
         return;
     }
     if ((way->fd < 0) && offers_instead(channel, hello, files)) {
@@ -1084,7 +1085,8 @@ void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
     if ((channel->wireup.handshake & CORE_READY_RECEIVED) ||
         ((ready->can_map != 0) && channel->wireup.offers_pinned &&
          !ready->pinned)) {
-        return; /* repeated, or for GPU memory that is not offered any more */
+        return; /* a repetition, or about GPU memory that is no longer
+                   offered */
     }
     channel->wireup.handshake |= CORE_READY_RECEIVED;
     channel->peer.peer_maps = ready->can_map != 0;
@@ -1102,8 +1104,8 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     if ((reply_ep != NULL) && (channel->conn.endpoint == NULL) &&
         (channel->closing.step <= CORE_CLOSE_GOODBYE)) {
-        take_endpoint(channel, reply_ep); /* a closed channel needs it for
-                                             BYE */
+        take_endpoint(channel, reply_ep); /* a closed channel needs the endpoint
+                                             for BYE */
     }
     channel->wireup.handshake |= CORE_GO_RECEIVED;
     try_open(channel);

@@ -20,7 +20,7 @@ struct ucxpool_listener {
                                           statistics */
 };
 
-/* Set which side begins, in the blob for a client. */
+/* Set, in the blob for a client, which side begins the handshake. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
     core_blob_turn_t turn = CORE_BLOB_NO_TURN;

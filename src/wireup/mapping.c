@@ -117,7 +117,8 @@ ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_channel_t *channel)
                                                     : UCXPOOL_MEMORY_HOST;
 }
 
-/* Returns the number of entries before the regions. */
+/* Returns the number of entries in a HELLO before the entries of the
+ * regions. */
 static uint32_t num_before(uint32_t memory_kind)
 {
     return (memory_kind == UCXPOOL_MEMORY_CUDA) ? HOW_FILES : 0;
@@ -333,7 +334,8 @@ uint32_t wireup_mapping_push_flags(const ucxpool_t *pool)
     }
 }
 
-/* Returns true if messages are pushed. Both sides compute the same result. */
+/* Returns true if the channel pushes: the sender's GPU writes to blocks of the
+ * receiver. Both sides compute the same result. */
 static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
 {
     const ucxpool_t *pool = attempt->channel->pool;

@@ -6,7 +6,7 @@
 #include "core/remote.h"
 
 /* Make listeners send the new address to their clients, if the address has
- * changed or they still have an old one. */
+ * changed or the listeners still have an old address. */
 static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
                               ucxpool_status_t status)
 {

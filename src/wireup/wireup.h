@@ -101,8 +101,8 @@ ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_channel_t *channel);
  * its memory. */
 uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel);
 
-/* Fill the entries. Peers cannot use an entry that could not be filled. Entries
- * in a message are not aligned. */
+/* Write the HELLO's entries to `files`, which need not be aligned. If an entry
+ * cannot be filled, peers cannot use it. */
 void wireup_mapping_fill(ucxpool_channel_t *channel, void *files);
 
 /* Returns the flags PROTO_HELLO_PUSH and PROTO_HELLO_PUSH_NEAR according to
@@ -248,17 +248,18 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
  *                              <-       GIVEN, 64 descriptors at most
  *     IMPORT, from 64 on        ->       ...
  *
- * A caller names a channel by its key. It receives descriptors if the kernel
- * reports that it belongs to the same user, and that it is the process whose
- * HELLO has arrived for the channel. If the caller connects before its HELLO
- * has arrived, it waits for the HELLO.
+ * A caller names a channel by the channel's key. The owner sends descriptors if
+ * the kernel reports that the caller belongs to the same user, and that the
+ * caller is the process that sent the channel's HELLO. If the caller connects
+ * before its HELLO has arrived, it waits for the HELLO.
  *
- * The descriptors of files that contain a window are sent in the same way. The
- * importer also names its grant. A window in a GPU's virtual memory may have
- * tens of thousands of files. The owner opens the files of one message and
- * closes them when they are sent. The importer maps and closes them before it
- * requests the next ones. So each side has at most 32 of them open, or fewer if
- * it has few free descriptors.
+ * The descriptors of files that contain a window are sent in the same way.
+ * IMPORT then also contains the number of the grant. A window in a GPU's
+ * virtual memory may have tens of thousands of files. So each message has at
+ * most 32 of their descriptors, or fewer if the owner or the importer has few
+ * free descriptors. The owner opens the files of one message and closes them
+ * when they are sent. The importer maps and closes them before it requests the
+ * next files.
  *
  * A caller that sends HELLO instead of IMPORT is the peer of a channel. The
  * channel then takes over the connection (core/local.h).
@@ -364,7 +365,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel);
  * event. */
 uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel);
 
-/* Force the end of channels that are still draining. */
+/* End the channels that wireup_channel_close() still keeps open for their
+ * requests. */
 void wireup_channel_end_drains(ucxpool_t *pool);
 
 /* Free all channels that have no references left. */

@@ -83,9 +83,9 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
  *
  * Several sends of a channel may fill blocks at a time. The first one may have
  * up to XFER_SEND_BLOCKS_MAX blocks, and each of the others one block. If all
- * sends had the same number, they would end at the same time, and the link
- * would be idle while the next sends start. A send that pushes uses only the
- * blocks that the receiver lent.
+ * sends had the same number of blocks, they would end at the same time, and the
+ * link would be idle while the next sends start. A send that pushes uses only
+ * the blocks that the receiver lent.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
@@ -195,8 +195,8 @@ typedef struct range {
     bool                 last;
     bool                 in_place;
     const void          *bytes;  /* in place */
-    block_comm_buffer_t *buffer; /* in place: holds the bytes; NULL: none */
-    mem_piece_t          where;  /* if there is a buffer */
+    block_comm_buffer_t *buffer; /* in place: buffer of the bytes, or NULL */
+    mem_piece_t          where;  /* in the buffer, if there is one */
 } range_t;
 
 /* Let a range in place span several regions of a GPU, which are contiguous in

@@ -173,7 +173,7 @@ static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel,
     return message;
 }
 
-/* Returns a free record, or else a new one with this room. */
+/* Returns a free record, or else a new one with `room` bytes for data. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
                                      xfer_records_t *records, size_t room)
 {
@@ -332,8 +332,8 @@ void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
     xfer_message_release(message);
 }
 
-/* Pass a complete message, in order, to the oldest receive, or make it
- * unexpected. */
+/* Pass a complete message, whose turn it is, to the oldest matching receive. If
+ * there is none, the message becomes unexpected. */
 static void deliver(ucxpool_message_t *message)
 {
     ucxpool_t         *pool = message->pool;
@@ -475,8 +475,8 @@ static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 
 /*
  * Allocate the list of runs that arrive in RUNS messages. All such lists of a
- * channel that wait for receives have at most MAX_SEGMENTS runs in total. A
- * message that exceeds this limit is refused when its turn comes.
+ * channel's messages without a receive have at most MAX_SEGMENTS runs in total.
+ * A message that exceeds this limit is refused when its turn comes.
  */
 static bool expect_runs(ucxpool_message_t *message)
 {
@@ -509,8 +509,8 @@ static bool expect_runs(ucxpool_message_t *message)
     return true;
 }
 
-/* Deliver the message, and the messages that waited for it, or keep it as
- * early. */
+/* If it is the message's turn, deliver it and the messages that waited for it.
+ * Otherwise keep it as an early message. */
 static void arrive(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel  = message->channel;

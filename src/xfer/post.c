@@ -86,8 +86,8 @@ static ucxpool_status_t count_runs(ucxpool_request_t *request)
                               &request->data.totals);
 }
 
-/* Compute the run of pieces of one length, which is known without reading the
- * array. */
+/* Compute the only run of pieces that all have the same length. The array of
+ * pieces is not read. */
 static ucxpool_status_t count_even(ucxpool_request_t *request)
 {
     ucxpool_status_t status = core_request_reserve_runs(request, 1);

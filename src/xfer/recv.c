@@ -213,9 +213,9 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
 }
 
 /*
- * A DESC without its RUNS would wait for them forever if the CANCEL arrived
- * first. This does not happen. UCX documents no order of active messages. But
- * it sends the eager messages of an endpoint over one lane
+ * If the CANCEL arrived before a DESC whose RUNS were never sent, the DESC
+ * would wait for them forever. This does not happen. UCX documents no order of
+ * active messages. But it sends the eager messages of an endpoint over one lane
  * (UCX_MAX_EAGER_RAILS=1, the default), which keeps their order. If the CANCEL
  * overtakes any other DESC, the sender cancels again when we accept.
  */

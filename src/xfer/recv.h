@@ -35,7 +35,7 @@ struct ucxpool_message {
     ucxpool_channel_t *channel; /* a reference */
     xfer_place_t       place;
     bool               canceled;     /* by the sender */
-    char              *canceled_why; /* NULL: none, or no memory for it */
+    char              *canceled_why; /* NULL: no reason, or no memory for it */
     bool               refused;      /* too many runs wait for receives */
     proto_desc_t       desc;
     uint32_t           runs_missing;
@@ -44,7 +44,7 @@ struct ucxpool_message {
     bool               own_runs;
     uint8_t           *metadata; /* in data */
     uint8_t           *stream;   /* in data; eager only */
-    uint32_t           cost;     /* part of max_unexpected; 0: uses a credit */
+    uint32_t           cost;     /* units of max_unexpected; 0: uses a credit */
     base_list_t       *home;     /* its list of free records; NULL: free() it */
     uint8_t            data[] __attribute__((aligned(16)));
 };
@@ -116,11 +116,10 @@ void xfer_message_destroy_all(ucxpool_channel_t *channel);
 
 /*
  * Receives that wait for a message. All are in pool->xfer->posted, oldest
- * first. If the oldest receive does not match a message, all are sorted.
- * Receives with a full mask are put into an index by channel and tag, all
- * others into pool->xfer->posted_masked. Most messages match the oldest
- * receive. The struct wire_recv of a receive is not accessed before its message
- * arrives.
+ * first. Most messages match the oldest receive. If a message does not, the
+ * receives are sorted. Receives with a full mask are put into an index by
+ * channel and tag, all others into pool->xfer->posted_masked. The struct
+ * wire_recv of a receive is not accessed before its message arrives.
  */
 
 /* Add a receive that waits for a message. */

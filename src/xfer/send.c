@@ -13,7 +13,7 @@
  *   TURN       wait until the send is the first in its channel's queue; then
  *              wait for a credit, or until the receiver has room for the
  *              descriptor without the data
- *   DESC       send the descriptor; ends the send if it contains the data
+ *   DESC       send the descriptor; if it contains the data, the send ends
  *   RUNS       send a long list of runs
  *   ACCEPT     wait for the receiver's ACCEPT, and for a word of revoked[]
  *              (core/ring.h)
@@ -204,8 +204,8 @@ static void put_word(ucxpool_request_t *request)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* Take a number and units of the peer's max_unexpected for a message that is
- * announced by a descriptor with `size` bytes of data. */
+/* Take a message number, and units of the peer's max_unexpected, for a send
+ * whose descriptor has `size` bytes of data. */
 static void take_number(ucxpool_request_t *request, size_t size)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -297,8 +297,8 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     return STEP_NEXT;
 }
 
-/* Read files before the descriptor is started, because a started descriptor
- * must be sent. */
+/* Read the data from files, then send the descriptor. The read comes first,
+ * because a descriptor that has been started must be sent. */
 static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
                                size_t size)
 {
@@ -638,8 +638,8 @@ static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
                         status, detail);
 }
 
-/* End the request when no operation reads the caller's memory. Until then the
- * caller must not free this memory. It must not change it either, because the
+/* End the request when no operation reads the caller's memory. Until then, the
+ * caller must not free or change this memory. If the caller changed it, the
  * receiver would read the new bytes as the message. */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)

@@ -39,26 +39,26 @@ typedef enum xfer_send_step {
 
 struct xfer_send {
     xfer_send_step_t step;
-    uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: a message */
+    uint32_t         desc_flags;  /* PROTO_DESC_WINDOW flags; 0: a message */
     bool             in_place;    /* some data can be sent in place */
     bool             ending;      /* waits to end until nothing reads the
                                    * memory */
     ucxpool_status_t end;         /* the status, if ending */
     uint64_t         longest;     /* length of the longest segment */
-    uint64_t         inplace_min; /* shorter ones are packed */
+    uint64_t         inplace_min; /* shorter segments are packed */
     uint64_t         message;     /* our message number; 0: none */
     uint64_t         receive;     /* the receiver's number */
     uint64_t         loan;  /* message number, if the receiver lent blocks;
                                0: the blocks are ours */
     unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
-    uint32_t          cost; /* how much of the peer's max_unexpected it uses */
+    uint32_t          cost; /* units of the peer's max_unexpected in use */
     uint64_t          block_size; /* of the shortest block */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */
     uint64_t          frag_size;
     uint64_t          blocked_since; /* time; 0: does not wait for a block */
-    base_range_t      blocked;       /* the same, for profilers */
+    base_range_t      blocked;       /* profiler range of the wait */
     uint32_t          runs_sent;
     uint32_t          index; /* of the next fragment */
     uint32_t          window;
@@ -67,7 +67,7 @@ struct xfer_send {
     base_list_t       unsent;       /* fragments not passed to the wire */
     base_list_t       read_link;    /* pool->xfer->readers */
     base_list_t       sent_link;    /* channel->xfer->sent */
-    core_link_work_t  push;         /* if it pushes */
+    core_link_work_t  push;         /* used if the send pushes */
     uint64_t          busy;         /* bit i: fragments[i] is valid */
     unsigned          num_blocks;
     xfer_send_block_t blocks[XFER_SEND_BLOCKS_MAX];
@@ -176,8 +176,8 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
  *
  * UCXPOOL_OK             the fragment is in send.unsent; send.all_posted is set
  *                        if it is the last one
- * UCXPOOL_INPROGRESS     the window is full, or no slice is free; without
- *                        fragments in flight the request is then a waiter
+ * UCXPOOL_INPROGRESS     the window is full, or no slice is free; a request
+ *                        without fragments in flight now waits for a block
  * UCXPOOL_ERR_BUSY       the GPU has no free copy job
  * UCXPOOL_ERR_NO_MEMORY  no memory for the fragment
  * UCXPOOL_ERR_IO         a file could not be read

@@ -87,7 +87,7 @@ struct xfer_pool {
     unsigned            read_in;   /* progress_count of the last read */
     base_list_t         fragments; /* of all sends */
     core_request_list_t sends;
-    core_request_list_t recvs; /* and flushes, which have no state */
+    core_request_list_t recvs; /* receives, and flushes, which need no state */
     base_list_t         free_fragments;
 };
 
