@@ -87,9 +87,9 @@ static bool read_mapping(FILE *maps, char **line_p, size_t *size_p,
     return true;
 }
 
-/* Find the parts of the caller's file that are mapped in the window. Sets their
- * number to 0 if the window has memory that is not a shared mapping of the
- * file. Returns false if there are more than PROTO_PARTS_MAX parts. */
+/* Find the parts of the caller's file that are mapped in the window. Sets the
+ * number of parts to 0 if any memory of the window is not a shared mapping of
+ * the file. Returns false if there are more than PROTO_PARTS_MAX parts. */
 static bool find_parts(const ucxpool_window_t *window, FILE *maps,
                        const struct stat *is, file_part_t *parts,
                        unsigned *num_parts_p)
@@ -204,8 +204,9 @@ static bool find_in_heap(const ucxpool_t *pool, const void *address,
 
 /*
  * Find the parts of the window in the pool's regions and in the heap's file.
- * Sets their number to 0 if some of the memory does not belong to the pool, or
- * has no file. Returns false if there are more than PROTO_PARTS_MAX parts.
+ * Sets the number of parts to 0 if some of the memory does not belong to the
+ * pool, or has no file. Returns false if there are more than PROTO_PARTS_MAX
+ * parts.
  */
 static bool find_in_pool(const ucxpool_window_t *window, file_part_t *parts,
                          unsigned *num_parts_p)

@@ -1,6 +1,6 @@
 /* Operations through messages. The importer first sends a CALL, which describes
  * the operation. For a write, it then sends the data as an ordinary message.
- * For a read, it receives the message with which the owner answers. */
+ * For a read, it receives the message in which the owner sends the data. */
 #include "window/service.h"
 #include "window/way.h"
 

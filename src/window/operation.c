@@ -2,7 +2,7 @@
  * Operations: reads and writes of a peer's window.
  *
  * An operation waits for the owner's answer to the import, and then uses the
- * way that was chosen for the remote.
+ * way that was chosen for the remote window.
  */
 #include "window/operation.h"
 
@@ -17,8 +17,8 @@
 
 /* --- the request of an operation ------------------------------------------ */
 
-/* GPU jobs access the caller's memory, so the request must not end before
- * them. */
+/* GPU jobs access the caller's memory, so the request must not end before these
+ * jobs. */
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
@@ -219,9 +219,9 @@ static ucxpool_status_t check_data(const window_operation_t *operation,
                       (unsigned long long)operation->size);
 }
 
-/* Create the notification for the owner. It is sent when the operation
- * succeeds. It is created now, because an error can still be returned to the
- * caller. */
+/* Create the notification for the owner. The notification is sent when the
+ * operation succeeds. It is created when the operation is posted, because an
+ * error can then still be returned to the caller. */
 static ucxpool_status_t
 make_notification(window_operation_t             *operation,
                   const ucxpool_request_params_t *params)
@@ -389,7 +389,7 @@ void window_operations_begin(ucxpool_remote_window_t *remote)
 {
     window_operation_t *operation;
 
-    remote->refs++; /* keeps the remote until the loop has ended */
+    remote->refs++; /* keeps the remote window until the loop has ended */
     while ((operation = base_list_pop(&remote->waiting, window_operation_t,
                                       link)) != NULL) {
         begin(operation);

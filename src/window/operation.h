@@ -5,8 +5,9 @@
 #include "core/request.h"
 #include "window/remote.h"
 
-/* The maximum number of concurrent GPU launches of one operation. Several are
- * needed to keep the link busy while the CPU fills the list of the next one. */
+/* The maximum number of concurrent GPU launches of one operation. Several
+ * launches are needed to keep the link busy while the CPU fills the list of the
+ * next launch. */
 #define WINDOW_JOBS 8u
 
 typedef struct window_job {
@@ -16,9 +17,9 @@ typedef struct window_job {
 } window_job_t;
 
 typedef struct window_operation {
-    base_list_t link; /* in one list: the remote's waiting; the channel's
-                         queued, called, moving or moved; the pool's copying
-                         or free_operations; or none */
+    base_list_t link; /* in one list: the remote window's waiting; the channel's
+                         queued, called, moving or moved; the pool's copying or
+                         free_operations; or none */
     ucxpool_remote_window_t *remote;  /* holds a reference */
     ucxpool_request_t       *request; /* the caller's request; NULL: it has
                                          ended */
@@ -26,7 +27,7 @@ typedef struct window_operation {
     core_request_hook_t call_ended;   /* called when call_request ends */
     uint64_t            number;
     bool                is_write;
-    ucxpool_way_t       way;            /* of its data, for the statistics */
+    ucxpool_way_t       way;            /* of the data, for the statistics */
     bool                was_called;     /* counted in windows->num_calls */
     bool                lists_are_read; /* the GPU reads the caller's lists
                                            and checks the places */
@@ -80,7 +81,7 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
  * import. */
 void window_operations_begin(ucxpool_remote_window_t *remote);
 
-/* End the operations of a remote that has ended. */
+/* End the operations of a remote window that has failed. */
 void window_operations_abort(ucxpool_remote_window_t *remote,
                              ucxpool_status_t status, const char *reason);
 

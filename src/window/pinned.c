@@ -13,7 +13,7 @@
 #include "core/memory.h"
 
 /* Returns true if the importer can pin the window. If the owner's pool is on a
- * GPU, the window's parts are GPU memory. */
+ * GPU, the window's parts are GPU memory, which is not pinned. */
 static bool is_shared(const window_grant_t *grant)
 {
     return (grant->access & UCXPOOL_WINDOW_READ) &&

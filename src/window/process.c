@@ -58,9 +58,9 @@ static bool try_copy(const ucxpool_remote_window_t *remote, uint8_t *bytes,
     return copy(remote->channel, &step, is_write) == (ssize_t)size;
 }
 
-/* Test reading with one byte, and writing with none, so that the owner's memory
- * is not changed. The kernel requires the same permission for both, but a
- * system call filter (seccomp) may allow only one of the calls. */
+/* Test reads with one byte, and writes with zero bytes, so that the owner's
+ * memory is not changed. The kernel requires the same permission for both, but
+ * a system call filter (seccomp) may allow only one of the calls. */
 static unsigned process_open(ucxpool_remote_window_t *remote,
                              const window_answer_t   *answer)
 {

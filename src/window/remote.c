@@ -1,5 +1,5 @@
 /*
- * Remotes: windows of peers, imported by this process.
+ * Remote windows: windows of peers, imported by this process.
  */
 #include "window/remote.h"
 
@@ -116,7 +116,7 @@ static bool wants_messages(const ucxpool_remote_window_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES;
 }
 
-/* Returns the flags of all ways for the OPEN message. */
+/* Returns the flags that all ways set in the OPEN message. */
 static uint32_t ask_ways(ucxpool_remote_window_t *remote)
 {
     const ucxpool_channel_t *channel = remote->channel;
@@ -188,7 +188,7 @@ static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
     return NULL;
 }
 
-/* Tell the owner that this process no longer accesses the window. */
+/* Notify the owner that this process no longer accesses the window. */
 static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
 {
     proto_fixed_t *fixed;
@@ -280,7 +280,7 @@ static bool ask_for_files(ucxpool_remote_window_t *remote,
 }
 
 /* Start the operations after the ways have been chosen. If the configuration
- * requires direct access and a chosen way is messages, end the remote
+ * requires direct access and a chosen way is messages, fail the remote window
  * instead. */
 static void begin(ucxpool_remote_window_t *remote)
 {
@@ -342,8 +342,8 @@ static void fill_answer(window_answer_t             *answer,
     }
 }
 
-/* End the remote, because the length in the blob is not that of the owner's
- * window. */
+/* Fail the remote window, because the length in the blob differs from the
+ * length of the owner's window. */
 static void end_of_other_length(ucxpool_remote_window_t *remote,
                                 uint64_t                 length)
 {
@@ -405,7 +405,8 @@ void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
 
     if ((remote == NULL) || (remote->answer == NULL) ||
         (remote->status != UCXPOOL_INPROGRESS)) {
-        return; /* the remote has ended since the files were requested */
+        return; /* the remote window has failed since the files were
+                   requested */
     }
     answer                = remote->answer;
     remote->answer        = NULL;
@@ -432,7 +433,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
     }
 }
 
-/* --- the end of a remote -------------------------------------------------- */
+/* --- the end of a remote window ------------------------------------------- */
 
 void window_remote_unmap(ucxpool_remote_window_t *remote)
 {
@@ -497,7 +498,8 @@ void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
     }
     remote->status = status;
     base_error_detail(remote->reason, sizeof(remote->reason), status, reason);
-    remote->refs++; /* keeps the remote until its operations have ended */
+    remote->refs++; /* keeps the remote window until its operations have
+                       ended */
     window_operations_abort(remote, status, remote->reason);
     window_remote_put(remote);
 }

@@ -5,7 +5,7 @@
 #include "ipc/file.h"
 #include "window/window.h"
 
-/* Size of the text that explains why a remote uses its way. */
+/* Size of the text that explains why a remote window uses its ways. */
 #define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
 
 /* The owner's answer to an import. */
@@ -46,8 +46,8 @@ struct ucxpool_remote_window {
     window_blob_t      blob;
     bool               was_asked; /* OPEN was sent, or the import failed before
                                    * that */
-    bool             user_ref;    /* the caller has not released the remote */
-    unsigned         refs;        /* of operations and internal users */
+    bool             user_ref;    /* not released by the caller yet */
+    unsigned         refs;        /* held by operations and internal users */
     ucxpool_status_t status;
     char             reason[WINDOW_REASON_SIZE];
     uint64_t         length;
@@ -55,7 +55,7 @@ struct ucxpool_remote_window {
     uint64_t         grant;   /* the owner's number; 0: none, or closed */
     uint64_t         address; /* in the owner's process; for GPU memory, its
                                  address in this process */
-    ipc_cuda_t     share;     /* of the mapping; `way` 0: not mapped */
+    ipc_cuda_t     share;     /* how it is mapped; `way` 0: not mapped */
     const void    *mapping;
     ipc_virtual_t  range; /* the owner's allocations; size 0: none */
     window_view_t *views; /* the mapped parts, in the window's order */
@@ -81,13 +81,13 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t                    blob_size,
                                ucxpool_remote_window_t **remote_p);
 
-/* Drop the caller's reference, or the reference of an operation. Both may free
- * the remote. */
+/* Drop the caller's reference, or the reference of an operation. Either
+ * function frees the remote window if it drops the last reference. */
 void window_remote_release(ucxpool_remote_window_t *remote);
 void window_remote_put(ucxpool_remote_window_t *remote);
 
-/* Send OPEN for all imports for which it has not been sent. Returns the number
- * of these imports. */
+/* Send OPEN for all imports for which OPEN has not been sent. Returns the
+ * number of these imports. */
 unsigned window_remotes_progress(ucxpool_channel_t *channel);
 
 /* Handle the owner's answer to an import: granted or refused. The data and the
@@ -110,19 +110,21 @@ ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
 void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
                                   const int *fds, const char *reason);
 
-/* End the remote, because the owner has revoked the window. */
+/* Fail the remote window, because the owner has revoked the window. */
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
-/* Add a reason why the remote uses a way, or cannot use a way. The newest
+/* Add a reason why the remote window uses a way, or cannot use it. The newest
  * reason comes first in the text. */
 void window_remote_set_reason(ucxpool_remote_window_t *remote,
                               const char              *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Release the remote's mappings and keys. May be called more than once. */
+/* Release the mappings and the key of the remote window. May be called more
+ * than once. */
 void window_remote_unmap(ucxpool_remote_window_t *remote);
 
-/* Make the remote unusable, and end its operations with this status. */
+/* Fail the remote window: make it unusable, and end its operations with this
+ * status. */
 void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
                        const char *reason);
 

@@ -1,6 +1,6 @@
 /*
- * Reads and writes through UCX's get and put, on the `ucx` wire. They access
- * windows that the owner has registered with UCX.
+ * Reads and writes through UCX's get and put, on the `ucx` wire. These can
+ * access only windows that the owner has registered with UCX.
  *
  * Over transports without get and put (TCP, ud), UCX emulates them with
  * messages that the owner's worker answers. If the importer dies before the
@@ -31,8 +31,8 @@
 #define LONG_MIN ((uint64_t)32 << 10)
 
 /* DEPTH is the maximum number of outstanding gets and puts of a channel: enough
- * to keep the link busy. The maximum length of one get or put is short enough
- * that a canceled operation ends soon. */
+ * to keep the link busy. PIECE_MAX and GPU_PIECE_MAX are the maximum length of
+ * one get or put: short enough that a canceled operation ends soon. */
 #define DEPTH         8u
 #define PIECE_MAX     ((uint64_t)512 << 10)
 #define GPU_PIECE_MAX ((uint64_t)16 << 20)
@@ -60,9 +60,9 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
                       (unsigned long long)budget, (unsigned long long)used);
 }
 
-/* Find out if the window is in GPU memory. GPU memory must be one allocation,
- * because UCX can access only the first of several allocations through one
- * registration. */
+/* Find out whether the window is in GPU memory. GPU memory must be one
+ * allocation, because UCX can access only the first of several allocations
+ * through one registration. */
 static ucxpool_status_t find_kind(const ucxpool_window_t *window,
                                   bool                   *is_on_gpu_p)
 {
@@ -251,10 +251,11 @@ static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
 static void take_result(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (remote->status != UCXPOOL_INPROGRESS) {
-        return; /* the channel has ended, or the window was revoked */
+        return; /* the channel has ended, or the owner revoked the window */
     }
     if (is_of_endpoint(status)) {
-        core_channel_set_broken(remote->channel); /* this ends the remote */
+        core_channel_set_broken(remote->channel); /* this fails the remote
+                                                     window */
         return;
     }
     remote->is_trying = false;
@@ -301,7 +302,7 @@ static bool try_key(ucxpool_remote_window_t *remote)
         return false;
     }
     if (is_of_endpoint(UCS_PTR_STATUS(result))) {
-        remote->is_trying = true; /* until the channel ends the remote */
+        remote->is_trying = true; /* until the channel has failed */
         core_channel_set_broken(channel);
         return false;
     }
@@ -317,7 +318,7 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
     ucxpool_channel_t *channel = remote->channel;
 
     if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
-        remote->is_trying = true; /* until the channel ends the remote */
+        remote->is_trying = true; /* until the channel has failed */
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %zu bytes that are not a UCX key",
                           key_size);
@@ -475,9 +476,9 @@ static bool flush(window_operation_t *operation)
                      ucp_ep_flush_nbx(channel->conn.endpoint->ep, &param));
 }
 
-/* Called when the whole operation has been posted, or it has failed. After UCX
- * has completed all posted parts, flushes a write, then ends the operation. May
- * free the operation.
+/* Called when all pieces of the operation have been posted, or the operation
+ * has failed. After UCX has completed the posted pieces, flushes a write, then
+ * ends the operation. May free the operation.
  */
 static void end_if_done(window_operation_t *operation)
 {

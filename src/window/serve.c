@@ -2,9 +2,9 @@
  * Operations through messages, executed by the owner's pool on its windows for
  * a peer.
  *
- * A CALL is received into memory allocated for it. After the places have been
- * checked, they are replaced, in the same memory, by the addresses for an
- * ordinary send or receive.
+ * A CALL is received into memory allocated for it. The owner checks the places
+ * in the CALL, and overwrites them with addresses. An ordinary send or receive
+ * uses these addresses.
  */
 #include "window/serve.h"
 
@@ -151,9 +151,9 @@ static bool is_at_end(const window_served_t *served)
            (served->is_over || (served->step == WINDOW_STEP_MOVE));
 }
 
-/* Destroy ended operations without waiting for progress. The importer has their
- * answers, and may already have sent new CALLs, which count toward the same
- * limits. */
+/* Destroy ended operations without waiting for progress. The importer has
+ * received the answers, and may already have sent new CALLs. Ended operations
+ * and new CALLs count toward the same limits. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
     window_served_t *served, *next;

@@ -27,7 +27,7 @@ typedef struct window_served {
     copy_memory_t     memory;   /* the memory at these addresses */
 } window_served_t;
 
-/* Handle a CALL, and the data of a write. Both functions take ownership of the
+/* Handle a CALL, or the data of a write. Both functions take ownership of the
  * message. */
 void window_served_start(ucxpool_message_t *message);
 void window_served_data_received(ucxpool_message_t *message);

@@ -79,8 +79,8 @@ bool window_channel_is_quiet(const ucxpool_channel_t *channel)
     if (base_list_is_empty(&windows->remotes)) {
         return true;
     }
-    /* OPEN is sent in the order of the list, so checking the last remote is
-     * enough. */
+    /* OPEN is sent in the order of the list, so checking the last remote window
+     * is enough. */
     return base_container_of(windows->remotes.prev, ucxpool_remote_window_t,
                              link)
                ->was_asked &&

@@ -12,7 +12,7 @@
 
 /* The windows of a pool. */
 struct window_pool {
-    core_reach_t reach;    /* reach of peers that need no endpoint */
+    core_reach_t reach;    /* of the peers that need no endpoint */
     base_list_t  all;      /* windows of the application */
     base_list_t  copying;  /* operations that take turns copying */
     base_list_t  runnable; /* served operations that can continue */
@@ -26,7 +26,7 @@ struct window_pool {
 
 /* The state of windows on a channel. */
 struct window_channel {
-    base_list_t remotes; /* windows of the peer, imported here */
+    base_list_t remotes; /* remote windows: the peer's windows */
     base_list_t grants;  /* the peer's imports of our windows */
     unsigned    num_grants;
     base_list_t served; /* the peer's operations through messages on our
@@ -43,7 +43,7 @@ struct window_channel {
     unsigned num_rma;        /* outstanding UCX gets, puts and flushes */
     unsigned num_calls;      /* CALL messages that the peer may still hold */
     uint64_t calls_size;     /* total size of these CALL messages */
-    uint64_t next_number;    /* last number of a remote or an operation */
+    uint64_t next_number;    /* last number of a remote window or operation */
     uint64_t num_revokes;    /* REVOKE messages received */
 };
 
@@ -56,7 +56,7 @@ void window_pool_destroy(ucxpool_t *pool);
 /* Errors: UCXPOOL_ERR_NO_MEMORY. */
 ucxpool_status_t window_channel_create(ucxpool_channel_t *channel);
 
-/* The channel must have no remotes, grants or operations left. */
+/* The channel must have no remote windows, grants or operations left. */
 void window_channel_destroy(ucxpool_channel_t *channel);
 
 /* Handle a control message for windows. */
@@ -80,8 +80,9 @@ bool window_channel_is_quiet(const ucxpool_channel_t *channel);
  * unfinished. */
 bool window_channel_is_busy(const ucxpool_channel_t *channel);
 
-/* End the remotes and operations of a channel that has ended. Its grants are
- * released when the peer can no longer access the memory. */
+/* Fail the remote windows and the operations of a channel that has ended. The
+ * channel's grants are released when the peer can no longer access the
+ * memory. */
 void window_channel_ended(ucxpool_channel_t *channel);
 
 /* Free all remaining window objects of the channel, because the pool is being

@@ -117,8 +117,8 @@ void window_turns_start(window_operation_t *operation)
     window_turns_wait(operation, status);
 }
 
-/* Returns UCXPOOL_ERR_BUSY if the channel has ended. Its operations then end
- * later in the same round of progress. */
+/* Returns UCXPOOL_ERR_BUSY if the channel has ended. The channel's operations
+ * then end later in the same round of progress. */
 ucxpool_status_t
 window_turns_step(window_operation_t *operation,
                   ucxpool_status_t (*step)(window_operation_t *operation))

@@ -86,7 +86,7 @@ extern const window_way_t window_mapped, window_process, window_device,
 /* All ways, best first; ends with NULL. */
 extern const window_way_t *const window_ways[];
 
-/* Iterate over the ways that work for these peers. `wanted` is a mask of
+/* Iterate over the ways that work for the peers in `wanted`, a mask of
  * core_reach_t. */
 #define window_for_each_way(way, wanted) \
     for (size_t at = 0; ((way) = window_ways[at]) != NULL; at++) \
@@ -107,7 +107,7 @@ bool window_device_checks_places(const window_operation_t *operation);
 void window_device_start(window_operation_t *operation);
 ucxpool_status_t window_device_copy(window_operation_t *operation);
 
-/* Check that the places are in the window. The owner does the same check. */
+/* Check that the places are in the window. The owner checks them again. */
 ucxpool_status_t window_messages_check(const window_operation_t *operation);
 
 /* Send the CALLs of queued operations, as far as the owner's limits allow.
@@ -115,7 +115,7 @@ ucxpool_status_t window_messages_check(const window_operation_t *operation);
 unsigned window_messages_progress(ucxpool_channel_t *channel);
 
 /* Handle the end of an operation. If its CALL was sent and the operation
- * failed, tells the owner. */
+ * failed, notifies the owner. */
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status);
 

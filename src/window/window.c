@@ -284,8 +284,8 @@ bool window_all_are_free(const ucxpool_t *pool)
     return true;
 }
 
-/* UCX's gets and puts, and in-place messages, end only when the endpoint is
- * closed. So the channel must fail, unless the peer maps this pool's memory. */
+/* If the peer does not map this pool's memory, its gets and puts, and in-place
+ * messages, end only when the endpoint is closed. So the channel must fail. */
 bool window_abandon(const ucxpool_window_t *window)
 {
     bool                  any_failed = false;
@@ -400,7 +400,8 @@ static void send_refused(ucxpool_channel_t *channel, uint64_t remote,
     }
 }
 
-/* Returns how the importer can access the memory directly, or why it cannot. */
+/* Returns how the importer can access the memory without messages, or why it
+ * cannot. */
 static window_offer_t make_offer(window_grant_t *grant)
 {
     const char         *reason = grant->window->reason;

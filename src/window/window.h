@@ -99,7 +99,7 @@ typedef struct window_grant {
     unsigned           num_served;  /* served operations that use the grant */
     bool               is_released; /* released: freed when num_served is 0 */
     bool               wants_key;   /* the importer asked for UCX's key */
-    bool               has_key;     /* the importer may have that key */
+    bool               has_key;     /* the importer may have UCX's key */
 } window_grant_t;
 
 /* Implements ucxpool_window_create(). */
@@ -127,8 +127,9 @@ void window_revoke(ucxpool_window_t *window);
 /* Revoke all windows that have not been destroyed. */
 void window_revoke_all(ucxpool_t *pool);
 
-/* Return true if no importer can access the memory of the window, or of any
- * window of the pool. The second function ignores destroyed windows. */
+/* window_is_free() returns true if no importer can access the memory of the
+ * window. window_all_are_free() returns true if this is so for all windows of
+ * the pool that have not been destroyed. */
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 

@@ -14,7 +14,7 @@ typedef struct wire_delivery {
     ucxpool_channel_t *channel; /* a reference */
     proto_data_t       data;
     uint8_t           *copy_of_bytes; /* NULL: none is needed */
-    const uint8_t     *bytes;         /* the bytes that are not launched yet */
+    const uint8_t     *bytes;         /* bytes not yet covered by a launch */
     bool               are_far;
     bool               are_unpinned;
     uint64_t           offset; /* in the stream */
@@ -143,8 +143,8 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The bytes had not arrived yet when the kernel was launched: retry in
-         * this round of progress. */
+        /* The kernel found that the bytes had not arrived yet: retry in this
+         * round of progress. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
@@ -178,7 +178,7 @@ static bool take_bytes(delivery_t                   *delivery,
 }
 
 /* Returns true if another delivery of the same request waits. If this delivery
- * overtook it, the plan would be walked twice. */
+ * overtook the other, the plan would be walked twice. */
 static bool is_queued_behind(const delivery_t *delivery)
 {
     delivery_t *other;
@@ -248,9 +248,9 @@ static void deliver_now(ucxpool_request_t            *request,
                  is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
 }
 
-/* Returns true if the GPU must copy the bytes. It can read its own blocks and
- * those of its peers. The CPU copies bytes that must be copied during the call,
- * unless the target is on a GPU. */
+/* Returns true if the GPU must copy the bytes. The GPU can read its own blocks
+ * and those of its peers. Bytes that must be copied during the call are copied
+ * by the CPU, unless the target is on a GPU. */
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const wire_delivery_params_t *params)
 {

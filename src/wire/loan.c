@@ -13,15 +13,15 @@ struct wire_loan {
     bool               is_returned; /* the sender no longer writes to the
                                        blocks */
     unsigned num_blocks;
-    unsigned num_recv; /* blocks[0..num_recv-1]: from the receive share */
+    unsigned num_recv; /* from the receive share, the first of blocks[] */
     uint32_t blocks[PROTO_LENT_MAX];
 };
 
 /*
  * The shortest message and the smallest loan for which pushing is faster than
  * pulling. For a message of one or two fragments, pushing is not faster. A
- * longer message needs fragments of 16 MiB, and loans for four of them: two are
- * gathered while two are scattered. With smaller loans the link waits for
+ * longer message needs fragments of 16 MiB, and a loan for four of them: two
+ * are gathered while two are scattered. With a smaller loan, the link waits for
  * launches, and pulling is faster (two H100, loans of 16 MiB: 138 GB/s pushed,
  * 180 GB/s pulled).
  */
@@ -101,8 +101,8 @@ static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
            (block_pool_get_n(blocks, share, num, indices) == UCXPOOL_OK);
 }
 
-/* Take all wanted blocks of a share, or none of them: other threads may have
- * taken some since they were counted. */
+/* Take all wanted blocks of a share. If other threads have taken some of them
+ * since the count, take none. */
 static void take_blocks(wire_loan_t *loan, block_pool_t *blocks,
                         unsigned num_recv, unsigned num_send)
 {
@@ -284,8 +284,9 @@ static unsigned num_parts(const ucxpool_t *pool)
                               (size_t)WIRE_PARTS_MAX);
 }
 
-/* Returns the part of the block that is lent to a channel; for NULL, the first
- * free part. WIRE_PARTS_MAX: none. */
+/* Returns the part of the mailbox block that is lent to `owner`, or the first
+ * free part if `owner` is NULL. Returns WIRE_PARTS_MAX if there is no such
+ * part. */
 static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
 {
     unsigned num = num_parts(pool);
@@ -298,8 +299,9 @@ static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
     return WIRE_PARTS_MAX;
 }
 
-/* Take the block when its first part is lent. The last free block of the share
- * is not taken, but kept for messages. Returns false if there is no block. */
+/* Take a block for mailboxes, when the first mailbox is lent. The last free
+ * block of the share is left for messages. Returns false if no other block is
+ * free. */
 static bool take_block(ucxpool_t *pool)
 {
     block_pool_t *blocks = pool->memory.blocks;
@@ -362,9 +364,9 @@ static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
     return block + offset_of(channel) + slot * slot_size_of(pool);
 }
 
-/* Returns true if the message would fit in a mailbox, and a mailbox is useful.
- * A mailbox is not useful if both processes use the same GPU. Their kernels
- * take turns, so a kernel must not wait for the other process. */
+/* Returns true if the message would fit in a slot, and a mailbox is useful. A
+ * mailbox is not useful if both processes use the same GPU. Their kernels take
+ * turns, so a kernel must not wait for the other process. */
 static bool wants_mailbox(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;

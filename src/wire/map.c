@@ -3,9 +3,9 @@
  * the sender's memory, or the sender's GPU writes to blocks that the receiver
  * lent. Only the locations of fragments are sent, through the ring.
  *
- * Host memory is used between a GPU and a CPU, and between two GPUs without
- * access to each other. A GPU gathers data to pinned blocks, and the receiver's
- * GPU or CPU reads them.
+ * Messages between a GPU and a CPU, and between two GPUs without access to each
+ * other, pass through host memory. The sender's GPU gathers data to pinned
+ * blocks, and the receiver's GPU or CPU reads the blocks.
  */
 #include "base/error.h"
 #include "core/control.h"

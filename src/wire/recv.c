@@ -35,8 +35,8 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 }
 
 /* Check the index of a fragment. Indices are not recorded one by one. This
- * function checks only that no index exceeds the index of the last fragment,
- * and that the number of fragments does not exceed it by more than 1. */
+ * function checks only that no index is higher than the index of the last
+ * fragment, and that no more fragments arrive than the last index allows. */
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t *data, bool is_in_order)
 {
@@ -69,10 +69,11 @@ static void count_begun(struct wire_recv *recv, const proto_data_t *data)
 }
 
 /*
- * Returns false if the peer causes too much work. On the `ucx` wire fragments
- * may overtake each other, and a step back in a plan walks the plan from its
- * start. The number of such walks is limited in proportion to the bytes
- * received. A correct sender stays below this limit.
+ * Returns false if the peer causes too much work. On the `ucx` wire, fragments
+ * may overtake each other. A fragment that precedes the plan's position
+ * requires another walk of the plan from its start. The number of such walks is
+ * limited in proportion to the bytes received. A correct sender stays below
+ * this limit.
  */
 static bool is_cost_acceptable(const ucxpool_request_t *request)
 {

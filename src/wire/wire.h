@@ -73,8 +73,8 @@ struct wire_recv {
     uint16_t         rndvs; /* UCX operations that write data, and deliveries */
     uint16_t         pending;  /* rndvs, and fragments that wait for a block */
     uint16_t         in_place; /* rndvs that write to the caller's memory */
-    ucxpool_status_t failing;  /* end status that waits for in_place; OK:
-                                  none */
+    ucxpool_status_t failing;  /* end status, set while in_place delays the end;
+                                  OK: none */
     struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */
 };
 
@@ -95,8 +95,8 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
 void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode);
 
-/* Called when a writer to the caller's memory has stopped. Ends the request if
- * the request waits for this and no other writer is left. */
+/* Called when an operation that wrote to the caller's memory has stopped. Ends
+ * the request if the request waits only for this operation. */
 void wire_recv_release(ucxpool_request_t *request);
 
 /* End the receive now, or as soon as no operation writes to its target. The
@@ -121,7 +121,7 @@ void wire_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
  */
 
 /*
- * Called once for each fragment that arrives.
+ * Called once for each delivered fragment, when its delivery ends.
  *
  * UCXPOOL_OK            the bytes have been copied
  * UCXPOOL_ERR_CHECKSUM  the checksum is wrong; nothing was copied
@@ -179,10 +179,10 @@ typedef struct wire_loan wire_loan_t;
  * Lend blocks for the message of a receive. Lends no more blocks than the
  * message needs, and never the last free block of a share, because another send
  * or receive may need it. Lends at most half of the other free blocks, so that
- * some are left for the next message. If half is too few to be useful, lends
- * more. Writes the blocks to `lent`, which has room for PROTO_LENT_MAX. Returns
- * NULL if no blocks are free, a loan would not be faster, the channel does not
- * push, or out of memory.
+ * the next message can also get a loan. If half of them is too few to be
+ * useful, lends more. Writes the blocks to `lent`, which has room for
+ * PROTO_LENT_MAX. Returns NULL if no blocks are free, a loan would not be
+ * faster, the channel does not push, or out of memory.
  */
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
@@ -210,7 +210,8 @@ void wire_loan_destroy_all(ucxpool_t *pool);
 /*
  * Mailboxes: memory of a receiver to which a sender's GPU writes short messages
  * before they are accepted. The receiver lends a mailbox to a channel for the
- * channel's lifetime, after it has accepted the first message that would fit.
+ * channel's lifetime, after it has accepted the first message that would fit in
+ * a slot.
  *
  *     mailbox   | slot | slot | ...          part of a block of the receive
  *     slot      | a message's stream | flag |  share; channels share the block
@@ -219,7 +220,7 @@ void wire_loan_destroy_all(ucxpool_t *pool);
  * message to it (xfer/mailbox.c). The receiver's kernel waits for the flag. So
  * the two copies overlap: the launch of the second copy does not wait for the
  * end of the first copy. The slot is free again when the message has ended and
- * the copy is complete.
+ * the sender's copy is complete.
  */
 
 /* Returns the flag of a slot, and the flag's value when the message is
@@ -233,7 +234,7 @@ static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
 }
 
 /* Called when the message of a receive has been accepted. If the message would
- * fit in a mailbox, and the channel has none, lends a mailbox to the channel
+ * fit in a slot, and the channel has no mailbox, lends a mailbox to the channel
  * and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
