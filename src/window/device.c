@@ -80,8 +80,9 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* Returns true until the peer has ended. The ring does not show copies by a
- * GPU, and GPU memory must not be freed while another process maps it. */
+/* Returns true until the peer has ended. The channel's ring does not show
+ * copies by the peer's GPU, and GPU memory must not be freed while another
+ * process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
     return !grant->channel->peer.is_detached;
@@ -132,8 +133,8 @@ static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
 
 /*
  * Map the allocations of a window in virtual memory. The first call reserves
- * addresses and sets needs_files. Another call succeeds when the owner has sent
- * the files, and all of them are mapped.
+ * addresses and sets needs_files. A later call succeeds when the owner has sent
+ * the files and all of them are mapped.
  *
  * UCXPOOL_INPROGRESS  the files must be requested
  *
@@ -324,9 +325,9 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
     return UCXPOOL_OK;
 }
 
-/* Returns true if all places have one length, and the local memory is one
- * buffer or has pieces of the same length. Then the kernel computes the tiles,
- * and lists are fast to fill.
+/* Returns true if all places have the same length, and the local memory is one
+ * buffer or has pieces of this length. Then the kernel computes the tiles, and
+ * lists are fast to fill.
  */
 static bool is_even(const window_operation_t *operation)
 {
@@ -437,8 +438,8 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
 {
     copy_engine_t *engine = operation->remote->channel->pool->engine;
     /* Use all multiprocessors, not only enough to saturate the link. With
-     * is_far, a write of 8 KiB pieces reaches 310 GB/s instead of 355 (two
-     * H100), and a read of 4 KiB pieces reaches 340 GB/s instead of 361 (two
+     * is_far, a write of 8 KiB pieces reaches only 310 GB/s instead of 355 (two
+     * H100). A read of 4 KiB pieces reaches only 340 GB/s instead of 361 (two
      * H200). */
     copy_table_t     list = {.is_far = false};
     copy_room_t      room;

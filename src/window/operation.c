@@ -32,8 +32,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* The initial kind of an operation's request. Messages and UCX's get and put
- * replace it by their own kinds. */
+/* The initial kind of an operation's request. The ways through messages and
+ * through UCX's get and put replace it with their own kinds. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
 /* Free the operation if both of its requests have ended. */

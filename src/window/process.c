@@ -46,7 +46,7 @@ static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
 /* --- testing access ------------------------------------------------------- */
 
 /* Copy `size` bytes at the start of the window. Returns false, with errno set,
- * if the system does not allow it. */
+ * if the system does not allow the copy. */
 static bool try_copy(const ucxpool_remote_window_t *remote, uint8_t *bytes,
                      size_t size, bool is_write)
 {

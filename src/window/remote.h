@@ -68,9 +68,9 @@ struct ucxpool_remote_window {
     bool           is_trying;   /* a test of the key is in progress; tried() is
                                    called after it unless the channel ends */
     void (*tried)(struct ucxpool_remote_window *remote);
-    uint8_t                  probe;  /* one byte, read to test the key */
+    uint8_t                  probe;  /* a byte of the window, to test the key */
     window_answer_t         *answer; /* while files are requested; else NULL */
-    const struct window_way *way;    /* the way of reads */
+    const struct window_way *way;    /* the way that reads use */
     const struct window_way *write_way;
     char                     way_reason[WINDOW_REASON_SIZE];
     base_list_t waiting; /* operations that wait for the owner's answer */

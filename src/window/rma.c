@@ -310,8 +310,8 @@ static bool try_key(ucxpool_remote_window_t *remote)
 }
 
 /* Unpack the key and test it. Returns true if the key can be used now. A key
- * for GPU memory is not tested: `probe` is host memory, and UCX would copy GPU
- * memory to it in another way. */
+ * for GPU memory is not tested: `probe` is host memory, and UCX uses a
+ * different method to copy GPU memory to host memory. */
 static bool take_key(ucxpool_remote_window_t *remote, const void *key,
                      size_t key_size)
 {

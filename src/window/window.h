@@ -151,9 +151,10 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
  * window_grant_num_files() returns the number of files of a grant's window: one
  * for each part outside the pool's regions, or for each allocation of virtual
  * memory. It returns 0 if no such grant exists, or the window is revoked.
- * window_grant_files() gets descriptors of some of these files, which must
- * exist. The caller closes them if *are_new_p is true; otherwise the window
- * owns them. Errors: see ipc_virtual_export().
+ * window_grant_files() gets the descriptors of `num` of these files, from
+ * number `first` on. These files must exist. The caller closes them if
+ * *are_new_p is true; otherwise the window owns them. Errors: see
+ * ipc_virtual_export().
  */
 uint32_t         window_grant_num_files(const ucxpool_channel_t *channel,
                                         uint64_t                 number);

@@ -365,8 +365,9 @@ static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
 }
 
 /* Returns true if the message would fit in a slot, and a mailbox is useful. A
- * mailbox is not useful if both processes use the same GPU. Their kernels take
- * turns, so a kernel must not wait for the other process. */
+ * mailbox is not useful if both processes use the same GPU. The kernels of the
+ * two processes then take turns, so a kernel must not wait for the other
+ * process. */
 static bool wants_mailbox(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;

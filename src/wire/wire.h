@@ -95,8 +95,9 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
 void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode);
 
-/* Called when an operation that wrote to the caller's memory has stopped. Ends
- * the request if the request waits only for this operation. */
+/* Called when an operation that wrote to the caller's memory has stopped. If
+ * the request waits to end, and this was the last such operation, ends the
+ * request. */
 void wire_recv_release(ucxpool_request_t *request);
 
 /* End the receive now, or as soon as no operation writes to its target. The
@@ -116,8 +117,8 @@ void wire_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
  * by a GPU waits for the caller's stream and for a free copy job. Then it uses
  * as many launches as its pieces need, one after the other.
  *
- * recv.in_place counts the launches in flight. They write to the caller's
- * memory, so the request must not end before them.
+ * recv.in_place counts the launches in flight. These launches write to the
+ * caller's memory, so the request must not end before they do.
  */
 
 /*

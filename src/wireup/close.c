@@ -57,8 +57,8 @@ static bool is_silent(const ucxpool_channel_t *channel)
 }
 
 /* Returns true if the close must wait until the peer can be notified. The peer
- * has a channel, or will create one. The peer can be notified after it has sent
- * HELLO. On `ucx`, it must also have created its endpoint. */
+ * has created its channel, or will create it. The peer can be notified after it
+ * has sent HELLO. On `ucx`, the peer must also have created its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -149,10 +149,10 @@ static bool finish_goodbye(ucxpool_channel_t *channel)
 /*
  * Returns true if another channel can use the endpoint. If the other end of an
  * endpoint was closed by force, UCX loses messages without an error. So the
- * side that answered HELLO sends KEPT after it has received the peer's BYE, and
- * uses the endpoint again only after the peer does. The peer does not use the
- * endpoint before it has received KEPT. If the HELLO was never answered, the
- * endpoint has no other end that could be closed.
+ * side that answered HELLO sends KEPT after it has received the peer's BYE. The
+ * peer uses the endpoint again only after it has received KEPT. The side that
+ * sent KEPT uses the endpoint again only after the peer has used it. If the
+ * HELLO was never answered, the endpoint has no other end that could be closed.
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {
@@ -463,8 +463,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     detect_failure(channel);
-    /* First deliver the data that arrived before the end of the channel. Only
-     * then do the steps after the end. */
+    /* First deliver the data that arrived before the end of the channel. Then
+     * do the steps that follow the end. */
     num_delivered =
         xfer_message_has_turn(channel) ? xfer_message_progress(channel) : 0;
     count += (num_delivered != 0) ? num_delivered : settle(channel);

@@ -40,7 +40,7 @@ static uint32_t num_spare(uint32_t max)
 #define PAUSE_NS UINT64_C(100000000)
 
 /* The delay before a retry if the processes of this user have more descriptors
- * in flight than the system allows. */
+ * in flight over Unix sockets than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE,
@@ -332,9 +332,9 @@ static bool receive_hello(ucxpool_t *pool, caller_t *caller,
     return true;
 }
 
-/* Returns true if the request starts where the descriptors sent so far end.
- * Without this check, a caller could stay connected forever by repeating a
- * request. */
+/* Returns true if the request starts with the first descriptor that has not
+ * been sent yet. Without this check, a caller could stay connected forever by
+ * repeating a request. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
     const proto_import_t *before = &caller->request;

@@ -132,8 +132,8 @@ static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
            (memcmp(early->hello.from_id, hello->from_id, CORE_ID_SIZE) == 0);
 }
 
-/* Make room for one more early HELLO. Drops an older HELLO of the same channel,
- * or the oldest of all if there are too many. */
+/* Make room for one more early HELLO. Drops an older HELLO of the same channel.
+ * If there is none, and EARLY_MAX HELLOs are kept, drops the oldest HELLO. */
 static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
     wireup_early_t *early;
@@ -500,7 +500,7 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
 }
 
 /* Try the `map` wire with descriptors that the peer has sent. fds is NULL if
- * the request for them failed. */
+ * the request for the descriptors failed. */
 static void try_map_given(ucxpool_channel_t   *channel,
                           const proto_hello_t *hello, const ipc_file_t *files,
                           const int *fds)
@@ -625,7 +625,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
                          required_paths(channel), channel->wire_reason);
         return false;
     }
-    peer->peer_maps = false; /* the ring is not used either */
+    peer->peer_maps = false; /* `ucx` does not use the ring */
     set_wire(channel, &wire_ucx);
     return true;
 }
@@ -857,8 +857,8 @@ static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
 }
 
-/* Returns true if the HELLO offers pinned memory of the same process instead of
- * the GPU's memory that an earlier HELLO of the channel offered. */
+/* Returns true if an earlier HELLO of the channel offered GPU memory, and this
+ * HELLO offers pinned memory of the same process instead. */
 static bool offers_instead(const ucxpool_channel_t *channel,
                            const proto_hello_t *hello, const ipc_file_t *files)
 {

@@ -396,8 +396,8 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     return result;
 }
 
-/* Returns the mapping of the same memory for another channel to the same pool.
- * NULL: none. */
+/* Returns an existing mapping of the same memory, made for another channel to
+ * the same pool. NULL: none. */
 static core_mapping_t *mapping_find(const attempt_t *attempt, bool is_written)
 {
     const core_remote_t *remote    = attempt->channel->conn.remote;

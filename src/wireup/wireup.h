@@ -7,10 +7,10 @@
  *   READY   answer to HELLO: whether the sender can read the peer's memory
  *   GO      answer to READY: the peer may send
  *
- * One side begins (core/remote.h). The other side sends HELLO after it has
- * received the first HELLO. A side is open when it has received HELLO, READY
- * and GO. HELLO is repeated until READY arrives, because a peer may have no
- * room to keep a HELLO for a channel that it has not created yet.
+ * One side begins the handshake (core/remote.h). The other side sends HELLO
+ * after it has received the first HELLO. A side is open when it has received
+ * HELLO, READY and GO. HELLO is repeated until READY arrives, because a peer
+ * may have no room to keep a HELLO for a channel that it has not created yet.
  */
 #ifndef WIREUP_WIREUP_H
 #define WIREUP_WIREUP_H
@@ -81,12 +81,12 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep);
  * only a size and, if regions are files, a descriptor.
  */
 
-/* Watch the peer's process for its end. Returns false if there is no such
- * process, or it cannot be watched. */
+/* Watch the peer's process, to detect its end. Returns false if there is no
+ * such process, or it cannot be watched. */
 bool wireup_process_watch_start(ucxpool_channel_t *channel,
                                 const ipc_host_t  *host);
-/* The same for the process at the other end of a socket, in any PID
- * namespace. */
+/* Like wireup_process_watch_start(), for the process at the other end of a
+ * socket, in any PID namespace. */
 bool wireup_process_watch_socket(ucxpool_channel_t *channel, int socket_fd);
 void wireup_process_watch_stop(ucxpool_channel_t *channel);
 
@@ -127,10 +127,10 @@ typedef enum wireup_mapping_result {
 } wireup_mapping_result_t;
 
 /*
- * Map the peer's regions, at least one, and its ring. Regions that another
- * channel to the same pool has mapped are not mapped again. After a failure,
- * channel->peer.local_reason has the reason, and wireup_mapping_close() must be
- * called before another try.
+ * Map the peer's regions, of which there is at least one, and the peer's ring.
+ * Regions that another channel to the same pool has mapped are not mapped
+ * again. After a failure, channel->peer.local_reason has the reason, and
+ * wireup_mapping_close() must be called before another try.
  *
  * fds  The wireup_mapping_num_fds_of() descriptors that the peer has sent;
  *      owned by the caller. NULL: take them from the peer's process.
@@ -159,8 +159,8 @@ void wireup_connect_stop(ucxpool_channel_t *channel);
 /* Make progress on the channels that their listeners have not accepted yet. */
 unsigned wireup_connect_progress(ucxpool_t *pool);
 
-/* Returns the earliest time at which one of these channels needs progress even
- * without an event. */
+/* Returns the earliest time at which a channel that its listener has not
+ * accepted yet needs progress even without an event. */
 uint64_t wireup_connect_deadline(ucxpool_t *pool);
 
 /* --- networks ------------------------------------------------------------- */
@@ -198,8 +198,9 @@ bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where);
  */
 
 /*
- * Listen on the addresses in `where`. The socket is created first, because this
- * may fail. Then UCX opens the network devices of the addresses.
+ * Listen on the addresses in `where`. The listening socket is created first,
+ * because its creation may fail. Then UCX opens the network devices of the
+ * addresses.
  *
  * Returns the same errors as ucxpool_listener_create().
  */

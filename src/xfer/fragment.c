@@ -135,7 +135,8 @@ static void put_block(ucxpool_request_t *request, xfer_send_block_t *block)
     block->index = XFER_NO_BLOCK;
 }
 
-/* Free a slice, and its block if the block is no longer needed. */
+/* Free a slice. Also free the slice's block if the block is no longer
+ * needed. */
 static void slice_put(ucxpool_request_t *request, unsigned block,
                       unsigned slice)
 {

@@ -40,9 +40,9 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
     theirs->free_slots = UINT64_MAX >> (PROTO_SLOTS_MAX - lent->num_slots);
 }
 
-/* Returns true if the message can be sent to a slot. Its memory must be on this
- * GPU and ready, in segments or pieces, and no part of it may be sent in
- * place. */
+/* Returns true if the message can be sent to a slot. The message's memory must
+ * be on this GPU, in segments or pieces, and no longer in use by the caller's
+ * stream. No part of the message may be sent in place. */
 static bool is_mailable(const ucxpool_request_t *request)
 {
     const xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;

@@ -272,7 +272,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
 }
 
 /* Stop counting the message against max_unexpected, so that the peer can send
- * others. */
+ * another one. */
 static void uncount(ucxpool_message_t *message)
 {
     message->channel->xfer->messages.announced -= message->cost;

@@ -34,8 +34,7 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
 /*
  * The minimum length of a segment that is sent in place. A copy on a GPU takes
  * longer than a separate fragment, so a single GPU segment is always sent in
- * place. If there are several segments, short segments are packed with the
- * others.
+ * place. If there are several segments, short segments are packed together.
  */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
@@ -256,8 +255,8 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* Returns true if the memory is one segment that needs no checks, because the
- * CPU can access all memory of a pool of host memory. */
+/* Returns true if the memory is one segment of a pool in host memory. Such a
+ * segment needs no further checks, because the CPU can access it. */
 static bool is_host_buffer(const ucxpool_request_t *request)
 {
     const ucxpool_segment_t *segment = &request->data.segment;

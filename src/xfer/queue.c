@@ -164,8 +164,9 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
 
     end_credit_wait(channel);
-    /* Ending one send may also end the next one, for example a window's CALL
-     * and the send of its data. So each iteration takes the first send. */
+    /* Ending one send may also end the next one. For example, if the send of a
+     * window's CALL ends, the send of the data also ends. So each iteration
+     * takes the first send. */
     while ((request = first_of(channel)) != NULL) {
         base_list_del(&request->link);
         request->kind->abort(request, status, detail);

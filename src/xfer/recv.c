@@ -214,10 +214,10 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
 
 /*
  * If the CANCEL arrived before a DESC whose RUNS were never sent, the DESC
- * would wait for them forever. This does not happen. UCX documents no order of
- * active messages. But it sends the eager messages of an endpoint over one lane
- * (UCX_MAX_EAGER_RAILS=1, the default), which keeps their order. If the CANCEL
- * overtakes any other DESC, the sender cancels again when we accept.
+ * would wait forever for its RUNS. This does not happen. UCX documents no order
+ * of active messages. But it sends the eager messages of an endpoint over one
+ * lane (UCX_MAX_EAGER_RAILS=1, the default), which keeps their order. If the
+ * CANCEL overtakes any other DESC, the sender cancels again when we accept.
  */
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
                         const proto_cancel_t *cancel, const char *reason)

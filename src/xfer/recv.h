@@ -97,18 +97,19 @@ void xfer_message_release(ucxpool_message_t *message);
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* Handle a CANCEL of a message from its sender. Sends DONE at once, or for an
- * early message when its turn comes. Returns false if no message with this
- * number waits for a receive or is held by a caller that probed it. */
+/* Handle a CANCEL of a message from its sender. Sends DONE at once. For an
+ * early message, sends DONE when its turn comes. Returns false if no message
+ * with this number waits for a receive or is held by a caller that probed
+ * it. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 
-/* Drop the messages of a channel that has ended if they can no longer be
- * received. */
+/* Called when a channel has ended. Drops those of its messages that can no
+ * longer be received. */
 void xfer_message_channel_ended(ucxpool_channel_t *channel);
 
 /* Called when the pool is destroyed: first drop the channel's remaining
- * messages, then free its free records. */
+ * messages, then free the channel's unused message records. */
 void xfer_message_drop_all(ucxpool_channel_t *channel);
 void xfer_message_destroy_all(ucxpool_channel_t *channel);
 

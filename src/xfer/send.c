@@ -454,8 +454,8 @@ static void leave_readers(ucxpool_request_t *request)
     }
 }
 
-/* Returns true if the send may read now. Otherwise the send is woken when it
- * may. */
+/* Returns true if the send may read now. Otherwise the send is woken when its
+ * turn to read comes. */
 static bool may_read(ucxpool_request_t *request)
 {
     ucxpool_t   *pool = request->pool;

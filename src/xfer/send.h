@@ -153,8 +153,8 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status);
 /* --- fragments ------------------------------------------------------------ */
 
 /*
- * The fragments of a send: their ranges of the stream, their memory, and their
- * number in flight.
+ * The fragments of a send: their ranges of the stream, their memory, and the
+ * number of fragments in flight.
  */
 
 /* Called when the send needs no more slices. The next send of its channel may
@@ -265,12 +265,12 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
  * allowed to lend it. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 
-/* Give the send a free slot as its block, if there is one and the send may use
- * it. */
+/* If a slot is free and the send may use it, give the slot to the send as its
+ * block. */
 void xfer_mailbox_take(ucxpool_request_t *request);
 
-/* Returns the flag that the gather of a send must set at its end; no flag for a
- * send without a slot. */
+/* Returns the flag that the gather of a send must set when it is complete.
+ * Returns an empty flag if the send has no slot. */
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request);
 
 /* Free the slot of a send, if the message has ended and no local copy writes to
