@@ -1,6 +1,6 @@
 /*
- * Functions that several ways use: the reason for a way, the pieces of an
- * operation, and copying in turns.
+ * Functions that several ways use: they set the reason for a way, find the
+ * pieces of an operation, and copy in turns.
  */
 #include "window/way.h"
 

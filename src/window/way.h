@@ -119,7 +119,7 @@ unsigned window_messages_progress(ucxpool_channel_t *channel);
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status);
 
-/* Handle the data of a read. Takes over the message. */
+/* Handle the data of a read. Takes ownership of the message. */
 void window_messages_answered(ucxpool_message_t *message);
 
 /* Handle the owner's refusal of an operation. */
@@ -135,7 +135,7 @@ void window_turns_start(window_operation_t *operation);
  * returned. */
 void window_turns_wait(window_operation_t *operation, ucxpool_status_t status);
 
-/* Do one step of a copy by the CPU. While it runs, the channel's ring
+/* Do one step of a copy by the CPU. While the step runs, the channel's ring
  * (core/ring.h) shows the owner that a copy is in progress. Returns the same
  * values as copy() of a way. */
 ucxpool_status_t
@@ -143,7 +143,7 @@ window_turns_step(window_operation_t *operation,
                   ucxpool_status_t (*step)(window_operation_t *operation));
 
 /* Do one step of the first operation, and move it to the end of the list.
- * Returns 1 if it made progress, else 0. */
+ * Returns 1 if the operation made progress, else 0. */
 unsigned window_turns_progress(ucxpool_t *pool);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct wire_delivery {
     copy_job_t copy;
     wire_delivery_cb_t done;
     void              *arg;
-    base_range_t       range; /* the launch in flight, for profilers */
+    base_range_t       range; /* profiler range of the launch in flight */
 } delivery_t;
 
 static delivery_t *delivery_get(ucxpool_request_t *request)

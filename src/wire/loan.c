@@ -30,8 +30,8 @@ struct wire_loan {
 
 /* Segments with an average length from SEGMENT_MAX up to SEGMENT_LONG are read
  * faster than they are written. Longer segments fill a fragment, and copy
- * engines write them. Two H100, GB/s in one direction, and in both directions
- * at once:
+ * engines write them. Throughput of two H100 in GB/s: in one direction, then in
+ * both directions at once:
  *
  *               read        written
  *     256 KiB   the same

@@ -15,7 +15,7 @@ typedef struct rndv {
     bool               in_place;
     bool               in_quarantine;
     bool               is_written; /* UCX no longer uses the block */
-    base_range_t       blocked;    /* the wait for a block, for profilers */
+    base_range_t       blocked;    /* profiler range of the wait for a block */
 } rndv_t;
 
 static rndv_t *rndv_get(ucxpool_channel_t *channel)
@@ -137,8 +137,8 @@ static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* Let UCX write the fragment to its target. memh: the target's handle; NULL:
- * none. */
+/* Let UCX write the fragment to its target. memh: the target's memory handle;
+ * NULL: none. */
 static void receive_data(rndv_t *rndv, void *target, ucp_mem_h memh)
 {
     ucp_request_param_t param = {
@@ -187,7 +187,8 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
         request->data.memory.is_unseen ||
         (request->has_gpu_segments &&
          (request->data.capacity / request->data.memory.num < length))) {
-        return false; /* finding the target among many pieces walks the plan */
+        return false; /* to find the target among many pieces, the plan would be
+                         walked */
     }
     request->recv->restarts += rndv->data.offset < request->plan->at.offset;
     copy_plan_extent(request->plan, rndv->data.offset, length, &extent);

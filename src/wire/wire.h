@@ -36,7 +36,7 @@ typedef struct wire_mail {
 struct wire_pool {
     base_list_t deliveries;
     base_list_t free_deliveries;
-    base_list_t writing; /* fragments being written by UCX, or delivered */
+    base_list_t writing; /* fragments being written by UCX or delivered */
     base_list_t waiting; /* fragments that wait for a receive block or the
                           * caller's stream */
     base_list_t free_rndvs;

@@ -306,7 +306,7 @@ static bool is_unused(const ucxpool_channel_t *channel)
            !channel->user_ref;
 }
 
-/* Do all steps after a channel's end. */
+/* Do all steps that follow the end of a channel. */
 static unsigned settle(ucxpool_channel_t *channel)
 {
     if (!core_channel_must_settle(channel)) {
@@ -381,7 +381,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* End a closed channel when its requests have ended, or at its deadline. */
+/* End a draining channel when its requests have ended, or at drain_deadline. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->closing.drains || !core_channel_is_live(channel) ||

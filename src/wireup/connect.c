@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number the channel if both sides connect by address: the n-th channels of
- * both pools are a pair. A pool that connects to itself creates both ends of a
- * pair, one after the other. */
+/* Set the channel's pair number if both sides connect by address: the n-th
+ * channels of the two pools are a pair. A pool that connects to itself creates
+ * both ends of a pair, one after the other. */
 static void number_pair(ucxpool_channel_t *channel)
 {
     uint64_t number = channel->conn.remote->num_pairs++;

@@ -49,8 +49,8 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel);
  * not repeated. */
 unsigned wireup_hello_progress(ucxpool_t *pool);
 
-/* Handle a HELLO from any sender. Takes over its connection if it arrived
- * within the host. */
+/* Handle a HELLO from any sender. If the HELLO arrived over a connection within
+ * the host, takes over the connection. */
 void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                            const void *files, const core_way_t *way);
 

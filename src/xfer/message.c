@@ -666,7 +666,7 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     arrive(message);
 }
 
-/* Store runs of a message, which the caller has checked. */
+/* Store runs of a message. The caller has checked the runs. */
 static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
                       const void *data)
 {

@@ -36,7 +36,7 @@ struct ucxpool_message {
     xfer_place_t       place;
     bool               canceled;     /* by the sender */
     char              *canceled_why; /* NULL: no reason, or no memory for it */
-    bool               refused;      /* too many runs wait for receives */
+    bool               refused;      /* its runs exceed the channel's limit */
     proto_desc_t       desc;
     uint32_t           runs_missing;
     copy_totals_t      totals;
