@@ -128,8 +128,8 @@ void window_revoke(ucxpool_window_t *window);
 void window_revoke_all(ucxpool_t *pool);
 
 /* window_is_free() returns true if no importer can access the memory of the
- * window. window_all_are_free() returns true if this is so for all windows of
- * the pool that have not been destroyed. */
+ * window. window_all_are_free() returns true if all windows of the pool are
+ * free; it ignores destroyed windows. */
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 

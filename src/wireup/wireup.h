@@ -127,9 +127,9 @@ typedef enum wireup_mapping_result {
 } wireup_mapping_result_t;
 
 /*
- * Map the peer's regions, of which there is at least one, and the peer's ring.
- * Regions that another channel to the same pool has mapped are not mapped
- * again. After a failure, channel->peer.local_reason has the reason, and
+ * Map the peer's regions and the peer's ring. The peer must have at least one
+ * region. Regions that another channel to the same pool has mapped are not
+ * mapped again. After a failure, channel->peer.local_reason has the reason, and
  * wireup_mapping_close() must be called before another try.
  *
  * fds  The wireup_mapping_num_fds_of() descriptors that the peer has sent;
