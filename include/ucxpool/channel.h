@@ -17,8 +17,8 @@
  * HANDSHAKE_TIMEOUT, or the channel fails. After that there is no time limit: a
  * channel stays CONNECTING until the peer accepts or creates its channel, or
  * the library detects that the peer's process has ended.
- * ucxpool_channel_wait() waits for a limited time, and ucxpool_channel_abort()
- * ends the attempt.
+ * To limit the time, call ucxpool_channel_wait() with a timeout. If the timeout
+ * expires, call ucxpool_channel_abort().
  *
  * The wire is the transport of a channel: `map` (same host, same user: the
  * receiver reads the sender's blocks directly) or `ucx` (any peer). The library

@@ -164,8 +164,8 @@ ucxpool_status_t ucxpool_device_query(int                     device,
 ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
                                            void **list_p);
 
-/* Free memory from ucxpool_device_list_alloc(). NULL is allowed. May wait for
- * work on the GPUs without a limit, because cuMemFreeHost() does. */
+/* Free memory from ucxpool_device_list_alloc(). NULL is allowed. Like
+ * cuMemFreeHost(), may wait for work on the GPUs, with no timeout. */
 void ucxpool_device_list_free(void *list);
 
 #pragma GCC visibility pop

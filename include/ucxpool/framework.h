@@ -126,8 +126,8 @@ void ucxpool_torch_record_stream(void *address, void *stream);
 
 /*
  * Return free memory of all devices to the driver. PyTorch calls this function
- * for torch.cuda.empty_cache(). It waits for work in streams in which memory
- * was freed, without a limit, as PyTorch's own allocator does.
+ * for torch.cuda.empty_cache(). Like PyTorch's own allocator, the function
+ * waits, with no timeout, for the work in streams in which memory was freed.
  */
 void ucxpool_torch_empty_cache(void);
 

@@ -108,13 +108,14 @@ ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
                                           size_t *size_p);
 
 /*
- * Forget a stream that the caller is about to destroy. Waits for the work in
- * the stream without a limit, as cuStreamSynchronize() does, so that memory
- * freed in it can be reused. Meanwhile other threads wait if they need the
- * heap's lock. If the work has ended (cuStreamQuery()), the function does not
- * wait. The heap does not use the stream afterwards. Memory that was allocated
- * for the stream remains valid; free it in another stream. If the caller passes
- * the same handle later, the heap treats it as a new stream.
+ * Forget a stream that the caller is about to destroy. Like
+ * cuStreamSynchronize(), waits for the work in the stream, with no timeout.
+ * Memory that was freed in the stream can then be reused. Meanwhile other
+ * threads wait if they need the heap's lock. If the work has ended
+ * (cuStreamQuery()), the function does not wait. The heap does not use the
+ * stream afterwards. Memory that was allocated for the stream remains valid;
+ * free it in another stream. If the caller passes the same handle later, the
+ * heap treats it as a new stream.
  *
  * UCXPOOL_ERR_IO  the driver failed; the stream is not forgotten
  */
@@ -131,9 +132,9 @@ typedef struct ucxpool_heap_segment {
 
 /*
  * Get the physically contiguous pieces of a range, in address order. Their
- * total length is the length of the range. Use this function with an interface
- * that does not accept a range of several physical allocations, and pass it one
- * piece at a time.
+ * total length is the length of the range. Some interfaces do not accept a
+ * range that spans several physical allocations. Pass the pieces to such an
+ * interface one at a time.
  *
  * address           An address in a live allocation.
  * length            Bytes; the range must be within the allocation.
@@ -168,8 +169,8 @@ ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
 /*
  * Return free chunks to the system or the driver, until the heap holds at most
  * keep_size bytes, or no chunk is completely free. If the heap holds more than
- * keep_size bytes, waits without a limit for work in streams in which memory
- * was freed. Meanwhile other threads wait if they need the heap's lock.
+ * keep_size bytes, waits, with no timeout, for the work in streams in which
+ * memory was freed. Meanwhile other threads wait if they need the heap's lock.
  *
  * released_p [out]  Bytes that were returned. May be NULL.
  *
@@ -181,10 +182,10 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
 
 /*
  * Called with no lock held when an allocation of `size` bytes is about to fail.
- * The handler may free memory of this heap or of others, but must not allocate
- * from this heap. If the handler returns a value other than 0, the allocation
- * is retried, and if that also fails, the handler is called again. The handler
- * must therefore return 0 eventually.
+ * The handler may free memory of this heap or of other heaps, but must not
+ * allocate from this heap. If the handler returns a value other than 0, the
+ * allocation is retried, and if that also fails, the handler is called again.
+ * The handler must therefore return 0 eventually.
  */
 typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
                                               size_t size, void *stream);

@@ -57,7 +57,8 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
  *
  * blocks [out]  Array of num_blocks.
  *
- * UCXPOOL_ERR_NO_BLOCKS  fewer blocks are free; blocks is unchanged
+ * UCXPOOL_ERR_NO_BLOCKS  fewer than num_blocks blocks are free; blocks is
+ *                        unchanged
  */
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
                                      ucxpool_block_t *blocks);

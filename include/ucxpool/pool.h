@@ -155,7 +155,8 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * Requests in progress end with UCXPOOL_ERR_CANCELED, and their callbacks are
  * called by this function. Memory that a peer has mapped stays valid for that
  * peer. Waits at most CLOSE_TIMEOUT for peers, and then at most 2 s for UCX to
- * close the remaining endpoints by force. NULL is allowed.
+ * close the remaining endpoints by force. If the pool is on a GPU, also waits
+ * for its GPU copies in flight. NULL is allowed.
  *
  * Also revokes the pool's windows, as ucxpool_window_destroy() does, and waits
  * for their peers within the same CLOSE_TIMEOUT. window.h describes how a peer

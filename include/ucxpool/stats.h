@@ -110,9 +110,9 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * from any channel that fails before it has matched a message is counted only
  * for the pool.
  *
- * Statistics with map_ or ucx_ in their names count data that used the wire in
- * the name. All other statistics count data that used the wire returned by
- * ucxpool_channel_query().
+ * Statistics with map_ or ucx_ in their names count only data that was
+ * transferred over that wire. All other statistics count data that used the
+ * wire returned by ucxpool_channel_query().
  *
  * The counters of a channel take less than 1 KiB.
  */

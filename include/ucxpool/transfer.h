@@ -95,7 +95,7 @@ typedef enum ucxpool_range_kind {
 } ucxpool_range_kind_t;
 
 /* `length` bytes of memory or of a file. If length is 0, fd, at and name are
- * ignored. Made by ucxpool_range_memory() and ucxpool_range_file(). */
+ * ignored. Create one with ucxpool_range_memory() or ucxpool_range_file(). */
 typedef struct ucxpool_range {
     ucxpool_range_kind_t kind;
     int                  fd; /* the file's descriptor */
@@ -104,7 +104,7 @@ typedef struct ucxpool_range {
         int64_t     offset; /* offset in the file */
     } at;
     size_t length;
-    /* File name for error messages. NULL: its path in /proc. */
+    /* File name for error messages. NULL: the file's path in /proc. */
     const char *name;
     uint64_t    reserved[2]; /* 0 */
 } ucxpool_range_t;
@@ -176,11 +176,11 @@ typedef struct ucxpool_request ucxpool_request_t;
 typedef struct ucxpool_message ucxpool_message_t;
 
 /*
- * Called once when a request ends, by ucxpool_progress() or a function that
- * waits or destroys, with no lock held. The function that posts the request
- * never calls the callback, even if the request ends before that function
- * returns. The callback may call any function except ucxpool_destroy(), and may
- * release the request.
+ * Called once when a request ends, with no lock held. The caller is
+ * ucxpool_progress(), a function that waits, or a function that destroys an
+ * object. The function that posts the request never calls the callback, even if
+ * the request ends before that function returns. The callback may call any
+ * function except ucxpool_destroy(), and may release the request.
  *
  * Other functions report the end only after the callback has returned:
  * ucxpool_request_test(), ucxpool_request_wait(), ucxpool_request_query() and
@@ -210,18 +210,20 @@ typedef enum ucxpool_segments_kind {
                                   allocation in the list */
     UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all segments, which
                                   are in device, managed or pinned memory. The
-                                  library does not check this. If the GPU
-                                  cannot access a segment, its context becomes
+                                  library does not check this. If the GPU cannot
+                                  access a segment, the GPU's context becomes
                                   unusable */
     UCXPOOL_SEGMENTS_HOST = 2, /* all segments are in host memory, pinned or
                                   not, and the CPU copies them. The library does
                                   not check this. If a segment is in GPU memory,
-                                  the process crashes. With any other kind,
-                                  pageable memory needs one query per segment */
-    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all segments have the same
-                                  length. If an array of many short segments is
-                                  in pinned memory, only the GPU reads it. If
-                                  the lengths differ, the request may fail with
+                                  the process crashes. With
+                                  UCXPOOL_SEGMENTS_ANY, the library makes one
+                                  query per segment of pageable memory */
+    UCXPOOL_SEGMENTS_EVEN = 3  /* as UCXPOOL_SEGMENTS_CUDA, and all segments
+                                  have the same length. If an array of many
+                                  short segments is in pinned memory, only the
+                                  GPU reads it. If the lengths differ, the
+                                  request may fail with
                                   UCXPOOL_ERR_INVALID_PARAM; the detail then
                                   names the segment */
 } ucxpool_segments_kind_t;
@@ -234,13 +236,14 @@ typedef struct ucxpool_request_params {
     uint64_t             field_mask;
     ucxpool_request_cb_t callback;
     void                *callback_arg; /* passed to the callback */
-    /* Send only: bytes that are sent with the descriptor. The library copies
-     * them. */
+    /* Sends: bytes that are sent with the message's descriptor. Reads and
+     * writes of remote windows: bytes that are sent with the message that has
+     * notify_tag. The library copies the bytes. */
     const void *metadata;
     size_t      metadata_length; /* at most MAX_METADATA */
     /*
      * Deadline: the request ends with UCXPOOL_ERR_TIMED_OUT if it has not
-     * completed this many nanoseconds from now. Default: REQUEST_TIMEOUT.
+     * completed this many nanoseconds after its post. Default: REQUEST_TIMEOUT.
      */
     uint64_t timeout_ns;
     /*
@@ -277,7 +280,7 @@ typedef struct ucxpool_request_params {
  * data         What to send; see ucxpool_data_t.
  * params       NULL for none.
  * request_p    [out] The request, to be released by ucxpool_request_release().
- *              NULL: the library releases it when it ends.
+ *              NULL: the library releases the request when the request ends.
  *
  * The request ends with
  * UCXPOOL_OK                 the receiver has the message. An eager send ends
@@ -348,7 +351,7 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
 /*
  * Receive a message.
  *
- * channel      A channel of this pool, to receive from this peer only. NULL:
+ * channel      A channel of this pool, to receive from its peer only. NULL:
  *              receive from any channel of the pool.
  * data         Where to put the bytes. It must be at least as long as the
  *              message, and must not be a source.

@@ -46,11 +46,15 @@
  *                ucxpool_device_list_alloc() and the allocators of framework.h;
  *                strings (ucxpool_string_free())
  *   _put         a block: returns it to its pool
+ *   _stream_end  the heap's use of a stream: ucxpool_heap_stream_end() forgets
+ *                the stream
  *   _deregister  the registration of a pool in a protection domain (verbs.h)
  *
- * If the object or the address is NULL, these functions do nothing. A probed
- * message is released by ucxpool_message_recv() or ucxpool_message_refuse().
- * ucxpool_destroy() also releases all objects of the pool and frees its memory.
+ * If the object or the address is NULL, these functions do nothing. One
+ * exception is ucxpool_heap_stream_end(), for which a NULL stream is the legacy
+ * default stream. A probed message is released by ucxpool_message_recv() or
+ * ucxpool_message_refuse(). ucxpool_destroy() also releases all objects of the
+ * pool and frees its memory.
  *
  * Timeouts. All timeouts are in nanoseconds. If the timeout of a function
  * expires, the function returns UCXPOOL_INPROGRESS. UCXPOOL_ERR_TIMED_OUT has

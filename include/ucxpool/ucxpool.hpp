@@ -140,7 +140,8 @@ inline std::error_code make_error_code(ucxpool_status_t status) noexcept
     return std::error_code(static_cast<int>(status), category());
 }
 
-/* An error of the library. what() returns the detail and the status. */
+/* An error that the library has reported. what() returns the detail and the
+ * status. */
 class error : public std::system_error
 {
 public:
@@ -199,7 +200,7 @@ namespace detail
 
 /*
  * The number of forks that led to this process since the first pool was
- * created. Cheaper than getpid(), which is a system call.
+ * created. Reading it is cheaper than getpid(), which is a system call.
  */
 inline std::atomic<unsigned> num_forks{0};
 
@@ -212,8 +213,8 @@ inline unsigned count_forks() noexcept
     return registered == 0 ? num_forks.load(std::memory_order_relaxed) : 0;
 }
 
-/* Records whether a pool still exists. All handles of its objects share this
- * record. */
+/* Records whether a pool still exists. All handles of the pool's objects share
+ * this record. */
 struct life {
     ucxpool_t        *pool = nullptr;
     std::atomic<bool> is_ended{false};
@@ -421,8 +422,8 @@ template <typename T>
 inline constexpr bool is_segment = is_any_of<T, ucxpool_segment_t, ::iovec>;
 
 /*
- * Element types whose bytes are data. Views and descriptions of memory are
- * excluded, because their bytes are pointers.
+ * Element types whose objects can be sent as raw bytes. Views and descriptions
+ * of memory are excluded, because their bytes are pointers.
  */
 template <typename T>
 inline constexpr bool is_plain =
@@ -436,8 +437,8 @@ inline constexpr bool is_plain =
 /*
  * Data to send or write (source), or memory to receive or read into (target).
  * The memory must stay valid until the request has ended. The memory of a
- * source must also stay unchanged until then. The object itself need not
- * outlive the call.
+ * source must also stay unchanged until then. The basic_data object itself need
+ * not outlive the call.
  */
 template <typename Void> class basic_data
 {
@@ -453,7 +454,8 @@ public:
      * A container with data() and size(): a vector, an array, a string, a span.
      * Elements of type ucxpool_const_segment_t (source only), ucxpool_segment_t
      * or iovec are a list of segments. Elements of type ucxpool_range_t (source
-     * only) are a list of ranges. The bytes of all other elements are the data.
+     * only) are a list of ranges. Elements of any other type are sent or
+     * received as raw bytes.
      */
     template <typename C, typename T = detail::element<C>>
     basic_data(C &&container) noexcept
@@ -582,8 +584,8 @@ private:
 };
 
 /*
- * A send, receive, read or write. Its memory must stay valid until it has
- * ended.
+ * A send, receive, read or write. The caller's memory must stay valid until the
+ * request has ended.
  *
  * If the request has not ended, the destructor cancels it and progresses the
  * pool until it has ended. Callbacks and coroutines of other requests may
@@ -649,8 +651,8 @@ public:
     using handle::handle;
 
     /*
-     * Receive the message. The handle is then empty. After an error it still
-     * has the message.
+     * Receive the message. The handle is then empty. After an error, the handle
+     * still owns the message.
      */
     [[nodiscard]] request recv(const target         &where,
                                const request_params &params = {})
@@ -1263,16 +1265,17 @@ private:
  * The request is posted by co_await.
  *
  * The thread that progresses the pool resumes the coroutine, in
- * ucxpool_progress() or a function that waits or destroys, with no lock held.
- * The library has no other thread and no scheduler. The rules for callbacks
- * apply to a resumed coroutine until it suspends again: it may call any
- * function except ucxpool_destroy(), and should not block, because it delays
- * this thread. If the pool is destroyed, its coroutines are resumed with
- * UCXPOOL_ERR_CANCELED. If another thread completes the request while co_await
- * is posting it, the coroutine continues in its own thread.
+ * ucxpool_progress(), a function that waits, or a function that destroys an
+ * object. No lock is held. The library has no other thread and no scheduler.
+ * The rules for callbacks apply to a resumed coroutine until it suspends again:
+ * it may call any function except ucxpool_destroy(), and should not block,
+ * because it delays this thread. If the pool is destroyed, its coroutines are
+ * resumed with UCXPOOL_ERR_CANCELED. If another thread completes the request
+ * while co_await is posting it, the coroutine is not suspended and continues in
+ * the posting thread.
  *
- * The thread that progresses the pool may destroy a suspended coroutine. Its
- * request is then canceled as described for class request.
+ * The thread that progresses the pool may destroy a suspended coroutine. The
+ * coroutine's request is then canceled as described for class request.
  */
 #ifdef __cpp_impl_coroutine
 

@@ -43,7 +43,7 @@
  *                           window of a pool in host memory in this way. The
  *                           window must be in one allocation of the owner's
  *                           pool or in one file, as for UCXPOOL_WAY_MAPPED.
- *                           It is pinned when it is imported
+ *                           The window is pinned when it is imported
  *     UCXPOOL_WAY_RMA       Any peer on the `ucx` wire, if UCX's transports
  *                           implement get and put in hardware (RDMA, NVLink).
  *                           The owner does nothing, but over NVLink UCX 1.22
@@ -70,8 +70,8 @@
  * channel.
  *
  * If the window is in memory of the pool, the caller must not free this memory
- * while the window exists. Otherwise peers may read and write the data of its
- * next user.
+ * while the window exists. Otherwise peers may read and write the data of the
+ * memory's next user.
  *
  * The blob is a capability: any process that has the blob, and a channel to the
  * owner's pool, has the access that the blob grants. Keep the blob secret. The
@@ -192,7 +192,7 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  * a peer may still write to memory that it has mapped.
  *
  * UCXPOOL_OK          no peer accesses the memory
- * UCXPOOL_INPROGRESS  a peer may still access it: call again
+ * UCXPOOL_INPROGRESS  a peer may still access the memory: call again
  */
 ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
                                        uint64_t          timeout_ns);
@@ -216,9 +216,9 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *                      borrowed endpoint must be closed by the caller
  *
  * To be certain that no peer accesses the memory, call ucxpool_window_revoke()
- * until it returns UCXPOOL_OK, and do not free the memory before. Over `ucx`,
- * reads or writes through messages may still be ending at the peers. Keep
- * calling ucxpool_progress() until they have ended. If UCX still uses the
+ * until it returns UCXPOOL_OK, and do not free the memory before then. Over
+ * `ucx`, the peers' reads or writes through messages may still be in progress.
+ * Keep calling ucxpool_progress() until they have ended. If UCX still uses the
  * peers' memory after 250 ms, the channel fails.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
@@ -307,9 +307,9 @@ typedef struct ucxpool_place {
 } ucxpool_place_t;
 
 /*
- * A list of places in a window, in order. Made by ucxpool_places() or
- * ucxpool_places_even(). The arrays that it points to must stay unchanged until
- * the request ends; an array of one element is copied.
+ * A list of places in a window, in order. Create one with ucxpool_places() or
+ * ucxpool_places_even(). The arrays to which the list points must stay
+ * unchanged until the request ends; an array of one element is copied.
  */
 typedef struct ucxpool_place_list {
     const ucxpool_place_t *places;  /* NULL: all places have one length */
@@ -324,10 +324,10 @@ ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
  * Describe places of one length at these offsets. This form is faster for many
- * short places, especially if a GPU reads the lists itself. The GPU does so if
- * there are at least 4,096 places, and both lists are in pinned memory
- * (ucxpool_device_list_alloc(), or CUDA's own). The lists are the offsets and
- * the local addresses (ucxpool_data_pieces()). The GPU then also checks the
+ * short places, especially if a GPU itself reads the array of offsets and the
+ * array of local addresses (ucxpool_data_pieces()). The GPU does so if there
+ * are at least 4,096 places, and both arrays are in pinned memory (from
+ * ucxpool_device_list_alloc() or from CUDA). The GPU then also checks the
  * offsets. If a place lies beyond the window's end, the GPU skips it, and the
  * request ends with UCXPOOL_ERR_INVALID_PARAM. The other places may or may not
  * have been transferred.
@@ -380,8 +380,8 @@ ucxpool_status_t ucxpool_remote_window_read(
  * Write local memory to places of a peer's window. The bytes of the data fill
  * all places, one after the other.
  *
- * data  As for ucxpool_send(), but not ranges. Its length must be the total
- *       length of all places.
+ * data  As for ucxpool_send(), but ranges are not allowed. The length of the
+ *       data must be the total length of all places.
  *
  * The request ends with UCXPOOL_OK when all bytes are in the window.
  * Otherwise it ends with one of the errors of ucxpool_remote_window_read(), and

@@ -92,11 +92,11 @@ typedef struct stat_entry {
                 "Wire operations for messages received this way.")
 #define WAY(_name, _way) \
     TRAFFIC("read_" _name, read[_way], "operations", \
-            "Bytes read from windows this way.", \
-            "Reads of windows this way."), \
+            "Bytes read from windows by way " _name ".", \
+            "Window reads by way " _name "."), \
         TRAFFIC("written_" _name, written[_way], "operations", \
-                "Bytes written to windows this way.", \
-                "Writes of windows this way.")
+                "Bytes written to windows by way " _name ".", \
+                "Window writes by way " _name ".")
 
 /* First the shares, then the entries that are printed as plain numbers. The
  * NUM_COUNTS and NUM_TRAFFIC entries also exist for each channel. */
