@@ -657,10 +657,10 @@ static void print_metrics_degraded(const char *name, const core_stats_t *stats,
 typedef struct metric {
     const char        *name;
     const char        *help;
-    const char        *label; /* of the names */
+    const char        *label; /* OpenMetrics label for the names */
     const char *const *names;
     size_t             num;
-    const char        *words[2];   /* of the directions */
+    const char        *words[2];   /* the two directions */
     size_t             offsets[2]; /* in core_counters_t */
 } metric_t;
 

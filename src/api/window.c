@@ -56,7 +56,7 @@ static bool is_free(const void *window)
  * that finishes its copy and then makes no progress sends no message. */
 #define LOOK_NS UINT64_C(10000000)
 
-/* Revoke the window, and make progress until the window is free or until the
+/* Revoke the window, and make progress until no peer accesses it, or until the
  * time `moment`. */
 static ucxpool_status_t revoke_until(ucxpool_window_t *window, uint64_t moment)
 {

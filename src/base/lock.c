@@ -15,7 +15,7 @@ void base_lock_await(base_lock_t *lock)
      * other threads sleep. At worst, a wake() finds no sleeping thread. */
     while (__atomic_exchange_n(&lock->state, BASE_LOCK_AWAITED,
                                __ATOMIC_ACQUIRE) != BASE_LOCK_FREE) {
-        /* Returns at once if the state is no longer AWAITED. */
+        /* The call returns at once if the state is no longer AWAITED. */
         (void)syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE,
                       BASE_LOCK_AWAITED, NULL, NULL, 0);
     }

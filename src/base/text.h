@@ -25,8 +25,8 @@ void base_text_copy(char *to, size_t to_size, const char *from);
 void base_quote_print(FILE *stream, const char *text);
 
 /* --- printing into a string -----------------------------------------------
- * open_memstream() does the same, but does not report that memory ran out while
- * the stream was written.
+ * open_memstream() does the same, but does not report that memory ran out
+ * during a write to the stream.
  */
 
 typedef struct base_string {

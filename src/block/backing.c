@@ -57,7 +57,8 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
         return false;
     }
     if (!around->ucx.has_cuda) {
-        return true; /* only peer pools map it, and all of them can */
+        return true; /* only peer pools map virtual memory, and all of them
+                        can */
     }
     if (!block_ucx_shares_vmm(&around->ucx)) {
         snprintf(
@@ -127,8 +128,8 @@ static void choose_best(const mem_cuda_device_t    *device,
     }
 }
 
-/* Choose virtual memory for CUDA_BACKING=vmm. If UCX cannot share this memory,
- * the pool's own wires still can. */
+/* Choose virtual memory for CUDA_BACKING=vmm. Even if UCX cannot share this
+ * memory, the library itself can (ipc/cuda.h). */
 static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
                                  const block_surroundings_t *around,
                                  block_backing_t            *backing)

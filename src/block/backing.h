@@ -25,8 +25,8 @@
 
 typedef struct block_backing {
     const mem_kind_t *kind;
-    /* UCX may be given addresses of this memory. If false, the `ucx` wire uses
-     * pinned host blocks. */
+    /* The library may pass addresses of this memory to UCX. If false, the `ucx`
+     * wire uses pinned host blocks. */
     bool ucx_takes_it;
     /* A sentence for users: the choice, the reason, the consequences. */
     char reason[BLOCK_BACKING_REASON_SIZE];

@@ -12,10 +12,10 @@
 /* --- the budget ----------------------------------------------------------- */
 
 /*
- * A BAR1 up to this size is small. The driver uses a part of BAR1, and no
- * function returns the size of this part. Of 256 MiB, a T4 can register about
- * 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue 101).
- * An RTX A4000 can register 220 MB of 256 MiB with gdr_pin and driver 530
+ * A BAR1 of up to this size counts as small. The driver uses a part of BAR1,
+ * and no function returns the size of this part. Of 256 MiB, a T4 can register
+ * about 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue
+ * 101). An RTX A4000 can register 220 MB of 256 MiB with gdr_pin and driver 530
  * (NVIDIA/gdrcopy, issue 301).
  */
 #define SMALL_BAR1 (1024 * MIB)
@@ -24,7 +24,7 @@
  * nvidia-smi show at most 2 MiB. */
 #define IDLE_USE (8 * MIB)
 
-/* Growth of UCX's own staging pool: 128 buffers of 4 MiB. */
+/* UCX's own staging pool grows in steps of 128 buffers of 4 MiB. */
 #define UCX_STEP (512 * MIB)
 
 uint64_t block_budget_compute(const mem_nvml_facts_t *gpu)
@@ -65,8 +65,8 @@ uint64_t block_budget_compute(const mem_nvml_facts_t *gpu)
 #define LONG_BLOCK      (1 * MIB)
 
 /* If a pool gets less memory than requested, its blocks are made smaller, but
- * not smaller than this size. For smaller fragments, a wire operation would
- * cost too much. */
+ * not smaller than this size. With shorter fragments, the fixed cost of each
+ * wire operation would be too high. */
 #define SMALL_BLOCK (256 * KIB)
 
 /* Resolve UCXPOOL_COMM_SIZE=auto. The size is smaller if the memory or the BAR1
@@ -95,9 +95,10 @@ static bool is_good_block(const base_config_t *config, size_t size,
 
 /*
  * Resolve UCXPOOL_BLOCK_SIZE=auto. A GPU gets long blocks, because its link
- * needs long fragments. Blocks grow as long as the pool has at least MIN_BLOCKS
- * of them. In a tight budget, rounding to blocks must also waste at most 1/32.
- * They also grow until a fragment size set by the user fits.
+ * needs long fragments. The size is doubled as long as COMM_SIZE holds at least
+ * MIN_BLOCKS blocks (or MIN_LONG_BLOCKS). In a tight budget, rounding to whole
+ * blocks must also waste at most 1/32 of COMM_SIZE. A block is never shorter
+ * than FRAG_SIZE, unless REGION_SIZE prevents this.
  */
 static size_t auto_block_size(const base_config_t *config, bool for_gpu,
                               bool is_tight)
@@ -118,7 +119,8 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
 
 /* Resolve UCXPOOL_REGION_SIZE=auto. Fewer regions need fewer registrations, but
  * a single large allocation may fail. Virtual memory of a GPU can only be
- * stitched by whole regions, and cuMemAlloc makes one region in any case. */
+ * stitched in whole regions. With cuMemAlloc(), the pool always has one
+ * region. */
 static size_t auto_region_size(const base_config_t *config,
                                const mem_kind_t    *kind)
 {

@@ -38,9 +38,10 @@ uint64_t block_budget_compute(const mem_nvml_facts_t *gpu);
 
 typedef struct block_sizes_params {
     const mem_kind_t *kind;
-    bool              for_gpu;     /* even if the blocks lie in host memory */
-    uint64_t          memory_size; /* of the machine, or of the GPU */
-    uint64_t          limit;       /* for COMM_SIZE=auto */
+    bool              for_gpu; /* the pool is on a GPU; its blocks may still
+                                  be in host memory */
+    uint64_t memory_size;      /* of the machine, or of the GPU */
+    uint64_t limit;            /* for COMM_SIZE=auto */
 } block_sizes_params_t;
 
 /*
@@ -63,8 +64,8 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
 size_t block_sizes_floor(const base_config_t *asked,
                          const base_config_t *settled, bool for_gpu);
 
-/* The maximum number of blocks that fit in the pool's packed words: 256 GiB in
- * 4-KiB blocks. */
+/* The maximum number of blocks whose count fits in the 26 bits that the pool
+ * has for it: 256 GiB in 4-KiB blocks. */
 #define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
 
 /*

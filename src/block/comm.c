@@ -299,9 +299,10 @@ struct block_comm {
     size_t               home_size;  /* total size of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
-    pthread_mutex_t      lock;     /* protects the list, and freeing */
-    base_list_t          buffers;  /* including freed but busy buffers */
-    owner_t              owners[]; /* one per block; NULL: in no buffer */
+    pthread_mutex_t      lock; /* held to change the list and to free a
+                                  buffer */
+    base_list_t buffers;       /* including freed but busy buffers */
+    owner_t     owners[];      /* one per block; NULL: in no buffer */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
@@ -317,7 +318,8 @@ ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
                           "no memory for the owners of %u blocks", num_blocks);
     }
     block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
-    /* A single block is always a run, so a stitched buffer has at least two. */
+    /* A single block is always a run, so a stitched buffer has at least two
+     * blocks. */
     status = ranges_create(stats.total / 2, &comm->stitched);
     if (status != UCXPOOL_OK) {
         goto err_free_comm;
@@ -564,7 +566,8 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address)
                           "its own address and the pool that allocated it",
                           address);
     }
-    /* Under the lock, so that the last drop finds the blocks quarantined. */
+    /* The lock is held until the blocks are quarantined, because the last drop
+     * releases quarantined blocks. */
     is_busy = atomic_fetch_or(&buffer->state, FREED) != 0;
     if (is_busy) {
         for (uint32_t i = 0; i < buffer->num_blocks; i++) {

@@ -207,7 +207,7 @@ static size_t take_by_words(bitmap_t *bitmap, size_t max, uint32_t *indices)
  * word. */
 static uint64_t run_starts(uint64_t bits, size_t num)
 {
-    size_t length = 1; /* run length that each set bit is known to start */
+    size_t length = 1; /* each set bit starts a run this long */
 
     if (num > WORD_BITS) {
         return 0;
@@ -221,8 +221,8 @@ static uint64_t run_starts(uint64_t bits, size_t num)
     return bits;
 }
 
-/* Find the lowest start of a run of num set bits. A concurrent take may break
- * the run. */
+/* Find the lowest start of a run of num set bits. Another thread may take a
+ * part of the run at any time. */
 static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
 {
     size_t carried = 0; /* length of the run that ends before the word */
@@ -359,7 +359,8 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 
 /* --- the pool ------------------------------------------------------------- */
 
-/* State of a block: BLOCK_FREE, or one of the others plus its share. */
+/* State of a block: BLOCK_FREE, or one of the two other states plus the block's
+ * share. */
 #define BLOCK_FREE        0u
 #define BLOCK_HELD        1u
 #define BLOCK_QUARANTINED (BLOCK_HELD + BLOCK_SHARE_LAST)
@@ -490,7 +491,7 @@ void block_pool_destroy(block_pool_t *pool)
 }
 
 /* Raise high_water to `used`. This keeps high_water >= total - free for every
- * value of free. */
+ * value that free has had. */
 static void raise_high_water(share_counts_t *share, uint32_t used)
 {
     uint32_t seen =
@@ -612,7 +613,8 @@ static bool put_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 }
 
 /* Free a block. The caller has already set the state to free, as the next get
- * expects. The count changes last, because it guarantees that a bit is set. */
+ * expects. Every block in the count must be at hand or have its bit set, so the
+ * count changes last. */
 static void free_block(block_pool_t *pool, block_share_t share, uint32_t index,
                        uint64_t counts)
 {

@@ -78,8 +78,8 @@ void block_pool_destroy(block_pool_t *pool);
  *
  * num_blocks  1 or more.
  *
- * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free blocks now. Not logged,
- *                        because callers retry often
+ * UCXPOOL_ERR_NO_BLOCKS  the share now has fewer than num_blocks free blocks.
+ *                        Not logged, because callers retry often
  */
 ucxpool_status_t block_pool_get(block_pool_t *pool, block_share_t share,
                                 uint32_t *index_p);

@@ -617,8 +617,8 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
     }
 }
 
-/* After the refusal has been sent, wait within limits for the client to close
- * the connection. */
+/* After the refusal has been sent, discard at most BOOTSTRAP_DRAIN_MAX bytes
+ * until the client closes the connection. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
     /* Each call repeats the shutdown, which is harmless. */
@@ -630,8 +630,8 @@ static ucxpool_status_t drain(bootstrap_auth_t *auth)
     return auth->status;
 }
 
-/* Handle a failed send. The listener may have sent a refusal before it closed
- * the connection. */
+/* Handle a failed send. If the listener sent a refusal before it closed the
+ * connection, fail with the reason in the refusal. */
 static ucxpool_status_t fail_send(bootstrap_auth_t *auth,
                                   ucxpool_status_t  status)
 {

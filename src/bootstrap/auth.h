@@ -26,8 +26,9 @@
  * Calls do not block, do not allocate memory, and never read beyond the current
  * message. A listener that refuses a client sends the reason and shuts down its
  * side of the connection. Then it discards a bounded number of bytes until the
- * client closes the connection. If it closed the connection with unread bytes,
- * the connection would be reset, and the client might lose the reason.
+ * client closes the connection. If the listener closed the connection with
+ * unread bytes, the connection would be reset, and the client might lose the
+ * reason.
  *
  * Not thread-safe: only one thread at a time may use an authentication.
  */
@@ -102,7 +103,7 @@ bootstrap_refusal_t
 bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
                                 char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1]);
 
-/* Converts a refusal to a status. */
+/* Convert a refusal to a status. */
 ucxpool_status_t bootstrap_refusal_status(bootstrap_refusal_t code);
 
 /* The signed data of one side. */
@@ -211,8 +212,9 @@ void bootstrap_auth_cleanup(bootstrap_auth_t *auth);
  *                         its proof to the system
  * others                  failed; auth->reason has the reason. The error is
  *                         neither logged nor kept as the thread's last error
- *     UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
- *     UCXPOOL_ERR_PROTOCOL    another version, or an invalid message
+ *     UCXPOOL_ERR_PERMISSION  a side has no secret, or the secrets differ
+ *     UCXPOOL_ERR_PROTOCOL    the peer has another version of the protocol, or
+ *                             sent an invalid message
  *     UCXPOOL_ERR_LIMIT       the listener is full
  *     UCXPOOL_ERR_REFUSED     the listener refused for another reason
  *     UCXPOOL_ERR_PEER_LOST   the peer closed the connection, or it failed
@@ -227,12 +229,12 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 
 /* --- refusal without an exchange, and closing ----------------------------- */
 
-/* Send a BOOTSTRAP_REFUSAL_FULL, after which the client may try again. The
- * caller then closes the connection. */
+/* Send a REFUSE with BOOTSTRAP_REFUSAL_FULL, after which the client may try
+ * again. The caller then closes the connection. */
 void bootstrap_refuse_full(int fd, const char *text);
 
-/* The reason for which an authenticated peer closes the connection. It sends
- * the reason as one byte: see docs/reference/protocol.md. */
+/* The reason for which an authenticated peer closes the connection. The peer
+ * sends the reason as one byte: see docs/reference/protocol.md. */
 typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_NONE   = 0, /* not sent: the process has ended */
     BOOTSTRAP_CLOSE_CLOSED = 1,

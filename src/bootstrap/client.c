@@ -43,8 +43,8 @@ int bootstrap_client_detach_fd(bootstrap_client_t *client)
     int fd = client->fd;
 
     if (fd >= 0) {
-        /* Without this call, a copy in a forked child would stay in the
-         * epoll. */
+        /* Without this call, a copy of the descriptor in a forked child would
+         * keep the socket in the epoll. */
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         client->fd = -1;
     }
@@ -160,9 +160,9 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
 
 /*
  * Before the next try, a client waits a random time between 0.5 and 1.5 times
- * the delay. The delay doubles with each try up to the last value. This spreads
- * the retries of a thousand clients over time, and limits the load on a
- * listener that remains full.
+ * the delay. The delay begins at RETRY_FIRST_NS and doubles with each try, up
+ * to RETRY_LAST_NS. This spreads the retries of a thousand clients over time,
+ * and limits the load on a listener that remains full.
  */
 #define RETRY_FIRST_NS UINT64_C(10000000)
 #define RETRY_LAST_NS  UINT64_C(500000000)

@@ -56,9 +56,10 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  *                         blob
  * UCXPOOL_ERR_PEER_LOST   no process listens there, or the listener closed the
  *                         connection
- * UCXPOOL_ERR_TIMED_OUT   no answer, or only a part of it, arrived in time
- * UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
- * UCXPOOL_ERR_PROTOCOL    another version of the protocol, or not a pool
+ * UCXPOOL_ERR_TIMED_OUT   no complete answer arrived in time
+ * UCXPOOL_ERR_PERMISSION  a side has no secret, or the secrets differ
+ * UCXPOOL_ERR_PROTOCOL    the peer has another version of the protocol, or is
+ *                         not a pool
  * UCXPOOL_ERR_LIMIT       the listener was full until the timeout
  * UCXPOOL_ERR_REFUSED     the listener refused for another reason
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY

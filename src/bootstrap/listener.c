@@ -158,9 +158,9 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     return UCXPOOL_OK;
 }
 
-/* Returns true if an error of accept() concerns only one connection. Linux
- * reports network errors of a new connection in this way. Accepting the next
- * connection may succeed. */
+/* Returns true if an error of accept() concerns only one connection. Linux also
+ * returns network errors of the new connection from accept(). Accepting the
+ * next connection may succeed. */
 static bool is_passing(int error)
 {
     switch (error) {
@@ -249,7 +249,7 @@ struct bootstrap_listener {
     pending_slot_t slots[];
 };
 
-/* Log a warning, unless one was logged just before. */
+/* Log a warning, unless one was logged within the last LOG_INTERVAL_NS. */
 static void warn_rarely(bootstrap_listener_t *listener, const char *who,
                         const char *what)
 {
@@ -584,7 +584,7 @@ ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
 
 /* If a connection cannot be accepted, for example because no descriptor is
  * free, the listening socket stays readable. The listener then ignores the
- * socket for this time. */
+ * socket for this long. */
 #define ACCEPT_PAUSE_NS 100000000u
 
 /* Represents the listening socket in an epoll event, instead of the index of a

@@ -58,9 +58,10 @@ typedef struct bootstrap_peer {
 /* Handshakes since creation, by result. */
 typedef struct bootstrap_listener_stats {
     uint64_t num_proven;
-    uint64_t num_refused; /* includes failed, timed out and dropped ones */
+    uint64_t num_refused; /* includes those that failed, timed out or were
+                             dropped */
     uint64_t num_timed_out;
-    uint64_t num_dropped;   /* for a new connection */
+    uint64_t num_dropped;   /* to accept a new connection */
     unsigned num_half_open; /* now */
 } bootstrap_listener_stats_t;
 

@@ -33,8 +33,8 @@ typedef struct ipc_cuda {
 } ipc_cuda_t;
 
 /*
- * Describe a region of this process. If the function creates a descriptor, it
- * is closed together with the regions.
+ * Describe a region of this process. If the function creates a descriptor, the
+ * descriptor is closed together with the regions.
  *
  * UCXPOOL_ERR_UNSUPPORTED  this kind of memory has no GPU handle (pinned host
  *                          memory is shared as host memory), or the GPU cannot

@@ -409,7 +409,7 @@ static uint64_t page_size(const ipc_file_t *file)
 }
 
 /* Returns the start of the first page of the part. The start is aligned to a
- * large page if the part is at least as long as one. */
+ * large page if the part is at least as long as a large page. */
 static uint64_t part_start(const ipc_file_t *file, const ipc_part_t *part)
 {
     uint64_t page  = page_size(file);

@@ -46,10 +46,10 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
  * given  The file's descriptor in this process, which the caller keeps; -1:
  *        open the file in the owner's /proc.
  *
- * UCXPOOL_ERR_PERMISSION  cannot be opened, belongs to another user or PID
- *                         namespace, or is not sealed
- * UCXPOOL_ERR_PROTOCOL    not the announced file, not a memfd, not of the
- *                         announced size, or invalid numbers
+ * UCXPOOL_ERR_PERMISSION  the file cannot be opened, belongs to another user or
+ *                         PID namespace, or is not sealed
+ * UCXPOOL_ERR_PROTOCOL    the file is not the announced one, is not a memfd, or
+ *                         has another size; or a number is invalid
  * UCXPOOL_ERR_PEER_LOST   the process has ended
  * UCXPOOL_ERR_NO_MEMORY   no address space is left
  */

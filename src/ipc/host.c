@@ -402,8 +402,8 @@ bool ipc_host_shares_network(const ipc_host_t *peer)
     return namespace_of(text) == ours;
 }
 
-/* Returns true if the process has already closed its executable. Needs no
- * descriptor. */
+/* Returns true if the process has no executable any more, because it is
+ * exiting or has ended. Needs no descriptor. */
 static bool has_no_program(const ipc_host_t *peer)
 {
     char path[32];

@@ -63,9 +63,9 @@ bool ipc_host_shares_network(const ipc_host_t *peer);
 
 /*
  * is_alive() returns true if the announced process exists. is_reaped() returns
- * true if it no longer exists. A zombie exists. Both return false if that is
- * unknown, for example without a free descriptor. An unknown process must not
- * count as ended.
+ * true if it no longer exists. A zombie counts as existing. Both return false
+ * if the state is unknown, for example without a free descriptor. An unknown
+ * process must not count as ended.
  */
 bool ipc_host_is_alive(const ipc_host_t *peer);
 bool ipc_host_is_reaped(const ipc_host_t *peer);

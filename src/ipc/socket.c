@@ -23,8 +23,8 @@
 
 #define NAME_PREFIX "ucxpool-"
 
-/* Number of connections that the system queues. Further connects must be
- * retried. */
+/* Number of connections that the system queues. Further connects fail and must
+ * be retried. */
 #define BACKLOG 1024
 
 /* Space for the descriptors of a message, aligned for a cmsghdr. */
@@ -351,7 +351,8 @@ static bool is_abandoned(const struct sockaddr_un *address)
 }
 
 /* Remove the files of ended processes on this host. Files of another host, or
- * of an earlier boot, cannot be distinguished from files in use. */
+ * of an earlier boot, cannot be distinguished from files in use, so they are
+ * kept. */
 static void remove_abandoned(const char *folder)
 {
     struct sockaddr_un   address = {.sun_family = AF_UNIX};

@@ -8,9 +8,10 @@
  *     peer    | allocation 0 | allocation 1 | allocation 2 |
  *
  * There may be tens of thousands of allocations. The owner keeps a handle for
- * each, which uses no file descriptor. It exports some as descriptors and sends
- * these to the peer. The peer maps them and closes the descriptors, and then
- * requests the next ones.
+ * each, which uses no file descriptor. It exports the allocations as
+ * descriptors, in batches, and sends each batch to the peer. The peer maps the
+ * allocations of a batch, closes the descriptors, and then requests the next
+ * batch.
  *
  * A peer's data is not trusted: the driver maps an allocation only with its
  * true size.
@@ -31,8 +32,8 @@ typedef struct ipc_virtual_run {
     uint64_t count;
 } ipc_virtual_run_t;
 
-/* The allocations that contain some memory, in address order. The offset and
- * the used runs are sent over the wire as they are. */
+/* The allocations that contain a range of memory, in address order. The offset
+ * and the used runs are sent over the wire as they are. */
 typedef struct ipc_virtual_layout {
     uint64_t          offset; /* of the memory in the first allocation */
     ipc_virtual_run_t runs[IPC_VIRTUAL_RUNS_MAX];
@@ -91,7 +92,7 @@ ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t    *device,
 typedef struct ipc_virtual {
     uint64_t address;     /* of the first byte of the first allocation */
     uint64_t size;        /* total; 0: no addresses are reserved */
-    uint64_t mapped_size; /* of the first allocations, which are mapped */
+    uint64_t mapped_size; /* total of the mapped allocations */
     uint32_t num;         /* allocations */
     uint32_t num_mapped;
 } ipc_virtual_t;
