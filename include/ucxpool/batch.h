@@ -91,13 +91,13 @@ typedef struct ucxpool_op {
  * threads that call functions of the pool wait until all operations have been
  * posted.
  *
- * UCXPOOL_ERR_INVALID_PARAM  also: an argument is NULL; op_size is smaller than
+ * Errors, in addition to those of the functions that correspond to the
+ * operations:
+ * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL; op_size is smaller than
  *                            ucxpool_op_t of version 1.0; a channel or remote
  *                            window belongs to another pool
- * UCXPOOL_ERR_UNSUPPORTED    also: the kind is unknown, or a field that must be
- *                            0 is not: the program is newer than the library
- * others                     the status that the function of the refused
- *                            operation would return
+ * UCXPOOL_ERR_UNSUPPORTED    the kind is unknown, or a field that must be 0 is
+ *                            not: the program is newer than the library
  */
 ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
                               size_t op_size, size_t num_ops,

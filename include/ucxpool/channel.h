@@ -16,9 +16,9 @@
  * the handshake. A client and its listener must authenticate each other within
  * HANDSHAKE_TIMEOUT, or the channel fails. After that there is no time limit: a
  * channel stays CONNECTING until the peer accepts or creates its channel, or
- * the library detects that the peer's process has ended.
- * To limit the time, call ucxpool_channel_wait() with a timeout. If the timeout
- * expires, call ucxpool_channel_abort().
+ * the library detects that the peer's process has ended. To limit the time,
+ * call ucxpool_channel_wait() with a timeout. If the timeout expires, call
+ * ucxpool_channel_abort().
  *
  * The wire is the transport of a channel: `map` (same host, same user: the
  * receiver reads the sender's blocks directly) or `ucx` (any peer). The library

@@ -134,7 +134,7 @@ void ucxpool_torch_empty_cache(void);
 /*
  * Reject the capture of a CUDA graph. PyTorch calls this function if it is set
  * as one of the hooks for a capture. A graph needs memory that is not reused
- * between replays, which this allocator does not support. Throws like
+ * between replays. This allocator does not provide such memory. Throws like
  * ucxpool_torch_alloc_or_throw(). Ignores the hook's arguments.
  */
 void ucxpool_torch_refuse_graph(void);

@@ -105,11 +105,11 @@ typedef struct ucxpool_domain {
  * a network card has refused it. The first send would then fail. Therefore
  * ucxpool_create() inspects the remote key that UCX packs for each region, and
  * fails if a needed domain is missing. A domain is needed if it belongs to a
- * network that can register such memory and can transfer only registered
- * memory. For GPU memory, it is sufficient if one network has registered the
- * first region, because UCX may not use network cards that are far from the
- * GPU. Every domain that has registered the first region must have registered
- * all regions.
+ * network that can register the pool's kind of memory and can transfer only
+ * registered memory. For GPU memory, it is sufficient if one network has
+ * registered the first region, because UCX may not use network cards that are
+ * far from the GPU. Every domain that has registered the first region must have
+ * registered all regions.
  *
  * domains [out]  Array of max_domains; as many as fit are written. May be NULL
  *                if max_domains is 0.

@@ -322,7 +322,7 @@ public:
 
     explicit operator bool() const noexcept { return get() != nullptr; }
 
-    /* Release the object like the destructor. */
+    /* Release the object as the destructor does. */
     void reset() noexcept
     {
         T *raw = get();
@@ -616,7 +616,7 @@ public:
         return check(wait_status(timeout));
     }
 
-    /* As wait(), but returns the result. */
+    /* Like wait(), but returns the result instead of throwing. */
     ucxpool_status_t
     wait_status(std::chrono::nanoseconds timeout = forever) const noexcept
     {
@@ -626,7 +626,7 @@ public:
     /* The bytes of the message. */
     std::size_t length() const noexcept { return query().length; }
 
-    /* The sender's metadata, which is valid as long as the request. */
+    /* The sender's metadata, which is valid until the request is released. */
     std::string_view metadata() const noexcept
     {
         ucxpool_request_attr_t attr = query();
@@ -1163,7 +1163,7 @@ public:
         });
     }
 
-    /* As post(), but the requests continue without handles: see
+    /* Like post(), but the requests continue without handles: see
      * request::detach(). */
     void post_detached(const pool &pool)
     {

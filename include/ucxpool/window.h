@@ -51,8 +51,9 @@
  *                           progress. An operation with short pieces, under 32
  *                           KiB on average, uses messages unless
  *                           WINDOW_WAY=direct is set. The window is registered
- *                           with UCX once, when the first such peer imports it.
- *                           WINDOW_BUDGET limits these registrations. Over
+ *                           with UCX once, when the first peer imports it for
+ *                           this way. WINDOW_BUDGET limits these
+ *                           registrations. Over
  *                           other transports (TCP), UCX would emulate get and
  *                           put with its own messages. The emulation is not
  *                           faster than UCXPOOL_WAY_MESSAGES, and the owner's

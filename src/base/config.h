@@ -90,7 +90,7 @@ typedef struct base_config {
     size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together */
     size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
     size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
-    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses */
+    size_t heap_stitch;    /* HEAP_STITCH: auto; address space */
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */

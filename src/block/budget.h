@@ -38,10 +38,9 @@ uint64_t block_budget_compute(const mem_nvml_facts_t *gpu);
 
 typedef struct block_sizes_params {
     const mem_kind_t *kind;
-    bool              for_gpu; /* the pool is on a GPU; its blocks may still
-                                  be in host memory */
-    uint64_t memory_size;      /* of the machine, or of the GPU */
-    uint64_t limit;            /* for COMM_SIZE=auto */
+    bool              for_gpu;     /* the blocks may still be in host memory */
+    uint64_t          memory_size; /* of the machine, or of the GPU */
+    uint64_t          limit;       /* for COMM_SIZE=auto */
 } block_sizes_params_t;
 
 /*

@@ -299,10 +299,9 @@ struct block_comm {
     size_t               home_size;  /* total size of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
-    pthread_mutex_t      lock; /* held to change the list and to free a
-                                  buffer */
-    base_list_t buffers;       /* including freed but busy buffers */
-    owner_t     owners[];      /* one per block; NULL: in no buffer */
+    pthread_mutex_t      lock;     /* to change the list or free a buffer */
+    base_list_t          buffers;  /* including freed but busy buffers */
+    owner_t              owners[]; /* one per block; NULL: in no buffer */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)

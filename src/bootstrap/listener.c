@@ -235,8 +235,8 @@ struct bootstrap_listener {
     uint64_t                   num_unlogged;
     bootstrap_listener_stats_t stats;
     size_t                     num_slots;
-    size_t                     num_used;  /* slots used so far */
-    base_list_t                free;      /* free slots among these */
+    size_t                     num_used;  /* slots used at least once */
+    base_list_t                free;      /* the used slots that are free */
     base_list_t                half_open; /* oldest first */
     unsigned          num_answers; /* slots that reserve a place in the queue */
     size_t            queue_size;

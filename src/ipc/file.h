@@ -3,9 +3,9 @@
  * announces its files, and a peer maps them once, for reading.
  *
  * A peer opens a memfd as /proc/PID/fd/N. The file must be the announced one
- * (same device and inode) and belong to the same user. It must be a memfd that
- * is sealed against shrinking, has the announced size, and is fully backed by
- * memory. Otherwise the peer does not map it. Reading a truncated file would
+ * (same device and inode) and must belong to the same user. It must be a memfd
+ * that is sealed against shrinking, has the announced size, and is fully backed
+ * by memory. Otherwise the peer does not map it. Reading a truncated file would
  * kill the reader. Reading a sparse file would allocate pages that are charged
  * to the reader.
  *
