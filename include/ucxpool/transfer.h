@@ -297,9 +297,10 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
  * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages wait at the receiver, and
  *                            UNEXPECTED_FULL is `fail`
- * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL, and was read only
- *                            during the transfer (in a pool on a GPU, with
- *                            UCXPOOL_SEGMENTS_CUDA); the detail names the piece
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL; the detail names
+ *                            the piece. Only in a pool on a GPU and with
+ *                            UCXPOOL_SEGMENTS_CUDA, where the library reads the
+ *                            addresses during the transfer
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
  *                            does; the detail contains the file's name, the
  *                            offset and the reason. The receive ends with
@@ -364,9 +365,9 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_TRUNCATED  the message is longer than the memory that `data`
  *                        describes. The message is discarded, and its sender is
  *                        notified (to avoid this, probe first)
- * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL, and was read only
- *                        during the transfer, as for sends. The sender's
- *                        request ends with UCXPOOL_ERR_REFUSED
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL, as for
+ *                        ucxpool_send(). The sender's request ends with
+ *                        UCXPOOL_ERR_REFUSED
  * UCXPOOL_ERR_CANCELED   canceled here or by the sender, or the channel was
  *                        closed here
  * UCXPOOL_ERR_CLOSED     the peer closed the channel

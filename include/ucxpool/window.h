@@ -53,13 +53,13 @@
  *                           WINDOW_WAY=direct is set. The window is registered
  *                           with UCX once, when the first peer imports it for
  *                           this way. WINDOW_BUDGET limits these
- *                           registrations. Over
- *                           other transports (TCP), UCX would emulate get and
- *                           put with its own messages. The emulation is not
- *                           faster than UCXPOOL_WAY_MESSAGES, and the owner's
- *                           process would crash if the peer died during an
- *                           emulated get or put. So the library uses
- *                           UCXPOOL_WAY_MESSAGES instead
+ *                           registrations. Over other transports (TCP), UCX
+ *                           would emulate get and put with its own messages.
+ *                           The emulation is not faster than
+ *                           UCXPOOL_WAY_MESSAGES, and the owner's process would
+ *                           crash if the peer died during an emulated get or
+ *                           put. So the library uses UCXPOOL_WAY_MESSAGES
+ *                           instead
  *     UCXPOOL_WAY_MESSAGES  Any peer. The owner's pool sends the bytes that are
  *                           read and receives the bytes that are written, as
  *                           with ucxpool_send() and ucxpool_recv()

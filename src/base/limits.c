@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors of a context and a worker on a machine with two networks,
- * including files that UCX opens only briefly. */
+/* Descriptors that a UCX context and its worker need on a machine with two
+ * networks, including files that UCX opens only briefly. */
 #define UCX_DESCRIPTORS 16u
 /* Descriptors of a pool: its epoll, timer and eventfd; a listener's epoll and
  * socket; one pending connection. */

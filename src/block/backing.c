@@ -112,9 +112,9 @@ static void choose_best(const mem_cuda_device_t    *device,
     if (around->ucx.has_cuda) {
         /*
          * UCX can share virtual memory only if it was built with the headers of
-         * a kernel that has pidfd_getfd. If it was not, UCX does not report
-         * this. It then copies such memory through the host, at 0.6 instead of
-         * 362 GB/s.
+         * a kernel that has pidfd_getfd. If UCX was built without them, it does
+         * not report this, and copies such memory through the host, at 0.6
+         * instead of 362 GB/s.
          */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
             "any UCX with CUDA can share it");

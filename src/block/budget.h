@@ -3,8 +3,8 @@
  * a GPU, on the budget: the part of BAR1 that the blocks may use.
  *
  *     usable     the part that can be registered: all of a large BAR1, or three
- *                quarters of a small one
- *     others     the part in use now, in addition to the driver's own use
+ *                quarters of a small BAR1
+ *     others     the part in use now, minus the driver's own use
  *     reserve    the part of a large BAR1 that stays free for other users
  *
  *     limit = min(usable - others, free) - reserve
@@ -38,7 +38,7 @@ uint64_t block_budget_compute(const mem_nvml_facts_t *gpu);
 
 typedef struct block_sizes_params {
     const mem_kind_t *kind;
-    bool              for_gpu;     /* the blocks may still be in host memory */
+    bool              for_gpu;     /* pool on a GPU, even with host blocks */
     uint64_t          memory_size; /* of the machine, or of the GPU */
     uint64_t          limit;       /* for COMM_SIZE=auto */
 } block_sizes_params_t;

@@ -13,11 +13,11 @@
  * A get first subtracts from its share's count, so that a get of several blocks
  * succeeds or fails in one atomic step. The same step takes the block at hand.
  * If no block is at hand, the get clears bits. A put adds to the count and
- * makes its block the one at hand, in one step. If a block is at hand already,
- * the put first sets the bit of its block and then adds to the count. The
- * number of set bits in the bitmap is therefore always at least the sum of the
- * counts minus the number of blocks at hand. The pool uses no locks, no system
- * calls and no allocations.
+ * makes its block the block at hand, in one step. If a block is at hand
+ * already, the put first sets the bit of its block and then adds to the count.
+ * The number of set bits in the bitmap is therefore always at least the sum of
+ * the counts minus the number of blocks at hand. The pool uses no locks, no
+ * system calls and no allocations.
  *
  * For each share: free + held + quarantined == total.
  */

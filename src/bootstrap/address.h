@@ -47,10 +47,10 @@ typedef struct bootstrap_where {
  * Parse "host:port", "1.2.3.4:port", "[::1]:port" or ":port" (to listen), and
  * resolve the host. May block on the name service: call it without a lock.
  *
- * For connecting, the addresses are in the order that the system returns. A
- * listener uses only the first address that works. For listening, IPv4
- * addresses come first. If the text has no host, IPv6 comes first, because an
- * IPv6 socket also accepts IPv4.
+ * For connecting, the addresses are in the order that the system returns. For
+ * listening, IPv4 addresses come first; the listener uses only the first
+ * address that works. If the text has no host, the IPv6 address comes first
+ * instead, because an IPv6 socket also accepts IPv4.
  *
  * UCXPOOL_ERR_INVALID_PARAM  wrong syntax, or the host has no address
  * UCXPOOL_ERR_NO_MEMORY
