@@ -94,7 +94,7 @@ typedef struct ucxpool_domain {
     char     name[64];      /* "mlx5_0", "tcp" */
     char     component[32]; /* UCX component: "ib", "tcp" */
     uint32_t flags;         /* set of ucxpool_domain_flags_t */
-    uint32_t num_regions;   /* regions registered, according to the keys */
+    uint32_t num_regions;   /* regions that the domain has registered */
 } ucxpool_domain_t;
 
 /*

@@ -156,7 +156,7 @@ public:
         return static_cast<ucxpool_status_t>(code().value());
     }
 
-    /* One sentence, as from ucxpool_error_detail(). */
+    /* The detail of the error, one sentence: see ucxpool_error_detail(). */
     const char *detail() const noexcept { return detail_.what(); }
 
 private:

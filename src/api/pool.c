@@ -313,7 +313,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
     }
-    return status; /* errors are too frequent to be logged */
+    return status; /* not logged, because callers retry often */
 }
 
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,

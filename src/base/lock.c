@@ -11,8 +11,9 @@ __thread char base_lock_me;
 
 void base_lock_await(base_lock_t *lock)
 {
-    /* This thread takes the lock as AWAITED, because it does not know whether
-     * other threads sleep. At worst, a wake() finds no sleeping thread. */
+    /* This thread sets the state AWAITED when it takes the lock, because it
+     * does not know whether other threads sleep. At worst, a wake() finds no
+     * sleeping thread. */
     while (__atomic_exchange_n(&lock->state, BASE_LOCK_AWAITED,
                                __ATOMIC_ACQUIRE) != BASE_LOCK_FREE) {
         /* The call returns at once if the state is no longer AWAITED. */

@@ -55,7 +55,8 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
 
 /*
  * Returns the minimum memory for a pool with these settings: one block for each
- * share that is not 0. Used if the requested size is not available.
+ * share that is not 0. If the requested size is not available, a pool may get
+ * less, but not less than this.
  *
  * asked    The settings before block_sizes_settle().
  * settled  The settings after it.

@@ -286,7 +286,7 @@ struct block_comm_buffer {
     size_t           size;
     bool             is_stitched;
     uint32_t         num_blocks;
-    uint32_t        *ends; /* follow the indices; see pieces_cut() */
+    uint32_t        *ends; /* stored after the indices */
     uint32_t         indices[];
 };
 
@@ -301,7 +301,7 @@ struct block_comm {
     ranges_t            *stitched;
     pthread_mutex_t      lock;     /* to change the list or free a buffer */
     base_list_t          buffers;  /* including freed but busy buffers */
-    owner_t              owners[]; /* one per block; NULL: in no buffer */
+    owner_t              owners[]; /* one per block; NULL: no buffer */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)

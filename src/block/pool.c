@@ -346,7 +346,8 @@ static bool bitmap_test(const bitmap_t *bitmap, uint32_t index)
            1;
 }
 
-/* Returns the number of set bits, including bits past the end (an error). */
+/* Returns the number of set bits, including bits past the end, which must not
+ * be set. */
 static uint64_t bitmap_count(const bitmap_t *bitmap)
 {
     uint64_t count = 0;
@@ -718,7 +719,8 @@ void block_pool_stats(const block_pool_t *pool, block_share_t share,
     stats_p->free        = num_free(word);
     stats_p->quarantined = num_quarantined(word);
     stats_p->held        = used - stats_p->quarantined;
-    /* A get that changed the count may not have raised high_water yet. */
+    /* A get in another thread may have changed the count, but not raised
+     * high_water yet. */
     stats_p->high_water = base_max(atomic_load(&from->high_water), used);
 }
 

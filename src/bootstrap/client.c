@@ -294,8 +294,8 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
         client->where.text, client->reason, client->num_refused);
 }
 
-/* Report that the timeout expired while a try was not answered. Earlier tries
- * may have been refused. */
+/* Report that the timeout expired while the client waited for an answer.
+ * Earlier tries may have been refused. */
 static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
 {
     char before[256] = "";

@@ -147,8 +147,8 @@ static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
     return allocate_and_log(pool, 0, size, stream, address_p);
 }
 
-/* Free memory to a pool. Logs errors as warnings, because they are not returned
- * to the caller. */
+/* Return memory to a pool. Logs errors as warnings, because they are not
+ * returned to the caller. */
 static void free_to(ucxpool_t *pool, void *address, void *stream)
 {
     ucxpool_error_level_t level =
@@ -158,7 +158,7 @@ static void free_to(ucxpool_t *pool, void *address, void *stream)
     (void)ucxpool_error_set_level(level);
 }
 
-/* Free memory to the device's pool. The address may be NULL. The device may
+/* Return memory to the device's pool. The address may be NULL. The device may
  * have no pool if a forked child frees memory that its parent has allocated. */
 static void free_on(int device, void *address, void *stream)
 {

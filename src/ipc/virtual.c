@@ -246,7 +246,8 @@ static ucxpool_status_t map_error(const mem_cuda_device_t *device,
                           call, range->size, device->ordinal, device->name);
 }
 
-/* Check the layout of a peer's memory, and add up its allocations. */
+/* Check the layout of a peer's memory, and add up the sizes of the
+ * allocations. */
 static bool measure(const ipc_virtual_layout_t *layout, uint64_t length,
                     ipc_virtual_t *range)
 {

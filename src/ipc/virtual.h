@@ -92,7 +92,7 @@ ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t    *device,
 typedef struct ipc_virtual {
     uint64_t address;     /* of the first byte of the first allocation */
     uint64_t size;        /* total; 0: no addresses are reserved */
-    uint64_t mapped_size; /* total of the mapped allocations */
+    uint64_t mapped_size; /* total size of mapped allocations */
     uint32_t num;         /* allocations */
     uint32_t num_mapped;
 } ipc_virtual_t;
