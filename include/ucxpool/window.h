@@ -248,8 +248,9 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
 /*
  * Import a window of the channel's peer. Returns at once; the library then
  * requests access from the owner. Reads and writes that are posted before the
- * owner answers wait for the answer. If the owner refuses access, they fail
- * with UCXPOOL_ERR_REFUSED, and the detail gives the owner's reason.
+ * owner answers wait for the answer. If the owner refuses access, these reads
+ * and writes fail with UCXPOOL_ERR_REFUSED, and the detail gives the owner's
+ * reason.
  *
  * blob          From the owner's ucxpool_window_export().
  * remote_p [out]  Release it with ucxpool_remote_window_release(); otherwise
