@@ -324,8 +324,9 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_INVALID_PARAM  the sum of the lengths overflows; an address is
  *                            NULL, but its length is not 0; the descriptor of a
  *                            range is not open; the offset of a range is
- *                            negative or exceeds the limit of a file; or, in a
- *                            pool on a GPU, an address is not mapped
+ *                            negative, or the range exceeds the largest file
+ *                            size; or, in a pool on a GPU, an address is not
+ *                            mapped
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or the kind of data or range is
