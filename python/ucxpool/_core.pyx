@@ -2082,14 +2082,17 @@ cdef class Pool:
         cdef ucxpool_t *pool
         cdef ucxpool_op_t *array
         cdef ucxpool_status_t status
+        cdef Request request
         cdef object error = None
 
         array = <ucxpool_op_t *>calloc(count, sizeof(ucxpool_op_t))
         if array == NULL:
             raise MemoryError(f"no memory for a batch of {count} operations")
         for i in range(count):
-            self._requests[(<_Op>ops[i]).request.number] = (
-                (<_Op>ops[i]).request)
+            request = (<_Op>ops[i]).request
+            # Another pool's request may have the number of one of this pool.
+            if request._pool is self:
+                self._requests[request.number] = request
         # From here to _leave() no Python code runs: see _enter().
         if self._pool != NULL:
             self._num_inside += 1
@@ -2110,7 +2113,9 @@ cdef class Pool:
         for i in range(num):
             (<_Op>ops[i]).request._look()
         for i in range(num, count):
-            self._requests.pop((<_Op>ops[i]).request.number, None)
+            request = (<_Op>ops[i]).request
+            if request._pool is self:
+                self._requests.pop(request.number, None)
         if num < count:
             try:
                 if error is None:

@@ -489,6 +489,23 @@ class Batches(Pair):
         self.refused(batch, ucxpool.InvalidParameterError, "another pool")
         self.assertEqual(len(batch), 0)
 
+    async def test_batch_leaves_transfers_of_its_pool_alone(self):
+        """A refused operation of another pool can have the number of a
+        transfer in progress."""
+        ahead = self.a.batch()
+        for _ in range(200):
+            ahead.send(self.x, b"")
+        target = bytearray(1)
+        received = self.x.recv_into(target, tag=77)
+        for _ in range(400):
+            batch = self.a.batch()
+            batch.send(self.y, b"")
+            self.refused(batch, ucxpool.InvalidParameterError, "another pool")
+        self.assertEqual(self.a.info()["requests"], 1)
+        await self.y.send(b"!", tag=77)
+        await received
+        self.assertEqual(target, b"!")
+
     async def test_batch_of_a_closed_pool_raises(self):
         batch = self.a.batch()
         batch.send(self.x, b"text")
