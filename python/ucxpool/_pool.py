@@ -837,9 +837,11 @@ class Batch:
         Calling post() again continues with them, and then returns all
         transfers, including that of the refused operation."""
         error = None
-        while self._entries and error is None:
-            error = self._post_some()
-        self._pool._kick()
+        try:
+            while self._entries and error is None:
+                error = self._post_some()
+        finally:
+            self._pool._kick()
         if error is not None:
             error.add_note(
                 f"operation {len(self._transfers) - 1} of the batch was "
@@ -860,7 +862,12 @@ class Batch:
             transfers = [op.request for op in ops[:num + (error is not None)]]
         else:
             channel, *arguments = self._entries[0][1]
-            transfers, error = [channel.recv_into(*arguments)], None
+            try:
+                transfers, error = [channel.recv_into(*arguments)], None
+            except Error as reason:
+                # The traceback would keep the message.
+                error = reason.with_traceback(None)
+                transfers = [self._pool._failed(error)]
         self._transfers += transfers
         del self._entries[:len(transfers)]
         return error

@@ -14,6 +14,8 @@ import textwrap
 import threading
 import time
 import unittest
+import weakref
+from unittest import mock
 
 import ucxpool
 from ucxpool._pool import _core
@@ -505,6 +507,54 @@ class Batches(Pair):
         await self.y.send(b"!", tag=77)
         await received
         self.assertEqual(target, b"!")
+
+    async def test_batch_continues_after_a_refused_kept_message(self):
+        await self.x.send(b"one", tag=4)
+        await until(lambda: self.y._kept)
+        reason = ucxpool.OutOfMemoryError("no memory")
+        target = bytearray(3)
+        batch = self.b.batch()
+        batch.recv_into(self.y, target, tag=5)
+        batch.recv_into(self.y, bytearray(3), tag=4)
+        batch.send(self.y, b"last", tag=6)
+        message = weakref.ref(self.y._kept[0])
+        with (mock.patch.object(message(), "into", side_effect=reason),
+              mock.patch.object(self.b, "_kick",
+                                wraps=self.b._kick) as kick):
+            # assertRaises() would clear the frames of the traceback.
+            try:
+                batch.post()
+            except ucxpool.OutOfMemoryError as error:
+                self.assertIs(error, reason)
+            else:
+                self.fail("the receive was not refused")
+        kick.assert_called()
+        self.assertIsNone(message())
+        self.assertEqual(reason.__notes__, [
+            "operation 1 of the batch was refused; the 1 after it were not "
+            "posted"])
+        self.assertEqual((len(batch), len(batch.transfers)), (1, 2))
+        with self.assertRaisesRegex(ucxpool.OutOfMemoryError, "no memory"):
+            await batch.transfers[1]
+        transfers = batch.post()
+        await (await self.x.recv(6)).frames()
+        await self.x.send(b"two", tag=5)
+        await asyncio.gather(transfers[0], transfers[2])
+        self.assertEqual(target, b"two")
+
+    async def test_batch_without_memory_still_starts_its_transfers(self):
+        batch = self.a.batch()
+        batch.send(self.x, b"text")
+        with (mock.patch.object(self.a, "_post_batch",
+                                side_effect=MemoryError("no memory")),
+              mock.patch.object(self.a, "_kick",
+                                wraps=self.a._kick) as kick):
+            self.refused(batch, MemoryError, "no memory")
+        kick.assert_called()
+        self.assertEqual((len(batch), batch.transfers), (1, []))
+        sent, = batch.post()
+        await (await self.y.recv()).frames()
+        await sent
 
     async def test_batch_of_a_closed_pool_raises(self):
         batch = self.a.batch()
