@@ -783,7 +783,7 @@ class Batch:
     Pool.batch(). One call posts them, which is faster for many short messages.
     The methods take the same arguments, and raise the same exceptions for
     them, as the methods of Channel and RemoteWindow. post() posts the
-    operations."""
+    operations. Only one thread may use a batch at a time."""
 
     def __init__(self, pool):
         self._pool = pool
