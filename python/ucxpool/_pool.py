@@ -7,7 +7,7 @@ background thread and no timer.
 """
 import asyncio
 import atexit
-import collections
+import collections.abc
 import threading
 import time
 import types
@@ -811,6 +811,8 @@ class Batch:
     def recv_into(self, channel, buffers, tag=None, mask=None, timeout=None):
         """Add a receive: see Channel.recv_into()."""
         match = _match(tag, mask)
+        if isinstance(buffers, collections.abc.Iterator):
+            buffers = list(buffers)  # both uses below iterate
         self._entries.append(
             (channel._recv_op(buffers, *match, timeout),
              (channel, buffers, *match, timeout)))

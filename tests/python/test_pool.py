@@ -556,6 +556,15 @@ class Batches(Pair):
         await (await self.y.recv()).frames()
         await sent
 
+    async def test_batch_receives_a_kept_message_into_an_iterator(self):
+        await self.x.send(b"one", tag=4)
+        await until(lambda: self.y._kept)
+        targets = [bytearray(1), bytearray(2)]
+        batch = self.b.batch()
+        batch.recv_into(self.y, iter(targets), tag=4)
+        await asyncio.gather(*batch.post())
+        self.assertEqual(targets, [b"o", b"ne"])
+
     async def test_batch_of_a_closed_pool_raises(self):
         batch = self.a.batch()
         batch.send(self.x, b"text")
