@@ -856,7 +856,8 @@ class Batch:
         """Post the operations before the first receive of a kept message, or
         this receive. Returns the error of a refused operation, or None."""
         num = next((i for i, (_, receive) in enumerate(self._entries)
-                    if receive is not None and receive[0]._keeps(*receive[2:4])),
+                    if receive is not None and receive[0].pool is self._pool
+                    and receive[0]._keeps(*receive[2:4])),
                    len(self._entries))
         if num > 0:
             ops = [op for op, _ in self._entries[:num]]

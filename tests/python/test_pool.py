@@ -491,6 +491,16 @@ class Batches(Pair):
         self.refused(batch, ucxpool.InvalidParameterError, "another pool")
         self.assertEqual(len(batch), 0)
 
+    async def test_batch_refuses_a_kept_message_of_another_pool(self):
+        await self.x.send(b"one", tag=4)
+        await until(lambda: self.y._kept)
+        batch = self.a.batch()
+        batch.recv_into(self.y, bytearray(3), tag=4)
+        self.refused(batch, ucxpool.InvalidParameterError, "another pool")
+        target = bytearray(3)
+        await self.y.recv_into(target, tag=4)
+        self.assertEqual(target, b"one")
+
     async def test_batch_leaves_transfers_of_its_pool_alone(self):
         """A refused operation of another pool can have the number of a
         transfer in progress."""
