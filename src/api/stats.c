@@ -85,11 +85,11 @@ typedef struct stat_entry {
               _count_help)
 #define MODE(_name, _mode) \
     TRAFFIC("sent_" _name, sent[_mode], "fragments", \
-            "Bytes of messages sent this way.", \
-            "Wire operations for messages sent this way."), \
+            "Bytes of messages sent by mode " _name ".", \
+            "Wire operations for messages sent by mode " _name "."), \
         TRAFFIC("received_" _name, received[_mode], "fragments", \
-                "Bytes of messages received this way.", \
-                "Wire operations for messages received this way.")
+                "Bytes of messages received by mode " _name ".", \
+                "Wire operations for messages received by mode " _name ".")
 #define WAY(_name, _way) \
     TRAFFIC("read_" _name, read[_way], "operations", \
             "Bytes read from windows by way " _name ".", \
