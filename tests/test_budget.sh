@@ -46,7 +46,7 @@ machine() {
         limit=210m
         ;;
     two-t4)
-        title='two such T4, a process on each'
+        title='two of these T4s, one process on each'
         CUDA_STAND_IN='name=Tesla T4,memory=15g,devices=2'
         NVML_STAND_IN=bar1=268435456,used=4194304
         limit=210m
