@@ -138,8 +138,8 @@ cdef uint64_t _now() noexcept nogil:
 
 
 cdef void _wait_for(int *num_inside) noexcept nogil:
-    """Wait until no thread is inside. No new thread can enter, because the
-    handle is NULL."""
+    """Wait until no thread is in a call that uses the handle. No other thread
+    can begin such a call, because the handle is NULL."""
     while num_inside[0] > 0:
         usleep(INSIDE_US)
 
@@ -240,7 +240,8 @@ cdef void _memory_free(void *address, Py_ssize_t capacity,
 
 
 cdef void *_list_get(Py_ssize_t capacity, int device) noexcept:
-    """Return memory that a GPU can read, or NULL if there is none."""
+    """Return memory that the GPU can read, or NULL if none can be
+    allocated."""
     global _list_bytes
     cdef void *address = NULL
 
@@ -391,7 +392,7 @@ cdef class Buffers:
                 if is_source else ucxpool_data_segments(segments, count))
 
     cdef void hold(self, object one) except *:
-        """Hold an object as long as the buffers."""
+        """Hold a reference to an object until release()."""
         self._objects.append(one)
 
     cdef void release(self) noexcept:
@@ -686,9 +687,9 @@ ctypedef fused index_t:
 
 cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
                   size_t num, uint64_t *into) noexcept nogil:
-    """Take the values at these indices. Returns num, or the position of the
-    first index that is out of range. A negative index is converted to a large
-    one."""
+    """Set into[i] to values[indices[i]]. Returns num, or the position of the
+    first index that is out of range. A negative index becomes a large unsigned
+    number, and is also out of range."""
     cdef size_t i
 
     for i in range(num):
@@ -701,8 +702,8 @@ cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
 cdef size_t _take_even(uint64_t first, uint64_t step, size_t count,
                        index_t *indices, size_t num,
                        uint64_t *into) noexcept nogil:
-    """As _take(), if values[i] is first + i * step, so that values need not be
-    read."""
+    """Same as _take() for values[i] == first + i * step, without an array of
+    values."""
     cdef size_t i
 
     for i in range(num):
@@ -767,8 +768,8 @@ def take(values, step, indices, into):
 
 def pieces_at(addresses, length, owner, bint is_cuda):
     """Return Pieces of memory. The caller guarantees that the memory exists
-    and, if is_cuda is set, that a GPU's pool can access it. The Pieces hold
-    owner."""
+    and, if is_cuda is set, that a GPU's pool can access it. The Pieces hold a
+    reference to owner."""
     cdef Pieces pieces = Pieces(None, addresses, length)
 
     pieces._owner = owner
@@ -803,8 +804,8 @@ cdef class Request:
 
     def cancel(self):
         """Cancel the request. The request ends as soon as UCX no longer uses
-        the memory. The caller may reuse the memory only when `done` is
-        true."""
+        the request's memory. The caller may reuse this memory only when `done`
+        is true."""
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_request_cancel(self._handle)
             self._look()
@@ -852,7 +853,8 @@ cdef class Request:
         return True
 
     cdef void _look(self) noexcept:
-        """Check whether the request has ended."""
+        """Ask the library whether the request has ended; if so, store the
+        results."""
         cdef ucxpool_status_t status
 
         if self._handle != NULL and self._pool._pool != NULL:
@@ -900,13 +902,14 @@ cdef class Request:
                 self._pool._unraisable(error)
 
     cdef void _fail(self, error):
-        """The library has refused to post the request."""
+        """End the request with this error: the library has refused to post
+        it."""
         self.status = error.status
         self.detail = str(error)
         self._forget()
 
     cdef void _lost(self) noexcept:
-        """The pool was destroyed together with the handle."""
+        """End the request: the pool was destroyed, and with it the handle."""
         self._handle = NULL
         if self.status == UCXPOOL_INPROGRESS:
             self.detail = "the pool was closed"
@@ -1045,8 +1048,8 @@ cdef class Message:
         return self._handle == NULL
 
     cdef int _keep_lengths(self) except -1:
-        """Read the lengths while the library has them. The length of a single
-        buffer is already known."""
+        """Read the lengths from the library while the message's handle is
+        valid. If there is only one buffer, its length is already known."""
         if self._kept_lengths != NULL or self.num_buffers == 1:
             return 0
         self._check()
@@ -1330,9 +1333,9 @@ cdef class Channel:
         return _text(self._query().remote_address)
 
     def stats(self):
-        """Return the channel's statistics by name (<ucxpool/stats.h>), also
-        after the channel has failed. Raises ClosedError if it was closed on
-        this side."""
+        """Return the channel's statistics by name (<ucxpool/stats.h>), even
+        after the channel has failed. Raises ClosedError if the channel was
+        closed on this side."""
         cdef size_t count = ucxpool_channel_stats_count()
         cdef size_t num = 0
         cdef uint64_t *values

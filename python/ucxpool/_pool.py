@@ -40,8 +40,8 @@ def _match(tag, mask):
 
 class Operation:
     """An operation that the caller awaits, or runs with wait(). It starts only
-    then: an operation that is neither awaited nor run does nothing. It can be
-    awaited once. It is a coroutine, so asyncio.create_task() accepts it."""
+    when it is awaited or run. It can be awaited once. It is a coroutine, so
+    asyncio.create_task() accepts it."""
 
     __slots__ = ("_start", "_wait", "_coroutine")
 
@@ -93,8 +93,8 @@ class Transfer(_core.Request):
     the task continues when the buffers are no longer in use. A transfer raises
     PeerLostError if the peer dies, RefusedError if the receiver refuses the
     message, TruncatedError if the buffers are too short, TimedOutError after
-    its timeout, and CanceledError if it or its message is canceled, or the
-    channel or pool is closed first."""
+    its timeout, and CanceledError if the transfer or its message is canceled,
+    or if the channel or pool is closed before the transfer has ended."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
@@ -229,10 +229,10 @@ class Message(_core.Message):
         """Receive the message into new memory, split like the sender's
         buffers. Awaiting it returns a list of writable memoryviews. All frames
         of up to 64 KiB share one allocation, which is kept as long as any of
-        them exists; each longer frame has its own. Use apart=True if some
-        frames are kept longer than others: each frame of more than 4 KiB then
-        has its own allocation, and shorter ones share allocations of up to 64
-        KiB.
+        them exists; each longer frame has its own allocation. Use apart=True
+        if some frames are kept longer than others: each frame of more than 4
+        KiB then has its own allocation, and shorter ones share allocations of
+        up to 64 KiB.
 
         If given, allocator(length) allocates each frame of `length` bytes
         (numpy.empty with dtype="u1", cupy.empty, ...), and the list contains
@@ -310,7 +310,7 @@ class Channel(_core.Channel):
 
     def recv_into(self, buffers, tag=None, mask=None, timeout=None):
         """Receive the next message that matches, as in recv(), into writable
-        buffers. Returns a Transfer; its length is the number of bytes in the
+        buffers. Returns a Transfer, whose length is the number of bytes in the
         message. If the buffers are too short, the transfer ends with
         TruncatedError and the message is lost; its sender also gets an
         error."""
@@ -503,7 +503,8 @@ class Channel(_core.Channel):
 class Listener(_core.Listener):
     """Accepts connections from peers. It is an asynchronous iterator of their
     channels, which ends when the listener is closed, and also a context
-    manager. The pool keeps it until it is closed.
+    manager. The pool holds a reference to the listener until the listener is
+    closed.
 
     handler  a coroutine function that is run as a task with the channel of each
              peer, or None. The task is kept until it has ended; its exceptions
@@ -655,9 +656,9 @@ class Window(_core.Window):
 
     def close(self):
         """Revoke the window and release the buffer. Blocks the thread while a
-        peer accesses the window, for at most the setting CLOSE_TIMEOUT. There
-        is no limit if an event loop in another thread drives the pool.
-        Calling it again has no effect."""
+        peer accesses the window, for at most the setting CLOSE_TIMEOUT. If an
+        event loop in another thread drives the pool, this call waits without a
+        limit. Calling it again has no effect."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
@@ -744,9 +745,9 @@ class RemoteWindow(_core.Remote):
               timeout=None):
         """Write a buffer, several buffers, or Pieces of a buffer into the
         places, one after the other. The data must be exactly as long as all
-        places together. When the transfer has ended, the bytes are in place; a
-        notification arrives after them. In all other respects, write() behaves
-        like read()."""
+        places together. When the transfer has ended, the bytes are in the
+        window; a notification arrives after the bytes. In all other respects,
+        write() behaves like read()."""
         return self._pool._started(self._post(
             True, places, data, length, notify, metadata, timeout))
 
@@ -966,9 +967,9 @@ class Pool(_core.Pool):
         errors and the log. file is the memory file that the buffer maps (made
         by os.memfd_create() and sealed with F_SEAL_SHRINK), as a descriptor or
         an object with fileno(). Peers on the same host then map the file;
-        otherwise the kernel copies the data for them. Raises ValueError for an
-        empty buffer, or one that does not map the file, and UnsupportedError
-        for memory that the pool's GPU cannot access."""
+        without a file, the kernel copies the data for these peers. Raises
+        ValueError for an empty buffer, or one that does not map the file, and
+        UnsupportedError for memory that the pool's GPU cannot access."""
         return self._create_window(buffer, name, file)
 
     def batch(self):

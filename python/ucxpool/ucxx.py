@@ -227,7 +227,8 @@ class Endpoint:
         await self._channel.send(buffers, _tag(_MULTI, tag))
 
     async def recv_multi(self, tag=None, force_tag=False):
-        """Receive a message of send_multi(). Returns a list of memoryviews."""
+        """Receive a message that was sent with send_multi(). Returns a list of
+        memoryviews."""
         return await self._frames(_tag(_MULTI, tag))
 
     async def am_send(self, buffer):
