@@ -122,7 +122,7 @@ cdef int _check(ucxpool_status_t status) except -1:
 
 
 cdef uint64_t _nanoseconds(timeout) except? 0:
-    """Convert seconds to nanoseconds; None is forever."""
+    """Convert seconds to nanoseconds. None means no timeout."""
     if timeout is None:
         return UCXPOOL_FOREVER
     if timeout < 0:
@@ -179,7 +179,8 @@ cdef int _tell() except -1:
 
 
 def tell_log():
-    """Report the log after a direct call to the library."""
+    """Pass the library's log entries to `logging`, after a direct call to the
+    library."""
     _tell()
 
 
@@ -1269,8 +1270,8 @@ cdef class Channel:
         return 0
 
     cdef int _enter(self, Request request) except -1:
-        """As Pool._enter(), for a call that uses the handle: _release() also
-        waits for the call."""
+        """Same as Pool._enter(), for a call that uses the channel's handle:
+        _release() waits for such a call, too."""
         self._check()
         self._pool._enter(request)
         self._num_inside += 1
@@ -1422,7 +1423,8 @@ cdef class Channel:
         return self._pool._posted(request, status)
 
     def _post_import(self, blob):
-        """Return a peer's window. The peer has not been asked yet."""
+        """Return a peer's window. The request to import it may not have been
+        sent to the peer yet."""
         cdef bytes given = bytes(blob)
         cdef const char *text = given
         cdef size_t size = len(given)
@@ -1538,8 +1540,8 @@ cdef class Listener:
 
 @cython.no_gc_clear
 cdef class Window:
-    """Memory that peers can read and write directly. The pool keeps the window
-    until it is closed."""
+    """Memory that peers can read and write directly. The pool holds a
+    reference to the window until the window is closed."""
     cdef ucxpool_window_t *_handle
     cdef readonly Pool _pool
     cdef Buffers _buffers
@@ -1619,7 +1621,7 @@ cdef class Window:
         return True
 
     def _release(self):
-        """Destroy the window after it was revoked."""
+        """Destroy the window. Call this only after the window was revoked."""
         cdef ucxpool_window_t *handle = self._handle
 
         if handle != NULL and self._pool._pool != NULL:
@@ -1775,9 +1777,9 @@ cdef dict _pools = {}
 
 
 def _after_fork():
-    """Detach a child process from its parent's pools: with them it would send
-    messages to peers in the parent's name. The parent reports the log entries
-    of its pools."""
+    """Detach a child process from its parent's pools. If the child used these
+    pools, it would send messages to the parent's peers in the parent's name.
+    The parent reports the log entries of its pools."""
     _log.forget(take_log)
     for reference in list(_pools.values()):
         pool = reference()
@@ -1790,8 +1792,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def close_all():
-    """Close all pools when the interpreter exits, while the objects that they
-    hold still exist."""
+    """Close all pools when the interpreter exits, while the objects that the
+    pools hold still exist."""
     for reference in list(_pools.values()):
         pool = reference()
         if pool is not None:
@@ -1815,7 +1817,7 @@ cdef class Pool:
     cdef object __weakref__
     cdef readonly bint is_cuda
     cdef readonly size_t _num_ended # requests that ended in the last turn
-    cdef readonly unsigned _num_rounds # of that turn, in which data moved
+    cdef readonly unsigned _num_rounds # rounds of that turn that made progress
     cdef public size_t _num_waiting # coroutines that wait
     cdef int _num_inside # threads in the library, without the GIL
     cdef uint64_t _spin_ns
@@ -2041,7 +2043,8 @@ cdef class Pool:
         return request
 
     cdef Request _posted(self, Request request, ucxpool_status_t status):
-        """Finish posting a request, after the call that posts it."""
+        """Check the status of the call that posted the request. Raises an
+        exception if the call failed; otherwise returns the request."""
         if status != UCXPOOL_OK:
             try:
                 raise _error(status)
@@ -2075,9 +2078,10 @@ cdef class Pool:
         return self._posted(op.request, status)
 
     def _post_batch(self, list ops):
-        """Post operations. Returns the number of those before the first one
-        that is refused, and the error of this one, with which its request has
-        failed, or None."""
+        """Post operations. Returns the number of operations before the first
+        refused one, and the error of the refused operation, or None if no
+        operation is refused. The request of the refused operation fails with
+        the same error."""
         cdef size_t count = len(ops)
         cdef size_t num_entered = 0
         cdef size_t num = 0
@@ -2129,9 +2133,9 @@ cdef class Pool:
         return num, error
 
     def _progress(self):
-        """Progress for a short time, and end the requests that have completed.
-        Returns the events, as pairs of a channel or listener and the kinds of
-        its events."""
+        """Make progress for a short time, and end the requests that have
+        completed. Returns the events, as pairs of a channel or listener and
+        the kinds of its events."""
         cdef bint is_awaited = self._num_waiting > 0 or len(self._requests) > 0
         cdef ucxpool_t *pool
 
@@ -2147,8 +2151,8 @@ cdef class Pool:
         return self._events()
 
     cdef unsigned _move(self, ucxpool_t *pool) noexcept nogil:
-        """Progress for one turn. Returns the number of rounds in which
-        something moved."""
+        """Make progress for one turn. Returns the number of rounds that made
+        progress."""
         cdef uint64_t until = _now() + TURN_NS
         cdef unsigned rounds = 0
 
@@ -2227,8 +2231,9 @@ cdef class Pool:
         return found
 
     def _arm(self):
-        """Arm the descriptor. Returns False if there is more to do now; True
-        if the descriptor becomes readable when there is more to do."""
+        """Arm the pool's descriptor. Returns False if _progress() has
+        something to do now. Returns True if the descriptor is armed: it
+        becomes readable when _progress() has something to do."""
         cdef ucxpool_status_t status
 
         self._check()
@@ -2239,8 +2244,8 @@ cdef class Pool:
         return True
 
     def _wait_some(self, timeout=None):
-        """Progress until something has moved, for at most a tenth of a second;
-        for a thread without an event loop."""
+        """Wait until the pool has made progress, for at most a tenth of a
+        second. For a thread without an event loop."""
         cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_t *pool
 
@@ -2253,10 +2258,11 @@ cdef class Pool:
         return self._progress()
 
     def _drive(self):
-        """Progress until there is an event or completion, for at most a tenth
-        of a second; for a thread that does nothing else. Transfers that only
-        move data do not take the GIL, so other threads keep running. Returns
-        the events, as _progress()."""
+        """Make progress until there is an event or completion, for at most a
+        tenth of a second. For a thread that does nothing else. While there is
+        no event or completion, this thread does not take the GIL, so other
+        Python threads keep running. Returns the events in the form that
+        _progress() returns."""
         cdef ucxpool_completion_t ended[BATCH]
         cdef ucxpool_event_t told[BATCH]
         cdef size_t num_ended = 0

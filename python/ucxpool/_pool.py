@@ -343,7 +343,7 @@ class Channel(_core.Channel):
         """Close the channel after the posted operations have ended, or after
         the setting CLOSE_TIMEOUT. This call does not wait: to be sure that
         sends have arrived, await flush() first. Waiting recv() calls raise
-        ClosedError. Calling it again has no effect."""
+        ClosedError. Calling close() again has no effect."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self._release()
@@ -372,9 +372,9 @@ class Channel(_core.Channel):
     # --- messages
 
     def _take_kept(self, tag, mask):
-        """Return the oldest kept message that matches, or None. Kept messages
-        are those for which no recv() was waiting. Threads may call it at the
-        same time."""
+        """Return the oldest kept message that matches, or None. A message is
+        kept if no recv() was waiting for it when it arrived. Several threads
+        may call this method at the same time."""
         for message in list(self._kept):
             if (message.tag ^ tag) & mask == 0:
                 try:
@@ -532,7 +532,7 @@ class Listener(_core.Listener):
 
     def close(self):
         """Stop listening. Accepted channels stay open. A waiting accept()
-        raises ClosedError. Calling it again has no effect."""
+        raises ClosedError. Calling close() again has no effect."""
         self._release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
@@ -650,7 +650,7 @@ class Window(_core.Window):
         """End the peers' access: from now on imports are refused, and reads
         and writes end with CanceledError at the peers. The operation ends when
         no peer accesses the memory. If the window is on a GPU, or a peer
-        accesses it over RDMA, the peer must make progress: otherwise the
+        accesses it over RDMA, the peer must make progress. If it does not, the
         operation ends only when the peer's channel or process ends."""
         return Operation(self._revoke, self._revoke_wait)
 
@@ -658,7 +658,7 @@ class Window(_core.Window):
         """Revoke the window and release the buffer. Blocks the thread while a
         peer accesses the window, for at most the setting CLOSE_TIMEOUT. If an
         event loop in another thread drives the pool, this call waits without a
-        limit. Calling it again has no effect."""
+        limit. Calling close() again has no effect."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
@@ -704,9 +704,9 @@ class RemoteWindow(_core.Remote):
     Reads and writes take places in the window, as rows of (offset, length).
     The rows are any sequence of pairs, or an array of 64-bit integers, of
     NumPy or any type with Python's buffer protocol. An array is used without a
-    copy and must not change until the transfer has ended. With the keyword
-    length, the places are offsets only, and each place has that length: this
-    is faster for many short places."""
+    copy and must not change until the transfer has ended. If the keyword
+    length is given, the rows are offsets only, and each place has that length.
+    This form is faster for many short places."""
 
     def __repr__(self):
         if self.closed:
@@ -753,7 +753,7 @@ class RemoteWindow(_core.Remote):
 
     def close(self):
         """Release the window after the posted operations have ended. Calling
-        it again has no effect."""
+        close() again has no effect."""
         self._release()
         self._pool._kick()
 
@@ -980,7 +980,7 @@ class Pool(_core.Pool):
         """Close all channels and free the memory. Blocks the thread while it
         waits for peers, for at most the setting CLOSE_TIMEOUT. Operations in
         progress end with CanceledError, and waiting recv() and accept() calls
-        raise ClosedError. Calling it again has no effect."""
+        raise ClosedError. Calling close() again has no effect."""
         self._leave_loop()
         self._end_all()
         self._destroy()
@@ -1014,8 +1014,8 @@ class Pool(_core.Pool):
         return self._loop
 
     def _use_loop(self):
-        """Return the event loop that drives the pool: the one that runs at the
-        first await."""
+        """Return the event loop that drives the pool: the loop in which one of
+        the pool's operations was first awaited."""
         running = asyncio._get_running_loop()
         if self._loop is not None:
             if self._loop is running or running is None:
@@ -1035,7 +1035,7 @@ class Pool(_core.Pool):
         return running
 
     def _kick(self):
-        """Schedule a turn soon."""
+        """Schedule a turn of progress in the event loop."""
         if self._loop is None or self._loop.is_closed() or self._is_due:
             return
         if self._thread == threading.get_ident():
@@ -1077,7 +1077,7 @@ class Pool(_core.Pool):
 
     async def _until(self, look):
         """Return the first result of look() that is not None. look() is called
-        after each turn."""
+        at once, and after each turn of progress."""
         future = self._use_loop().create_future()
         found = look()
         if found is not None:
@@ -1135,8 +1135,8 @@ class Pool(_core.Pool):
 
     def _run_in_loop(self, coroutine, timeout, put_back=None):
         """Run the coroutine in the loop and return its result to this thread.
-        If this thread has given up by then, the loop passes the result to
-        put_back()."""
+        If this thread has stopped waiting before the coroutine ends, the loop
+        passes the result to put_back()."""
         # The coroutine takes this lock when it has a result. The thread takes
         # the lock when it gives up. Whichever takes the lock first owns the
         # result.
@@ -1163,8 +1163,8 @@ class Pool(_core.Pool):
             raise
 
     def _wait_until(self, look, timeout, what):
-        """Progress until look() returns something other than None, and return
-        it."""
+        """Make progress until look() returns a result other than None, and
+        return this result."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = look()
