@@ -86,7 +86,8 @@ DEF SPIN_PURE_NS = 2000
 DEF SPIN_TURNS = 32
 # A waiting thread checks for signals this often.
 DEF WAIT_SLICE_NS = 100000000
-# A closing handle checks this often whether threads still use it.
+# A thread that closes a handle checks this often whether other threads still
+# use the handle.
 DEF INSIDE_US = 1000
 # Frames up to SHORT_FRAME share one allocation. With apart=True, frames up to
 # APART_FRAME share allocations of at most SHORT_FRAME.
@@ -99,7 +100,7 @@ DEF PAGE = 4096
 # Limits of the freed memory that is kept for reuse.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
-# Limit of the process's memory that GPUs can read: it is pinned.
+# Limit of the process's memory that GPUs can read. This memory is pinned.
 DEF MAX_LIST_BYTES = 256 << 20
 
 
@@ -364,7 +365,7 @@ cdef class Buffers:
     cdef list _objects
     cdef bint has_stream
     cdef uintptr_t stream
-    cdef bint is_cuda # at least one is on a GPU
+    cdef bint is_cuda # at least one buffer is on a GPU
     cdef Pieces _pieces
 
     def __dealloc__(self):
@@ -531,7 +532,7 @@ cdef class _Words:
     a sequence is converted. The items are pairs, or single numbers if their
     length is given."""
     cdef const uint64_t *bytes
-    cdef size_t count # of pairs or single numbers
+    cdef size_t count # number of pairs, or of single numbers
     cdef bint is_even
     cdef Py_buffer _view
     cdef bint _has_view
@@ -594,7 +595,7 @@ cdef class _Words:
 
 cdef class Pieces:
     """Many pieces of one buffer, in any order."""
-    cdef Buffers _whole # None where addresses were given
+    cdef Buffers _whole # None if addresses were given
     cdef object _owner
     cdef _Words _list # addresses
     cdef uint64_t _each
@@ -1822,7 +1823,7 @@ cdef class Pool:
     cdef int _num_inside # threads in the library, without the GIL
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
-    # The types that a subclass creates.
+    # The classes of the objects that the pool creates. A subclass sets them.
     cdef public object _channel_type
     cdef public object _listener_type
     cdef public object _message_type
@@ -2271,7 +2272,8 @@ cdef class Pool:
         cdef uint64_t until = now + WAIT_SLICE_NS
         cdef ucxpool_t *pool
 
-        # Do this before anything is taken from the library: it would be lost.
+        # Check for signals before taking completions and events from the
+        # library: an exception would lose them.
         PyErr_CheckSignals()
         self._enter(None)
         pool = self._pool

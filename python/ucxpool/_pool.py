@@ -119,7 +119,7 @@ class Transfer(_core.Request):
                 try:
                     await self._woken()
                 except asyncio.CancelledError:
-                    pass  # once is enough
+                    pass  # already canceled
             raise
 
     def _woken(self):
@@ -416,7 +416,7 @@ class Channel(_core.Channel):
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                # This call was given a message in the same turn: return it.
+                # This call got a message in the same turn: put it back.
                 if future.exception() is None:
                     self._put_back(future.result())
             elif entry in self._waiting:
@@ -911,7 +911,7 @@ class Pool(_core.Pool):
         self._window_type = Window
         self._remote_type = RemoteWindow
         self._looks = []
-        self._tasks = set()  # handlers of its listeners
+        self._tasks = set()  # tasks that run the listeners' handlers
         self._loop = None
         self._fd = -1
         self._is_due = False
@@ -1051,8 +1051,8 @@ class Pool(_core.Pool):
         events = self._progress()
         self._hand_out(events)
         self._look()
-        # Let the tasks that were just woken run first: they may post more,
-        # which would only wake the descriptor that is armed here.
+        # Let the tasks that were just woken run first. They may post
+        # operations, which would wake the descriptor that is armed here.
         if events or self._num_ended or (not self.closed and not self._arm()):
             self._kick()
 
