@@ -90,11 +90,12 @@ class Transfer(_core.Request):
 
     The transfer holds its buffers until it ends, even if no variable refers to
     it anymore. Canceling a task that awaits a transfer cancels the transfer;
-    the task continues when the buffers are no longer in use. A transfer raises
-    PeerLostError if the peer dies, RefusedError if the receiver refuses the
-    message, TruncatedError if the buffers are too short, TimedOutError after
-    its timeout, and CanceledError if the transfer or its message is canceled,
-    or if the channel or pool is closed before the transfer has ended."""
+    the task continues when the transfer no longer uses its buffers. A transfer
+    raises PeerLostError if the peer dies, RefusedError if the receiver refuses
+    the message, TruncatedError if the buffers are too short, TimedOutError
+    after its timeout, and CanceledError if the transfer or its message is
+    canceled, or if the channel or pool is closed before the transfer has
+    ended."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
@@ -507,8 +508,8 @@ class Listener(_core.Listener):
     closed.
 
     handler  a coroutine function that is run as a task with the channel of each
-             peer, or None. The task is kept until it has ended; its exceptions
-             go to the event loop's exception handler"""
+             peer, or None. The pool holds the task until it has ended. The
+             task's exceptions go to the event loop's exception handler"""
 
     def __init__(self):
         self._accepted = collections.deque()
@@ -702,11 +703,11 @@ class RemoteWindow(_core.Remote):
     when no variable refers to it anymore. It is also a context manager.
 
     Reads and writes take places in the window, as rows of (offset, length).
-    The rows are any sequence of pairs, or an array of 64-bit integers, of
-    NumPy or any type with Python's buffer protocol. An array is used without a
-    copy and must not change until the transfer has ended. If the keyword
-    length is given, the rows are offsets only, and each place has that length.
-    This form is faster for many short places."""
+    The rows are any sequence of pairs, or an array of 64-bit integers (a NumPy
+    array, or any object with Python's buffer protocol). An array is used
+    without a copy and must not change until the transfer has ended. If the
+    keyword length is given, the rows are offsets only, and each place has that
+    length. This form is faster for many short places."""
 
     def __repr__(self):
         if self.closed:
