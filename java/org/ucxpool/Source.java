@@ -151,16 +151,26 @@ public final class Source {
         return list;
     }
 
-    /** Retains the objects of all ranges, and returns them. */
+    /**
+     * Retains the objects of all ranges, and returns them.
+     *
+     * @throws IllegalStateException an object was freed; none is retained
+     */
     Object[] retainAll() {
         Object[] all = held.toArray();
+        int num = 0;
 
-        for (Object object : all) {
-            if (object instanceof Buffer) {
-                ((Buffer) object).retain();
-            } else if (object instanceof DataFile) {
-                ((DataFile) object).retain();
+        try {
+            for (; num < all.length; num++) {
+                if (all[num] instanceof Buffer) {
+                    ((Buffer) all[num]).retain();
+                } else if (all[num] instanceof DataFile) {
+                    ((DataFile) all[num]).retain();
+                }
             }
+        } catch (IllegalStateException e) {
+            releaseAll(Arrays.copyOf(all, num));
+            throw e;
         }
         return all;
     }

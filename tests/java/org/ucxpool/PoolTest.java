@@ -246,6 +246,26 @@ public class PoolTest {
     }
 
     @Test
+    public void send_of_a_freed_buffer_retains_no_other_object()
+            throws Exception {
+        Path path = folder.newFile().toPath();
+        DataFile file = DataFile.open(path);
+        Buffer kept = left.allocate(1000);
+        Buffer freed = left.allocate(1000);
+        Source source =
+            new Source().add(kept).add(file, 0, 0).add(freed).add(kept);
+
+        freed.release();
+        assertThrows(IllegalStateException.class,
+                     () -> toRight.send(source, 1));
+        kept.release();
+        file.release();
+        assertThrows(IllegalStateException.class, kept::retain);
+        assertThrows(IllegalStateException.class, file::retain);
+        assertEquals(0, (long) left.stats().get("heap_live"));
+    }
+
+    @Test
     public void allocation_beyond_the_limit_throws_no_memory()
             throws Exception {
         assertThrows(UcxpoolException.NoMemory.class,
