@@ -175,13 +175,27 @@ public final class Source {
         return all;
     }
 
+    /**
+     * Releases all objects, even if one of them was released too often.
+     *
+     * @throws IllegalStateException the error of the last such object
+     */
     static void releaseAll(Object[] all) {
+        IllegalStateException thrown = null;
+
         for (Object object : all) {
-            if (object instanceof Buffer) {
-                ((Buffer) object).release();
-            } else if (object instanceof DataFile) {
-                ((DataFile) object).release();
+            try {
+                if (object instanceof Buffer) {
+                    ((Buffer) object).release();
+                } else if (object instanceof DataFile) {
+                    ((DataFile) object).release();
+                }
+            } catch (IllegalStateException e) {
+                thrown = e;
             }
+        }
+        if (thrown != null) {
+            throw thrown;
         }
     }
 }

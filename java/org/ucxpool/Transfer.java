@@ -44,17 +44,23 @@ public final class Transfer {
     /**
      * Ends the transfer. The files are released first: a thread that waits
      * may use them as soon as isDone is set.
+     *
+     * @throws IllegalStateException the caller has released an object too
+     *         often; the transfer has ended nevertheless
      */
     void finish(Status how, String why, long bytes) {
-        Source.releaseAll(held);
-        synchronized (this) {
-            status = how;
-            detail = why;
-            length = bytes;
-            isDone = true;
-        }
-        if (listener != null) {
-            listener.ended(this);
+        try {
+            Source.releaseAll(held);
+        } finally {
+            synchronized (this) {
+                status = how;
+                detail = why;
+                length = bytes;
+                isDone = true;
+            }
+            if (listener != null) {
+                listener.ended(this);
+            }
         }
     }
 

@@ -266,6 +266,25 @@ public class PoolTest {
     }
 
     @Test
+    public void transfer_ends_although_a_buffer_was_released_too_often()
+            throws Exception {
+        List<Transfer> ended = new ArrayList<>();
+        Buffer freed = left.allocate(1000);
+        Buffer kept = left.allocate(1000);
+        Transfer transfer =
+            new Transfer(left, new Object[] {freed, kept}, ended::add);
+
+        freed.release();
+        assertThrows(IllegalStateException.class,
+                     () -> transfer.finish(Status.OK, "", 1000));
+        assertTrue(transfer.isDone());
+        transfer.await();
+        assertEquals(1000, transfer.length());
+        assertEquals(List.of(transfer), ended);
+        assertThrows(IllegalStateException.class, kept::retain);
+    }
+
+    @Test
     public void allocation_beyond_the_limit_throws_no_memory()
             throws Exception {
         assertThrows(UcxpoolException.NoMemory.class,
