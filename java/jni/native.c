@@ -336,7 +336,8 @@ METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
 
 /* --- requests ------------------------------------------------------------- */
 
-/* The data of a request until it is released. */
+/* The data of a request until it is released. The list is followed by the
+ * metadata of a send, which is used only while the send is posted. */
 typedef struct transfer {
     jlong number; /* its number in Java */
     union {
@@ -362,13 +363,20 @@ static ucxpool_range_t to_range(const jlong *triple)
     return library.range_file((int)triple[2] - 1, triple[0], length, NULL);
 }
 
-/* Create a transfer. Returns NULL if out of memory. */
-static transfer_t *transfer_create(JNIEnv *env, jlongArray list, size_t count,
-                                   bool has_files, jlong number)
+/* Returns the size of a transfer without metadata. */
+static size_t transfer_size(size_t count)
 {
-    transfer_t *transfer =
-        malloc(sizeof(*transfer) + count * sizeof(ucxpool_range_t));
-    jlong triples[64 * TRIPLE];
+    return sizeof(transfer_t) + count * sizeof(ucxpool_range_t);
+}
+
+/* Create a transfer with uninitialized metadata. Returns NULL if out of memory.
+ */
+static transfer_t *transfer_create(JNIEnv *env, jlongArray list, size_t count,
+                                   bool has_files, size_t metadata_length,
+                                   jlong number)
+{
+    transfer_t *transfer = malloc(transfer_size(count) + metadata_length);
+    jlong       triples[64 * TRIPLE];
 
     if (transfer == NULL) {
         return NULL;
@@ -401,12 +409,11 @@ static void set_timeout(ucxpool_request_params_t *params, jlong timeout_ns)
     }
 }
 
-/* A send to post. The metadata is used only while it is posted. */
+/* A send to post. */
 typedef struct send {
     transfer_t              *transfer;
     ucxpool_data_t           data;
     ucxpool_request_params_t params;
-    char                     metadata[4096];
 } send_t;
 
 /* Fill in a send. Returns false if out of memory. */
@@ -415,7 +422,10 @@ static bool send_prepare(JNIEnv *env, send_t *send, jlongArray list,
                          jlong number)
 {
     ucxpool_request_params_t *params = &send->params;
-    transfer_t *transfer = transfer_create(env, list, count, has_files, number);
+    jsize                     length =
+        (metadata == NULL) ? 0 : (*env)->GetArrayLength(env, metadata);
+    transfer_t *transfer =
+        transfer_create(env, list, count, has_files, (size_t)length, number);
 
     if (transfer == NULL) {
         return false;
@@ -424,16 +434,12 @@ static bool send_prepare(JNIEnv *env, send_t *send, jlongArray list,
         .field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION,
         .completion_ptr = transfer};
     if (metadata != NULL) {
-        jsize length = (*env)->GetArrayLength(env, metadata);
+        jbyte *bytes = (jbyte *)transfer + transfer_size(count);
 
-        /* If the metadata exceeds the limit, the library reports the error. */
+        (*env)->GetByteArrayRegion(env, metadata, 0, length, bytes);
+        params->metadata        = bytes;
         params->metadata_length = (size_t)length;
-        params->metadata        = send->metadata;
         params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
-        if ((size_t)length <= sizeof(send->metadata)) {
-            (*env)->GetByteArrayRegion(env, metadata, 0, length,
-                                       (jbyte *)send->metadata);
-        }
     }
     if (has_files) {
         send->data = library.source_ranges(transfer->list.ranges, count);
@@ -540,7 +546,7 @@ METHOD(jlong, receive, jlong message, jlongArray list, jint count, jlong number,
     ucxpool_request_params_t params  = {0};
     ucxpool_request_t       *request = NULL;
     transfer_t              *transfer =
-        transfer_create(env, list, (size_t)count, false, number);
+        transfer_create(env, list, (size_t)count, false, 0, number);
     ucxpool_data_t   data;
     ucxpool_status_t status;
 

@@ -876,23 +876,27 @@ public class PoolTest {
             batch.send(toRight, source(1), 1)
                 .send(other, new Source().add(buffer), 2)
                 .send(toRight, source(3), 3, new byte[] {7},
-                      transfer -> ended.countDown());
+                      transfer -> ended.countDown())
+                .send(toRight, source(4), 4, new byte[] {8, 9}, null);
             left.post(batch, sent);
             assertEquals(0, batch.size());
-            assertEquals(3, sent.size());
+            assertEquals(4, sent.size());
             assertReceived(toLeft, 1);
             assertReceived(peer, 2);
+            Message third = receive();
             Message last = receive();
 
-            assertArrayEquals(new byte[] {7}, last.metadata());
-            assertEquals(3, bytesOf(last)[0]);
+            assertArrayEquals(new byte[] {7}, third.metadata());
+            assertArrayEquals(new byte[] {8, 9}, last.metadata());
+            assertEquals(3, bytesOf(third)[0]);
+            assertEquals(4, bytesOf(last)[0]);
         }
         for (Transfer transfer : sent) {
             transfer.await();
         }
         assertTrue(ended.await(LIMIT, TimeUnit.SECONDS));
         left.post(batch, sent);
-        assertEquals(3, sent.size());
+        assertEquals(4, sent.size());
     }
 
     @Test
