@@ -5,7 +5,7 @@
  *
  * A method that returns a handle returns a positive number, or a negative
  * status. Java then gets the text from ucxpool_error_detail() in the same
- * thread.
+ * thread, unless the status is OUT_OF_MEMORY.
  *
  * A transfer is one allocation with the data of a request until its end: its
  * list of segments, and its number in Java. The request's completion pointer
@@ -36,6 +36,10 @@
     JNIEXPORT type JNICALL Java_org_ucxpool_Native_##name( \
         UNUSED JNIEnv *env, UNUSED jclass class, ##__VA_ARGS__)
 
+/* The status if a method runs out of memory before it calls the library. The
+ * library then has no detail of this error. */
+#define OUT_OF_MEMORY ((ucxpool_status_t)org_ucxpool_Native_OUT_OF_MEMORY)
+
 static void *to_pointer(jlong handle)
 {
     return (void *)(uintptr_t)handle;
@@ -46,7 +50,7 @@ static jlong to_handle(const void *pointer)
     return (jlong)(uintptr_t)pointer;
 }
 
-/* Copy a byte array and append a 0. Returns NULL after setting *status_p. */
+/* Copy a byte array and append a 0. Returns NULL if out of memory. */
 static char *copy_bytes(JNIEnv *env, jbyteArray array, size_t *length_p)
 {
     size_t length = (size_t)(*env)->GetArrayLength(env, array);
@@ -143,7 +147,7 @@ static ucxpool_status_t set_secret(JNIEnv *env, ucxpool_config_t *config,
     }
     bytes = copy_bytes(env, secret, &length);
     if (bytes == NULL) {
-        return UCXPOOL_ERR_NO_MEMORY;
+        return OUT_OF_MEMORY;
     }
     status = library.config_set_secret(config, bytes, length);
     explicit_bzero(bytes, length);
@@ -160,7 +164,7 @@ METHOD(jlong, create, jbyteArray settings, jbyteArray secret, jbyteArray name)
     size_t            text_length, name_length;
     char             *text   = copy_bytes(env, settings, &text_length);
     char             *label  = copy_bytes(env, name, &name_length);
-    ucxpool_status_t  status = UCXPOOL_ERR_NO_MEMORY;
+    ucxpool_status_t  status = OUT_OF_MEMORY;
 
     if ((text != NULL) && (label != NULL)) {
         status = library.config_read(&config);
@@ -260,7 +264,7 @@ METHOD(jlong, connect, jlong pool, jbyteArray where, jlong number, jint require)
 {
     ucxpool_channel_params_t params  = params_of(number, require);
     ucxpool_channel_t       *channel = NULL;
-    ucxpool_status_t         status  = UCXPOOL_ERR_NO_MEMORY;
+    ucxpool_status_t         status  = OUT_OF_MEMORY;
     size_t                   length;
     char                    *text = copy_bytes(env, where, &length);
 
@@ -275,7 +279,7 @@ METHOD(jlong, connect, jlong pool, jbyteArray where, jlong number, jint require)
 METHOD(jlong, listen, jlong pool, jbyteArray where)
 {
     ucxpool_listener_t *listener = NULL;
-    ucxpool_status_t    status   = UCXPOOL_ERR_NO_MEMORY;
+    ucxpool_status_t    status   = OUT_OF_MEMORY;
     size_t              length;
     char               *text = copy_bytes(env, where, &length);
 
@@ -461,7 +465,7 @@ METHOD(jlong, send, jlong channel, jlongArray list, jint count,
 
     if (!send_prepare(env, &send, list, (size_t)count, has_files, metadata,
                       number)) {
-        return UCXPOOL_ERR_NO_MEMORY;
+        return OUT_OF_MEMORY;
     }
     set_timeout(&send.params, timeout_ns);
     status = library.send(to_pointer(channel), &send.data, (uint64_t)tag,
@@ -518,7 +522,7 @@ METHOD(jint, post, jlong pool, jint count, jlongArray fields,
 {
     batch_send_t    *sends  = calloc((size_t)count + 1, sizeof(*sends));
     ucxpool_op_t    *ops    = calloc((size_t)count + 1, sizeof(*ops));
-    ucxpool_status_t status = UCXPOOL_ERR_NO_MEMORY;
+    ucxpool_status_t status = OUT_OF_MEMORY;
     size_t           num    = 0;
 
     if ((sends != NULL) && (ops != NULL) &&
@@ -551,7 +555,7 @@ METHOD(jlong, receive, jlong message, jlongArray list, jint count, jlong number,
     ucxpool_status_t status;
 
     if (transfer == NULL) {
-        return UCXPOOL_ERR_NO_MEMORY;
+        return OUT_OF_MEMORY;
     }
     params.field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
     params.completion_ptr = transfer;
@@ -928,7 +932,7 @@ METHOD(jint, statsRead, jlong handle, jlongArray values_out,
     ucxpool_status_t status;
 
     if (values == NULL) {
-        return UCXPOOL_ERR_NO_MEMORY;
+        return OUT_OF_MEMORY;
     }
     if (of_channel) {
         status =

@@ -17,6 +17,12 @@ final class Native {
      */
     static final String LIBRARY_PROPERTY = "org.ucxpool.library";
 
+    /**
+     * Returned instead of a status by a method that runs out of memory before
+     * it calls the library.
+     */
+    static final int OUT_OF_MEMORY = -1000;
+
     private static final String LIBRARY_DEFAULT = "libucxpool.so.1";
     private static final String JNI_LIBRARY = "ucxpool-jni";
 

@@ -106,6 +106,10 @@ public class UcxpoolException extends IOException {
 
     /** Returns the exception for the last call in this thread. */
     static UcxpoolException ofLastCall(long code) {
+        if (code == Native.OUT_OF_MEMORY) {
+            return of(Status.NO_MEMORY,
+                      "cannot allocate memory outside the Java heap");
+        }
         return of(Status.of((int) code), Native.text(Native.detail()));
     }
 }

@@ -296,6 +296,30 @@ public class PoolTest {
         assertEquals(0, (long) left.stats().get("heap_reserved"));
     }
 
+    private void assertOutOfMemory(long code) {
+        UcxpoolException failure = UcxpoolException.ofLastCall(code);
+
+        assertSame(UcxpoolException.NoMemory.class, failure.getClass());
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains("outside the Java heap"));
+    }
+
+    /** The counts need more memory than an address space has. */
+    @Test
+    public void failed_allocation_does_not_report_an_earlier_error() {
+        long[] list = new long[3];
+        long count = 1L << 58;
+
+        assertThrows(UcxpoolException.NoMemory.class,
+                     () -> left.allocate(64 << 20));
+        assertOutOfMemory(Native.send(0, list, Integer.MIN_VALUE, false, 0,
+                                      null, 1, 0));
+        assertOutOfMemory(Native.receive(0, list, Integer.MIN_VALUE, 1, 0));
+        assertOutOfMemory(Native.post(0, 1, new long[] {0, count, 0, 0, 1},
+                                      new Object[] {list}, new Object[1],
+                                      new long[1]));
+    }
+
     @Test
     public void refusal_reason_reaches_the_sender() throws Exception {
         Transfer sent =
