@@ -481,80 +481,111 @@ public final class Pool implements AutoCloseable {
      * Post the sends of a batch, in one call. The batch is then empty, and can
      * be used again.
      *
-     * <p>If a send is refused, for example because its channel is closed, this
-     * method throws its error. The sends before it are posted. The refused send
-     * is removed, and the batch keeps the sends after it: another call
-     * continues with them.
+     * <p>If a send is refused, for example because its channel is closed or
+     * its buffer was freed, this method throws its error. The sends before it
+     * are posted. The refused send is removed, and the batch keeps the sends
+     * after it: another call continues with them.
      *
      * @param batch the sends
      * @param transfers gets the transfer of each posted send, in order, also if
      *        this method throws
      * @throws UcxpoolException a send is refused, or the pool is closed
+     * @throws IllegalStateException a send is refused, because its buffer was
+     *         freed or its file is closed
      */
     public void post(Batch batch, List<? super Transfer> transfers)
             throws UcxpoolException {
-        Transfer[] made = new Transfer[batch.size()];
-        long[] fields = new long[FIELDS * made.length];
-        long[] requests = new long[made.length];
-        UcxpoolException refusal;
-        int num = 0;
+        Exception refusal;
 
         enter();
         try {
-            prepare(batch, made, fields);
-            refusal = post(batch, fields, requests);
-            while (num < made.length && requests[num] != 0) {
-                made[num].start(requests[num]);
-                num++;
-            }
+            refusal = postAll(batch, transfers);
         } finally {
-            for (int i = num; i < made.length && made[i] != null; i++) {
-                this.transfers.remove(fields[FIELDS * i + FIELD_NUMBER]);
-                made[i].drop();
-            }
             leave();
         }
-        batch.remove(refusal == null ? num : num + 1);
-        transfers.addAll(Arrays.asList(made).subList(0, num));
-        if (refusal != null) {
-            throw refusal;
+        if (refusal instanceof IllegalStateException) {
+            throw (IllegalStateException) refusal;
         }
-    }
-
-    /** Creates the transfers, and writes the fields except the channel. */
-    private void prepare(Batch batch, Transfer[] made, long[] fields) {
-        for (int i = 0; i < made.length; i++) {
-            Batch.Send send = batch.get(i);
-            Source source = send.source();
-            long number = lastNumber.incrementAndGet();
-
-            made[i] = new Transfer(this, source.retainAll(), send.listener());
-            transfers.put(number, made[i]);
-            fields[FIELDS * i + FIELD_COUNT] = source.count();
-            fields[FIELDS * i + FIELD_HAS_FILES] = source.hasFiles() ? 1 : 0;
-            fields[FIELDS * i + FIELD_TAG] = send.tag();
-            fields[FIELDS * i + FIELD_NUMBER] = number;
+        if (refusal != null) {
+            throw (UcxpoolException) refusal;
         }
     }
 
     /** Returns the error of the first send that is not posted, or null. */
-    private UcxpoolException post(Batch batch, long[] fields, long[] requests) {
-        Object[] lists = new Object[requests.length];
-        Object[] metadata = new Object[requests.length];
-        UcxpoolException refusal = null;
-        int count = 0;
+    private Exception postAll(Batch batch, List<? super Transfer> posted) {
+        List<Transfer> made = new ArrayList<>(batch.size());
+        long[] fields = new long[FIELDS * batch.size()];
+        long[] requests = new long[batch.size()];
+        Exception refusal;
+        int num = 0;
 
         try {
-            for (; count < requests.length; count++) {
-                Batch.Send send = batch.get(count);
+            refusal = prepare(batch, made, fields);
+            UcxpoolException earlier =
+                post(batch, made.size(), fields, requests);
 
-                fields[FIELDS * count + FIELD_CHANNEL] =
-                    send.channel().handleOf(this);
-                lists[count] = send.source().list();
-                metadata[count] = send.metadata();
+            refusal = earlier == null ? refusal : earlier;
+            while (num < made.size() && requests[num] != 0) {
+                made.get(num).start(requests[num]);
+                num++;
             }
-        } catch (UcxpoolException e) {
-            refusal = e;
+        } finally {
+            for (int i = num; i < made.size(); i++) {
+                transfers.remove(fields[FIELDS * i + FIELD_NUMBER]);
+                made.get(i).drop();
+            }
+        }
+        batch.remove(refusal == null ? num : num + 1);
+        posted.addAll(made.subList(0, num));
+        return refusal;
+    }
+
+    /**
+     * Creates the transfers and writes the fields of the sends before the first
+     * that is refused. Returns its error, or null.
+     */
+    private Exception prepare(Batch batch, List<Transfer> made,
+                              long[] fields) {
+        try {
+            for (int i = 0; i < batch.size(); i++) {
+                made.add(prepare(batch.get(i), fields, FIELDS * i));
+            }
+            return null;
+        } catch (UcxpoolException | IllegalStateException e) {
+            return e;
+        }
+    }
+
+    private Transfer prepare(Batch.Send send, long[] fields, int first)
+            throws UcxpoolException {
+        Source source = send.source();
+        long number = lastNumber.incrementAndGet();
+
+        fields[first + FIELD_CHANNEL] = send.channel().handleOf(this);
+        fields[first + FIELD_COUNT] = source.count();
+        fields[first + FIELD_HAS_FILES] = source.hasFiles() ? 1 : 0;
+        fields[first + FIELD_TAG] = send.tag();
+        fields[first + FIELD_NUMBER] = number;
+        Transfer transfer =
+            new Transfer(this, source.retainAll(), send.listener());
+
+        transfers.put(number, transfer);
+        return transfer;
+    }
+
+    /**
+     * Posts the first sends of a batch. Returns the error of the first send
+     * that is not posted, or null.
+     */
+    private UcxpoolException post(Batch batch, int count, long[] fields,
+                                  long[] requests) {
+        Object[] lists = new Object[count];
+        Object[] metadata = new Object[count];
+        UcxpoolException refusal = null;
+
+        for (int i = 0; i < count; i++) {
+            lists[i] = batch.get(i).source().list();
+            metadata[i] = batch.get(i).metadata();
         }
         /* Handles are not released while this monitor is held. */
         synchronized (handles) {

@@ -964,6 +964,41 @@ public class PoolTest {
     }
 
     @Test
+    public void batch_continues_after_a_freed_buffer_or_closed_file()
+            throws Exception {
+        Batch batch = new Batch();
+        List<Transfer> sent = new ArrayList<>();
+        Buffer freed = left.allocate(1000);
+        DataFile closed = DataFile.open(folder.newFile().toPath());
+
+        batch.send(toRight, source(0), 0)
+            .send(toRight, new Source().add(freed), 1)
+            .send(toRight, source(2), 2, new byte[1 << 20], null)
+            .send(toRight, new Source().add(closed, 0, 0), 3)
+            .send(toRight, source(4), 4);
+        freed.release();
+        closed.release();
+        assertThrows(IllegalStateException.class,
+                     () -> left.post(batch, sent));
+        assertEquals(1, sent.size());
+        assertEquals(3, batch.size());
+        UcxpoolException limit = assertThrows(
+            UcxpoolException.class, () -> left.post(batch, sent));
+
+        assertEquals(Status.LIMIT, limit.status());
+        assertEquals(2, batch.size());
+        assertThrows(IllegalStateException.class,
+                     () -> left.post(batch, sent));
+        left.post(batch, sent);
+        assertEquals(2, sent.size());
+        assertReceived(toLeft, 0);
+        assertReceived(toLeft, 4);
+        for (Transfer transfer : sent) {
+            transfer.await();
+        }
+    }
+
+    @Test
     public void channel_statistics_count_one_channel() throws Exception {
         try (Listener listener = right.listen("127.0.0.1:0")) {
             Channel other = left.connect("127.0.0.1:" + listener.port());
