@@ -6,6 +6,7 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -488,7 +489,7 @@ public final class Pool implements AutoCloseable {
      *
      * @param batch the sends
      * @param transfers gets the transfer of each posted send, in order, also if
-     *        this method throws
+     *        this method throws; if it is immutable, nothing is posted
      * @throws UcxpoolException a send is refused, or the pool is closed
      * @throws IllegalStateException a send is refused, because its buffer was
      *         freed or its file is closed
@@ -521,6 +522,8 @@ public final class Pool implements AutoCloseable {
 
         try {
             refusal = prepare(batch, made, fields);
+            /* Nothing is posted yet, because this may throw. */
+            posted.addAll(made);
             UcxpoolException earlier =
                 post(batch, made.size(), fields, requests);
 
@@ -536,7 +539,9 @@ public final class Pool implements AutoCloseable {
             }
         }
         batch.remove(refusal == null ? num : num + 1);
-        posted.addAll(made.subList(0, num));
+        if (num < made.size()) {
+            posted.removeAll(new HashSet<>(made.subList(num, made.size())));
+        }
         return refusal;
     }
 

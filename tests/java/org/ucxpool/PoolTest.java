@@ -999,6 +999,23 @@ public class PoolTest {
     }
 
     @Test
+    public void batch_with_an_immutable_list_posts_nothing()
+            throws Exception {
+        Batch batch = new Batch();
+        List<Transfer> sent = new ArrayList<>();
+
+        batch.send(toRight, source(1), 1);
+        assertThrows(UnsupportedOperationException.class,
+                     () -> left.post(batch, List.of()));
+        assertEquals(1, batch.size());
+        assertEquals(0L, (long) left.stats().get("messages_sent"));
+        left.post(batch, sent);
+        assertReceived(toLeft, 1);
+        sent.get(0).await();
+        assertEquals(1L, (long) left.stats().get("messages_sent"));
+    }
+
+    @Test
     public void channel_statistics_count_one_channel() throws Exception {
         try (Listener listener = right.listen("127.0.0.1:0")) {
             Channel other = left.connect("127.0.0.1:" + listener.port());
