@@ -295,7 +295,8 @@ TEST(each_reduction_is_logged_once_with_figures)
     close(saved);
     read_all(file, text, sizeof(text));
     ck_assert_msg(count_words(text, "WARN") == 1, "%s", text);
-    ck_assert_msg(strstr(text, "instead of 32m, 32 of 1m") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "instead of 32m (32 of 1m)") != NULL, "%s",
+                  text);
 }
 
 TEST(statistics_show_the_reduction)
