@@ -29,8 +29,12 @@ static size_t get(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
 {
     size_t num = SIZE_MAX;
 
+    memset(events, 0xff, max * sizeof(*events));
     assert_ok(ucxpool_event_get(pool, events, max, &num));
     ck_assert_uint_le(num, max);
+    for (size_t i = 0; i < num; i++) {
+        ck_assert_uint_eq(events[i].reserved[0] | events[i].reserved[1], 0);
+    }
     return num;
 }
 

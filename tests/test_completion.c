@@ -47,8 +47,14 @@ static size_t collect(ucxpool_t *pool, ucxpool_completion_t *completions,
 {
     size_t num = 77;
 
+    memset(completions, 0xff, max * sizeof(*completions));
     assert_ok(ucxpool_completion_get(pool, completions, max, &num));
     ck_assert_uint_le(num, max);
+    for (size_t i = 0; i < num; i++) {
+        const uint64_t *reserved = completions[i].reserved;
+
+        ck_assert_uint_eq(reserved[0] | reserved[1] | reserved[2], 0);
+    }
     return num;
 }
 
@@ -80,7 +86,7 @@ TEST_EACH(completions_are_reported_once_in_order, NUM_WIRES)
     }
     num = collect(pair.b, completions, 4);
     ck_assert_uint_eq(num, 4);
-    ck_assert_uint_eq(collect(pair.b, completions + num, NUM), NUM - num);
+    ck_assert_uint_eq(collect(pair.b, completions + num, NUM - num), NUM - num);
     ck_assert_uint_eq(collect(pair.b, completions, 0), 0);
     for (int i = 0; i < NUM; i++) {
         check_word(&completions[i], order[i]);

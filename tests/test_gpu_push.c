@@ -144,7 +144,7 @@ static const struct {
     unsigned    depth; /* messages at a time */
 } exchanges[] = {
     {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=32m", 1},
-    {PUSH "CUDA_BACKING=vmm BLOCK_SIZE=2m COMM_SIZE=32m", 1},
+    {PUSH "REQUIRE=direct CUDA_BACKING=vmm BLOCK_SIZE=2m COMM_SIZE=32m", 1},
     {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=64m", 4},
     {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=16m FRAG_SIZE=256k", 8},
 };

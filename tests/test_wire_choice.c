@@ -111,6 +111,28 @@ TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
     pair_check_blocks(&pair);
 }
 
+TEST(sends_posted_before_the_path_is_known_fail_with_the_reason)
+{
+    ucxpool_request_attr_t attr;
+    ucxpool_request_t     *send;
+    uint64_t               num_received;
+
+    pair.a    = pair_pool("REQUIRE=rma");
+    pair.b    = pair_pool("");
+    pair.to_b = pair_meet(pair.a, pair.b);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "word", 5, TAG, NULL, &send));
+    pair.to_a = pair_meet(pair.b, pair.a);
+    pair_until(&pair, ucxpool_request_test(send) != UCXPOOL_INPROGRESS);
+    ucxpool_request_query(send, &attr, sizeof(attr));
+    assert_error(attr.status, UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(attr.detail, "requires rma"));
+    ucxpool_request_release(send);
+    pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+    assert_ok(ucxpool_stats_get(pair.b, "messages_received", &num_received));
+    ck_assert_uint_eq(num_received, 0);
+    pair_check_blocks(&pair);
+}
+
 static const ucxpool_channel_params_t any_path = {
     .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
     .require    = 0,
