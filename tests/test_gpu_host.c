@@ -294,7 +294,7 @@ STAND_IN_TEST(pinned_host_memory_is_not_a_direct_path)
     assert_error(pair_attr(pair.to_a).status, UNSUPPORTED);
     ck_assert_str_eq(pair_attr(pair.to_a).reason,
                      "the channel requires direct or rma, but the map wire "
-                     "copies through pinned host memory; allow map, unset "
+                     "copies through host memory; allow map, unset "
                      "UCXPOOL_MAP_WAY, or use GPUs that can access each "
                      "other");
 }

@@ -325,6 +325,10 @@ class Channel(_core.Channel):
         except TruncatedError as error:
             message.refuse(str(error))
             return self._pool._failed(error)
+        except BaseException:
+            if not message._is_taken:
+                self._put_back(message)
+            raise
 
     def flush(self, timeout=None):
         """Return a Transfer that ends when all earlier sends have ended.
@@ -870,8 +874,7 @@ class Batch:
             try:
                 transfers, error = [channel.recv_into(*arguments)], None
             except Error as reason:
-                # The traceback would keep the message.
-                error = reason.with_traceback(None)
+                error = reason
                 transfers = [self._pool._failed(error)]
         self._transfers += transfers
         del self._entries[:len(transfers)]

@@ -620,7 +620,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
     }
     if ((channel->require != 0) && !(channel->require & UCXPOOL_PATH_RMA)) {
         fail_unreachable(channel,
-                         "the channel requires %s, but %.110s; allow rma, or "
+                         "the channel requires %s, but %.106s; allow rma, or "
                          "any path",
                          required_paths(channel), channel->wire_reason);
         return false;
@@ -646,9 +646,10 @@ static bool has_required_path(ucxpool_channel_t *channel)
     if ((path != 0) && (channel->require & UCXPOOL_PATH_DIRECT)) {
         fail_unreachable(channel,
                          "the channel requires %s, but the map wire copies "
-                         "%.60s; allow map, unset UCXPOOL_MAP_WAY, or use GPUs "
-                         "that can access each other",
-                         required_paths(channel), channel->wire->how(channel));
+                         "through host memory; allow map, unset "
+                         "UCXPOOL_MAP_WAY, or use GPUs that can access each "
+                         "other",
+                         required_paths(channel));
     } else if (path & UCXPOOL_PATH_MAP) {
         fail_unreachable(channel, "the channel requires rma, but uses the map "
                                   "wire; set UCXPOOL_WIRE=ucx, or allow map");

@@ -38,7 +38,12 @@ public final class Transfer {
 
     /** Drops a transfer that could not be started. */
     void drop() {
-        Source.releaseAll(held);
+        try {
+            Source.releaseAll(held);
+        } catch (IllegalStateException e) {
+            /* The caller has released an object too often. The error that
+             * prevented the start is thrown instead. */
+        }
     }
 
     /**
