@@ -1585,7 +1585,7 @@ cdef class Window:
 
     def export(self, bint read=True, bint write=False):
         """Return the blob with which peers import the window, as bytes. The
-        application sends the blob to the peers in any way. Any peer that has
+        application sends the blob to the peers by any means. Any peer that has
         the blob may access the window as selected here: read, write, or both.
         Raises ValueError if neither is selected, or for write access to a
         read-only buffer, and CanceledError after revoke()."""

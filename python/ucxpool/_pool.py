@@ -228,12 +228,12 @@ class Message(_core.Message):
 
     def frames(self, allocator=None, timeout=None, *, apart=False):
         """Receive the message into new memory, split like the sender's
-        buffers. Awaiting it returns a list of writable memoryviews. All frames
-        of up to 64 KiB share one allocation, which is kept as long as any of
-        them exists; each longer frame has its own allocation. Use apart=True
-        if some frames are kept longer than others: each frame of more than 4
-        KiB then has its own allocation, and shorter ones share allocations of
-        up to 64 KiB.
+        buffers. Awaiting the transfer returns a list of writable memoryviews.
+        All frames of up to 64 KiB share one allocation, which is kept as long
+        as any of them exists; each longer frame has its own allocation. Use
+        apart=True if some frames are kept longer than others: each frame of
+        more than 4 KiB then has its own allocation, and shorter ones share
+        allocations of up to 64 KiB.
 
         If given, allocator(length) allocates each frame of `length` bytes
         (numpy.empty with dtype="u1", cupy.empty, ...), and the list contains

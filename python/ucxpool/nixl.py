@@ -276,8 +276,9 @@ class nixl_agent_config:
     listen_address        an address or a network interface of this host to
                           listen on, for metadata and transfers. None: the
                           environment variable LIBUCXPOOL_LISTEN. If that is
-                          not set: the address of ucxpool.ucxx.get_address();
-                          for metadata, if there is a secret, all addresses
+                          not set: the address of ucxpool.ucxx.get_address()
+                          for transfers; for metadata, all addresses if there
+                          is a secret, otherwise 127.0.0.1
     num_threads           has no effect
     backends              ["UCX"]; other names are ignored with a warning
     sync_mode             has no effect"""
@@ -327,7 +328,7 @@ class nixl_agent:
     """An agent registers memory, lets peers read and write it, and reads and
     writes the memory of peers. All methods may be called from any thread.
 
-    agent_name       the name under which peers know it
+    agent_name       the name under which peers know the agent
     nixl_conf        a nixl_agent_config, or None
     instantiate_all  has no effect: there is one backend"""
 

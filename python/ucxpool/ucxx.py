@@ -103,8 +103,8 @@ def get_address(ifname=None):
     """Return the address of this host at which peers reach a listener. Without
     a secret the address is 127.0.0.1, because then only processes on this host
     can connect. With a secret it is the address of the network interface
-    `ifname`, or of the default route. Without `ifname`, the environment
-    variable LIBUCXPOOL_LISTEN overrides all of these."""
+    `ifname`, or of the default route. If `ifname` is None and the environment
+    variable LIBUCXPOOL_LISTEN is set, this variable determines the address."""
     if ifname is None and _address.chosen():
         return _address.chosen()
     if not _has_secret():
