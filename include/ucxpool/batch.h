@@ -68,9 +68,10 @@ typedef struct ucxpool_op {
 /*
  * Post operations in the order of the array.
  *
- * ops           Array of num_ops, which is not used after the call. The memory,
- *               arrays and descriptors to which an operation points must stay
- *               valid for as long as if the operation were posted alone.
+ * ops           Array of num_ops operations, which is not used after the call.
+ *               The memory, arrays and descriptors to which an operation points
+ *               must stay valid for as long as if the operation were posted
+ *               alone.
  * op_size       sizeof(ops[0]), the size of an element in bytes; a multiple of
  *               the alignment of ucxpool_op_t. If the program is newer than the
  *               library, an element may be longer than the library's

@@ -88,7 +88,8 @@ typedef enum ucxpool_path {
 typedef struct ucxpool_channel_params {
     uint64_t    field_mask;
     const void *address;        /* from the peer's ucxpool_address_get() */
-    size_t      address_length; /* bytes; read with address */
+    size_t      address_length; /* length of address, in bytes; used only if
+                                   the mask contains ADDRESS */
     /*
      * An endpoint of the pool's worker to the peer. The pool uses the endpoint
      * until ucxpool_destroy(), even after ucxpool_channel_close(). The endpoint
@@ -229,8 +230,8 @@ typedef enum ucxpool_wire {
 
 typedef struct ucxpool_channel_attr {
     ucxpool_channel_state_t state;
-    ucxpool_status_t        status; /* why it failed; OK otherwise */
-    char           reason[UCXPOOL_REASON_SIZE]; /* the same in words, or "" */
+    ucxpool_status_t        status; /* why it ended; OK until then */
+    char           reason[UCXPOOL_REASON_SIZE]; /* status in words, or "" */
     ucxpool_wire_t wire;
     char       wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire was chosen */
     char       name[UCXPOOL_NAME_SIZE];

@@ -1,9 +1,9 @@
 /*
  * Functions that let PyTorch, CuPy, RMM and Numba allocate from a pool's heap
- * (heap.h). All these frameworks then share one pool and its free memory. A
- * Python program installs the allocators with one line of code and the package
- * in python/. docs/guide/frameworks.md has the details for Python and C++. The
- * functions are in a separate library, libucxpool-framework (pkg-config
+ * (heap.h). All these frameworks then share one pool and its free memory. The
+ * Python package in python/ installs the allocators with one line of code.
+ * docs/guide/frameworks.md has the details for Python and C++. The functions
+ * are in a separate library, libucxpool-framework (pkg-config
  * ucxpool-framework), which uses libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        allocate by device and stream
@@ -87,7 +87,7 @@ ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p);
 ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool);
 
 /*
- * Allocate for PyTorch: the function of a
+ * Allocate for PyTorch. Pass this function to a
  * torch.cuda.memory.CUDAPluggableAllocator that serves a MemPool.
  *
  * size    Bytes. If 0, the function returns NULL.
@@ -110,9 +110,9 @@ void *ucxpool_torch_alloc_or_throw(ssize_t size, int device, void *stream);
 
 /*
  * Free memory from ucxpool_torch_alloc() or ucxpool_torch_alloc_or_throw().
- * NULL is allowed. The memory is reused only after the work that is now in this
- * stream has completed. The same is true for the streams that
- * ucxpool_torch_record_stream() has recorded for the memory.
+ * NULL is allowed. ucxpool_torch_record_stream() may have recorded other
+ * streams for the memory. The memory is reused only after the work that is now
+ * in this stream, and in all recorded streams, has completed.
  */
 void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream);
 

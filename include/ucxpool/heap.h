@@ -47,8 +47,8 @@
  * Threads. All functions may be called from any thread. Threads that use
  * different streams rarely contend for a lock.
  *
- * Registration. Heap memory is not registered with UCX. ucxpool_send_buffer()
- * packs it like any other memory.
+ * Registration. Heap memory is not registered with UCX. It is sent and received
+ * like any other memory that is not registered (transfer.h).
  */
 #ifndef UCXPOOL_HEAP_H
 #define UCXPOOL_HEAP_H

@@ -15,7 +15,7 @@ extern "C" {
 
 typedef enum ucxpool_log_level {
     UCXPOOL_LOG_NONE  = 0, /* log nothing; no message has this level */
-    UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
+    UCXPOOL_LOG_ERROR = 1, /* reserved: no message has this level yet */
     UCXPOOL_LOG_WARN  = 2, /* a failure that no call reports */
     UCXPOOL_LOG_INFO  = 3, /* errors that calls return; choices that
                               the library made */

@@ -70,8 +70,9 @@ void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
 
 /*
  * Allocate a buffer that consists of registered blocks and has contiguous
- * addresses. Data in the buffer is sent and received in place. The blocks may
- * be scattered. Each physically contiguous piece is sent as one operation.
+ * addresses. Data in the buffer is sent and received in place, unless it is
+ * short (INPLACE_MIN). The blocks may be scattered. Each physically contiguous
+ * piece is sent as one operation.
  *
  * length         Bytes, 1 or more; rounded up to whole blocks.
  * address_p [out] First byte, page-aligned.

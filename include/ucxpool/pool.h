@@ -204,7 +204,7 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * pool. Call ucxpool_arm() before each sleep:
  *
  *     while (!done) {
- *         handle finished requests and ucxpool_event_get() (event.h)
+ *         handle ended requests, and the events of ucxpool_event_get()
  *         while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
  *             ucxpool_progress(pool);
  *         }
@@ -236,11 +236,12 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
  * Make the event descriptor become readable at the next event. Call this
  * function only in the thread of the event loop; see ucxpool_event_fd().
  *
- * UCXPOOL_OK               the caller may sleep. In two cases the descriptor is
- *                          already readable, so that the sleep ends at once:
- *                          ucxpool_event_get() would return an event, or a
- *                          notification has arrived since the first
- *                          ucxpool_progress() call after the last sleep
+ * UCXPOOL_OK               the caller may sleep. The descriptor is already
+ *                          readable if an event is pending
+ *                          (ucxpool_event_get()). It is also readable if a
+ *                          notification has arrived since the loop woke up and
+ *                          first called ucxpool_progress(). The sleep then ends
+ *                          at once
  * UCXPOOL_ERR_BUSY         the pool has work to do: call ucxpool_progress(),
  *                          then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()

@@ -107,14 +107,14 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * channel, under the same names. They are available until the channel is closed
  * with ucxpool_channel_close() or ucxpool_channel_abort(), even if it has
  * failed. The pool's statistics include all channels, open or closed. A receive
- * from any channel that fails before it has matched a message is counted only
- * for the pool.
+ * that was posted for any channel has no channel until it matches a message. If
+ * it fails before that, it is counted only for the pool.
  *
  * Statistics with map_ or ucx_ in their names count only data that was
  * transferred over that wire. All other statistics count data that used the
  * wire returned by ucxpool_channel_query().
  *
- * The counters of a channel take less than 1 KiB.
+ * The counters of a channel take less than 1 KiB of memory.
  */
 
 /* Returns the number of statistics of a channel. */
@@ -165,7 +165,7 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
  * at first, and later about one in 128. An operation that is not timed is
  * counted with the latency of the last sample of its histogram. So `count` is
  * exact, but the distribution is an estimate. The histograms of a pool take
- * about 20 KiB.
+ * about 20 KiB of memory.
  *
  *     for (i = 0; i < ucxpool_histogram_count(); i++) {
  *         ucxpool_histogram_query(i, &attr, sizeof(attr));
@@ -227,10 +227,10 @@ typedef enum ucxpool_stats_format {
 } ucxpool_stats_format_t;
 
 /*
- * Return a snapshot of the pool's statistics as a string. ucxpool_heap_string()
- * prints the heap's statistics. The pool's name is a label (OpenMetrics) or a
- * field. Latencies and the statistics of channels are not printed: read them
- * with ucxpool_histogram_get() and ucxpool_channel_stats_read().
+ * Return a snapshot of the pool's statistics, with the pool's name, as a
+ * string. The string does not contain the heap's statistics
+ * (ucxpool_heap_string()), latencies (ucxpool_histogram_get()), or the
+ * statistics of channels (ucxpool_channel_stats_read()).
  *
  * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
  *

@@ -14,10 +14,12 @@
  *     receiver's segments   [        4203        ]      (or the same as the
  *                                                        sender's, or others)
  *
- * Segments may have any alignment and any length, including 0. Memory from
- * ucxpool_comm_alloc() is sent and received in place. On a machine without an
- * RDMA device, long segments in any memory are also sent and received in place
- * over the `ucx` wire. All other data is packed into blocks.
+ * Segments may have any alignment and any length, including 0. Segments in
+ * memory from ucxpool_comm_alloc() are sent and received in place, unless they
+ * are short (INPLACE_MIN). On a machine without an RDMA device, long segments
+ * in any memory are also sent and received in place over the `ucx` wire. A
+ * short message may be sent with its descriptor (EAGER_SIZE). All other data is
+ * packed into blocks.
  *
  * Order. Messages of one channel that match the same receive are received in
  * the order in which they were sent. A receive takes the oldest matching
@@ -496,7 +498,7 @@ typedef struct ucxpool_request_attr {
     char             detail[UCXPOOL_REASON_SIZE]; /* why it failed, in words;
                                                      never "" after an error */
     uint64_t    tag;      /* the message's tag; 0 for reads and writes */
-    size_t      length;   /* of the message, or of all places together */
+    size_t      length;   /* bytes of the message, or of all places together */
     const void *metadata; /* of a receive: the sender's metadata; NULL until
                              the receive has ended */
     size_t             metadata_length;
@@ -517,12 +519,13 @@ void ucxpool_request_query(const ucxpool_request_t *request,
  * Over the `ucx` wire, an in-place send or receive that is transferring data
  * stays in progress until UCX has released the caller's memory. If UCX still
  * uses the memory after 250 ms, because the peer makes no progress, the channel
- * fails, which ends the request. The same happens if the deadline of such a
- * request passes.
+ * fails, which ends the request. If the deadline of such a request passes, the
+ * library cancels the request in the same way: the channel fails if UCX still
+ * uses the memory 250 ms later.
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 
-/* The end of a request. */
+/* A completed request, as returned by ucxpool_completion_get(). */
 typedef struct ucxpool_completion {
     ucxpool_request_t *request; /* to be released; NULL if posted
                                    without request_p */

@@ -623,7 +623,7 @@ public:
         return ucxpool_request_wait(get(), timeout_ns(timeout));
     }
 
-    /* The bytes of the message. */
+    /* The length of the message, in bytes. */
     std::size_t length() const noexcept { return query().length; }
 
     /* The sender's metadata, which is valid until the request is released. */
@@ -780,7 +780,7 @@ public:
                                      &where.get(), tag, mask, params.get());
     }
 
-    /* A request that ends after all earlier sends. */
+    /* Post a request that ends when all earlier sends have ended. */
     [[nodiscard]] request flush(const request_params &params = {}) const
     {
         return detail::make<request>(*this, ucxpool_channel_flush, get(),
@@ -998,7 +998,7 @@ public:
                                      &params);
     }
 
-    /* The bytes of the pool's address. */
+    /* The pool's address: see ucxpool_address_get(). */
     std::string address() const
     {
         void       *raw    = nullptr;

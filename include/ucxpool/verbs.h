@@ -92,7 +92,7 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
  * UCXPOOL_ERR_UNSUPPORTED    built without verbs; libibverbs.so.1 is not loaded
  *                            in the process; or the pool is on a GPU and
  *                            neither dmabuf nor nvidia-peermem is available
- * UCXPOOL_ERR_PERMISSION     the system does not allow it
+ * UCXPOOL_ERR_PERMISSION     the system does not allow the registration
  * UCXPOOL_ERR_IO             another error of the device
  *
  * May be called from any thread. Blocks while the pool's memory is pinned;

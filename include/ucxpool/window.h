@@ -395,9 +395,9 @@ ucxpool_status_t ucxpool_remote_window_read(
  * Long reads and long writes of windows on GPUs are executed one at a time. The
  * operations of one channel are executed in the order in which they were
  * posted. The channels take turns, so that they share the bandwidth evenly. The
- * channel with the first operation begins. If several pools write to all
- * others, pool i should begin with pool i + 1, so that each pool begins with a
- * different target.
+ * channel whose operation was posted first begins. If several pools write to
+ * all others, pool i should begin with pool i + 1, so that each pool begins
+ * with a different target.
  */
 ucxpool_status_t ucxpool_remote_window_write(
     ucxpool_remote_window_t *remote, const ucxpool_places_t *places,

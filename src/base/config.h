@@ -90,7 +90,7 @@ typedef struct base_config {
     size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together */
     size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
     size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
-    size_t heap_stitch;    /* HEAP_STITCH: auto; address space */
+    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses */
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
@@ -103,8 +103,8 @@ typedef struct base_config {
     size_t            frag_size;     /* FRAG_SIZE: auto; at most a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 16k */
-    /* CREDITS: 64; messages with data that a peer may send before a receive is
-     * posted. */
+    /* CREDITS: 64; messages up to EAGER_SIZE that a peer may have sent with
+     * their data and that no receive has matched. */
     unsigned credits;
     /* MAX_UNEXPECTED: 128k; messages with only a descriptor that may wait for a
      * receive. */

@@ -13,10 +13,10 @@
 
 /*
  * A BAR1 of up to this size counts as small. The driver uses a part of BAR1,
- * and no function returns the size of this part. Of 256 MiB, a T4 can register
- * about 200 MiB with ibv_reg_mr and driver 460 (Mellanox/nv_peer_memory, issue
- * 101). An RTX A4000 can register 220 MB of 256 MiB with gdr_pin and driver 530
- * (NVIDIA/gdrcopy, issue 301).
+ * and no function returns the size of this part. Of a BAR1 of 256 MiB, a T4 can
+ * register about 200 MiB with ibv_reg_mr and driver 460
+ * (Mellanox/nv_peer_memory, issue 101). An RTX A4000 can register 220 MB with
+ * gdr_pin and driver 530 (NVIDIA/gdrcopy, issue 301).
  */
 #define SMALL_BAR1 (1024 * MIB)
 

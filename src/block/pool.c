@@ -372,8 +372,9 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 /*
  * A share's free and quarantined blocks are one atomic word, so that readers
  * always see both numbers together. The remaining blocks are held. The word
- * also contains the block at hand (0: none), so that one step changes the block
- * at hand and the count.
+ * also contains the block at hand: the index, plus 1, of the block in the
+ * share's one-block cache, or 0 if the cache is empty. One step thus changes
+ * the cache and the count.
  *
  *     bit    0         26           52            64
  *            | free    | quarantined | at hand + 1 |
@@ -386,8 +387,8 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define HAND_SHIFT      (2 * COUNT_BITS)
 #define HAND_REST       (((uint64_t)1 << HAND_SHIFT) - 1)
 
-/* Only blocks with an index below this number can be at hand. All other free
- * blocks are in the bitmap. */
+/* Only blocks with an index below this number fit in the cache of a share. All
+ * other free blocks are in the bitmap. */
 #define MAX_AT_HAND (((uint32_t)1 << HAND_BITS) - 1)
 
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
@@ -506,8 +507,8 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 
 /*
  * Subtract num from the share's free blocks, or return false if there are
- * fewer. Also takes the block at hand. *at_hand_p is NO_BLOCK if no block is at
- * hand.
+ * fewer. Also takes the share's cached block. *at_hand_p is NO_BLOCK if the
+ * cache is empty.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
@@ -564,7 +565,7 @@ ucxpool_status_t block_pool_reserve(block_pool_t *pool, block_share_t share,
     if (!reserve(&pool->shares[share], num_blocks, &at_hand)) {
         return UCXPOOL_ERR_NO_BLOCKS;
     }
-    /* Put the block at hand into the bitmap, because it may be part of the
+    /* Put the cached block into the bitmap, because it may be part of the
      * lowest run. */
     if (at_hand != NO_BLOCK) {
         bitmap_give(pool->free_blocks, at_hand);
@@ -593,8 +594,9 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
     return status;
 }
 
-/* Put a block at hand and change the counts. Returns false if another block is
- * at hand or the index is too large. */
+/* Store a free block in the share's one-block cache and change the counts.
+ * Returns false if the cache is full, or if the index does not fit in the
+ * word. */
 static bool put_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
@@ -614,7 +616,7 @@ static bool put_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 }
 
 /* Free a block. The caller has already set the state to free, as the next get
- * expects. Every block in the count must be at hand or have its bit set, so the
+ * expects. Every block in the count must be cached or have its bit set, so the
  * count changes last. */
 static void free_block(block_pool_t *pool, block_share_t share, uint32_t index,
                        uint64_t counts)
@@ -752,7 +754,7 @@ static ucxpool_status_t check_share(const block_pool_t *pool,
 }
 
 /* Returns the number of places where a get can find the block. A free block is
- * in exactly one place: in the bitmap, or at hand for one share. */
+ * in exactly one place: in the bitmap, or in the cache of one share. */
 static unsigned num_ways(const block_pool_t *pool, uint32_t index)
 {
     unsigned num = bitmap_test(pool->free_blocks, index);

@@ -4,20 +4,20 @@
  *
  *     bitmap      1 1 0 1 0 0 0 1 ...     1: free
  *     available   send 3, recv 2, user 1  what each share may still take
- *     at hand     send 6, recv -, user -  one free block of each share, not
- *                                         in the bitmap
+ *     cache       send 6, recv -, user -  at most one free block of each share,
+ *                                         not in the bitmap ("at hand")
  *
  *     states      - - u - s r - - ...     free, held or quarantined, and the
  *                                         share
  *
  * A get first subtracts from its share's count, so that a get of several blocks
- * succeeds or fails in one atomic step. The same step takes the block at hand.
- * If no block is at hand, the get clears bits. A put adds to the count and
- * makes its block the block at hand, in one step. If a block is at hand
- * already, the put first sets the bit of its block and then adds to the count.
- * The number of set bits in the bitmap is therefore always at least the sum of
- * the counts minus the number of blocks at hand. The pool uses no locks, no
- * system calls and no allocations.
+ * succeeds or fails in one atomic step. The same step takes the cached block.
+ * If the cache is empty, the get clears bits of the bitmap. A put adds to the
+ * count and stores its block in the cache, in one step. If the cache is full,
+ * the put first sets the bit of its block and then adds to the count. The
+ * number of set bits in the bitmap is therefore always at least the sum of the
+ * counts minus the number of cached blocks. The pool uses no locks, no system
+ * calls and no allocations.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -71,10 +71,10 @@ void block_pool_destroy(block_pool_t *pool);
 
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
- * address. A single block is the block at hand, or else the lowest free block,
- * because these blocks are most likely in the CPU's cache. Several blocks
- * are the lowest run of adjacent blocks, if there is one. Such a run may cross
- * from one region to the next.
+ * address. A single block is the share's cached block, or else the lowest free
+ * block, because these blocks are most likely in the CPU's cache. Several
+ * blocks are the lowest run of adjacent blocks, if there is one. Such a run may
+ * cross from one region to the next.
  *
  * num_blocks  1 or more.
  *

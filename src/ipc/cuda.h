@@ -3,9 +3,9 @@
  * host. An owner announces its regions, and a peer maps them once.
  *
  * Memory from cuMemAlloc() has an IPC handle, a byte string that the peer's
- * driver opens. The handle of a virtual region is a file descriptor. The peer
- * takes it from the owner's process (pidfd_getfd, if ptrace rules allow), or
- * the owner passes it over a socket (ipc/socket.h).
+ * driver opens. The handle of a region of cuMemCreate() is a file descriptor.
+ * The peer takes it from the owner's process (pidfd_getfd, if ptrace rules
+ * allow), or the owner passes it over a socket (ipc/socket.h).
  *
  * A peer's data is not trusted. The driver checks handles, and this module
  * checks sizes. If a CUDA kernel read past the end of a mapping, this process
