@@ -280,7 +280,7 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  * library then notifies the peer.
  *
  * The library keeps eager messages (see ucxpool_send()) that it has already
- * read, unless an earlier message is missing. ucxpool_recv() and
+ * read, unless an earlier message of the channel is missing. ucxpool_recv() and
  * ucxpool_probe() still find these messages if their channel argument is NULL.
  * The library also keeps them if the channel has been aborted, has been closed
  * by the peer, or has failed.

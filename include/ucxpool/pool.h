@@ -121,8 +121,9 @@ typedef struct ucxpool_params {
  * UCXPOOL_ERR_IO             UCX or the system failed
  *
  * After an error all resources have been released. On success the pool has
- * allocated all memory of COMM_SIZE. Pages that have not been used yet do not
- * count as resident memory of the process (/proc/PID/smaps_rollup).
+ * allocated the memory of all its blocks, which may be less than COMM_SIZE (see
+ * degraded_to). Pages that have not been used yet do not count as resident
+ * memory of the process (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p);

@@ -35,7 +35,7 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_REFUSED       = -9,  /* the peer refused; see the detail */
     UCXPOOL_ERR_TRUNCATED     = -10, /* the message is longer than the buffer */
     UCXPOOL_ERR_NO_MESSAGE    = -11, /* no matching message has arrived */
-    UCXPOOL_ERR_BUSY          = -12, /* events are pending: progress first */
+    UCXPOOL_ERR_BUSY          = -12, /* work is pending: progress first */
     UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
     UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another version, or sent
                                         an invalid message */

@@ -2,7 +2,7 @@
  * Sending and receiving.
  *
  * A message consists of data, a 64-bit tag, and up to MAX_METADATA bytes of
- * metadata from the caller. A message arrives whole or not at all.
+ * metadata from the caller. A receive succeeds only with the whole message.
  * ucxpool_send_buffer() and ucxpool_recv_buffer() transfer one buffer.
  * ucxpool_send(), ucxpool_recv() and ucxpool_message_recv() transfer data of
  * any layout, described by a ucxpool_data_t. The layouts of the sender and the

@@ -187,7 +187,7 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  *                      This also applies to a window in host memory that a peer
  *                      on a GPU can pin, even if the peer uses messages
  *     RMA              when the peer makes progress, its process has ended, or
- *                      its endpoint is closed
+ *                      the channel's endpoint is closed
  *
  * Does not wait for a peer whose channel failed with UCXPOOL_ERR_PROTOCOL. Such
  * a peer may still write to memory that it has mapped.
@@ -212,9 +212,9 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *                      debugger) in the middle of that step
  *     CUDA             finish the kernels that it has launched, and launch more
  *                      until it makes progress
- *     RMA, messages    nothing: the channel fails with UCXPOOL_ERR_TIMED_OUT,
- *                      which closes its endpoint and takes at most 1 s more. A
- *                      borrowed endpoint must be closed by the caller
+ *     RMA, messages    nothing: the channel fails with UCXPOOL_ERR_TIMED_OUT.
+ *                      This closes the channel's endpoint and takes at most 1 s
+ *                      more. A borrowed endpoint must be closed by the caller
  *
  * To be certain that no peer accesses the memory, call ucxpool_window_revoke()
  * until it returns UCXPOOL_OK, and do not free the memory before then. Over

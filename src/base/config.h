@@ -87,10 +87,10 @@ typedef struct base_config {
     base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host */
 
     /* heap */
-    size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together */
+    size_t memory_limit;   /* MEMORY_LIMIT: auto; of blocks plus heap */
     size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
     size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
-    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses */
+    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of address space */
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
@@ -106,8 +106,8 @@ typedef struct base_config {
     /* CREDITS: 64; messages up to EAGER_SIZE that a peer may have sent with
      * their data and that no receive has matched. */
     unsigned credits;
-    /* MAX_UNEXPECTED: 128k; messages with only a descriptor that may wait for a
-     * receive. */
+    /* MAX_UNEXPECTED: 131072; messages of one channel that have arrived with
+     * only their descriptor and that no receive has matched. */
     unsigned               max_unexpected;
     base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
     size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of

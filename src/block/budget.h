@@ -40,7 +40,7 @@ typedef struct block_sizes_params {
     const mem_kind_t *kind;
     bool              for_gpu;     /* pool on a GPU, even with host blocks */
     uint64_t          memory_size; /* of the machine, or of the GPU */
-    uint64_t          limit;       /* for COMM_SIZE=auto */
+    uint64_t          limit;       /* maximum for COMM_SIZE=auto, in bytes */
 } block_sizes_params_t;
 
 /*

@@ -145,8 +145,8 @@ static uint64_t namespace_of(const char *path)
     return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
 }
 
-/* Identifies this process among those that inherit `kept` from it. A child can
- * have the same PID in another PID namespace. */
+/* Returns a number that differs from that of any forked child, which inherits
+ * `kept`. The PID alone may be the same in another PID namespace. */
 static uint64_t process_key(const ipc_host_t *host)
 {
     return (host->pid_namespace << 32) | host->pid;

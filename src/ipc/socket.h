@@ -51,9 +51,9 @@ int ipc_socket_connect(const char *folder, const uint8_t *id, int *fd_p);
 
 int ipc_socket_caller(int fd, ipc_caller_t *caller_p);
 
-/* Returns true if the caller belongs to this user, and is the announced
- * process. The kernel cannot compare the PID of a process in another PID
- * namespace. Such a caller must prove its identity with a key. */
+/* Returns true if the process at the other end belongs to this user, and is the
+ * announced process. The kernel cannot compare the PID of a process in another
+ * PID namespace. Such a process must prove its identity with a key. */
 bool ipc_caller_is(const ipc_caller_t *caller, const ipc_host_t *host);
 
 /* Create a descriptor that becomes readable when the process at the other end
