@@ -52,8 +52,9 @@ static bool is_free(const void *window)
     return free;
 }
 
-/* The interval at which the owner polls the importers' ring pages. An importer
- * that finishes its copy and then makes no progress sends no message. */
+/* While it revokes a window, the owner polls the importers' ring pages
+ * (core_ring_page_t) at this interval. An importer that finishes its copy and
+ * then makes no progress sends no message. */
 #define LOOK_NS UINT64_C(10000000)
 
 /* Revoke the window, and make progress until no peer accesses it, or until the

@@ -65,7 +65,7 @@ size_t block_sizes_floor(const base_config_t *asked,
                          const base_config_t *settled, bool for_gpu);
 
 /* The maximum number of blocks whose count fits in the 26 bits that the pool
- * has for it: 256 GiB in 4-KiB blocks. */
+ * has for it: 256 GiB if a block has 4 KiB. */
 #define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
 
 /*

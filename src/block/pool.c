@@ -370,9 +370,9 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define CACHE_LINE 64
 
 /*
- * A share's free and quarantined blocks are one atomic word, so that readers
- * always see both numbers together. The remaining blocks are held. The word
- * also contains the block at hand: the index, plus 1, of the block in the
+ * The numbers of a share's free and quarantined blocks are in one atomic word,
+ * so that readers always see both together. The remaining blocks are held. The
+ * word also contains the block at hand: the index, plus 1, of the block in the
  * share's one-block cache, or 0 if the cache is empty. One step thus changes
  * the cache and the count.
  *

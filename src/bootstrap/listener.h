@@ -2,7 +2,7 @@
  * The listener: a listening socket where clients prove that they have the
  * secret. Authenticated clients wait in a queue to be accepted.
  *
- *     free slots <-> half open (oldest first) -> proven queue -> accept
+ *     free slots <-> half open (oldest first) -> queue -> accept
  *                          |
  *                          +-> refused, timed out, or dropped for a new one
  *

@@ -33,7 +33,7 @@ enum { NOT_KNOWN, BEING_KEPT, KNOWN };
 static struct {
     int      state; /* of boot_id; atomic */
     uint8_t  boot_id[16];
-    uint64_t process;    /* process_key() of start_time; atomic */
+    uint64_t process;    /* process_key() for start_time; atomic */
     uint64_t start_time; /* atomic */
     uint64_t user_space; /* the user namespace of `user`; atomic */
     uint64_t user;       /* ~(user << 32 | outer_user()); atomic */
