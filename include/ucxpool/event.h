@@ -27,7 +27,7 @@
  * After the first ucxpool_event_get(), ucxpool_wait() does not sleep while an
  * event is pending. If an event is pending, ucxpool_arm() makes the event
  * descriptor readable at once. The program therefore never sleeps while an
- * event is unhandled. To postpone a message, take it with ucxpool_probe() and
+ * event is pending. To postpone a message, take it with ucxpool_probe() and
  * keep its handle. The program then owns the message, and the library no longer
  * reports it.
  *
