@@ -97,19 +97,19 @@ typedef enum core_close {
 typedef struct core_mapping {
     base_list_t link;     /* in the list `mappings` of the peer's
                              core_remote_t */
-    unsigned        refs; /* channels */
+    unsigned        refs; /* channels that use the mapping */
     const uint8_t **regions;
     uint64_t       *region_sizes;
     uint32_t        num_regions;
-    ipc_cuda_t      gpu; /* GPU memory: how the regions are shared. They are
-                            contiguous */
+    ipc_cuda_t      gpu; /* GPU memory: how the regions are shared. The
+                            regions are contiguous */
     bool is_written;     /* GPU memory: also mapped for writing */
     bool is_pinned;      /* host memory that we have pinned, so our GPU can read
                             it */
     char unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read the
                                         regions */
     ipc_host_t host;                 /* the peer's process */
-    uint32_t   num_files;            /* announced in HELLO, without the ring */
+    uint32_t   num_files; /* files in HELLO, without the ring's file */
     ipc_file_t files[];
 } core_mapping_t;
 
@@ -198,15 +198,15 @@ typedef struct core_controls {
     base_list_t backlog;          /* messages for which there was no room */
     unsigned    num_backlog;
     unsigned    num_long;   /* long messages in the backlog */
-    unsigned    num_in_ucx; /* active messages not sent yet */
+    unsigned    num_in_ucx; /* active messages that UCX has not sent yet */
     base_list_t held_link;  /* in pool->channels.held */
 } core_controls_t;
 
 /* The setup of the channel. */
 typedef struct core_channel_wireup {
     uint64_t pair;
-    bool     via_listener; /* it connects through a listener; `pair` is a random
-                              number */
+    bool     via_listener; /* the channel connects through a listener; `pair`
+                              is a random number */
     bool begins; /* the channel connected to a listener, or is the first of
                     a pair within this pool: see remote.h */
     uint64_t called_at;              /* when the channel connected to a
@@ -255,8 +255,8 @@ struct ucxpool_channel {
     unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
                           may access */
     struct window_channel *windows;     /* window/service.h */
-    uint64_t link_ends[CORE_NUM_LINKS]; /* end of the channel's last transfer on
-                                           each link: link.h */
+    uint64_t link_ends[CORE_NUM_LINKS]; /* end tag of the channel's last
+                                           transfer on each link: link.h */
     core_controls_t control;
     core_closing_t  closing;
     core_counters_t counts;

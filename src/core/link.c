@@ -89,7 +89,7 @@ void core_link_leave(core_link_work_t *work)
     base_list_del(&work->queue);
     if (base_list_is_empty(&link->queue)) {
         /* The link is idle, so the next transfers of all channels have the same
-         * start. */
+         * start tag. */
         link->now = link->end;
     }
 }

@@ -11,12 +11,13 @@
  *     queue:  B, start 0  ->  C, start 0  ->  B, start 256 MiB
  *             ^ has the link, until all of it is launched
  *
- * The order is start-time fair queueing. The start of a transfer is a number of
- * bytes: the end of the previous transfer of its channel, or the link's
- * position (`now`) if that is greater. The transfer with the lowest start is
- * next. If several transfers have the same start, the one that was posted first
- * is next. This order is suitable for an all-to-all in which each pool begins
- * with a different peer.
+ * The order is start-time fair queueing. Each transfer has a start tag and an
+ * end tag, in bytes. The start tag is the end tag of the previous transfer of
+ * its channel, or the link's position (`now`) if that is greater. The end tag
+ * is the start tag plus the size of the transfer. The transfer with the lowest
+ * start tag is next. If several transfers have the same start tag, the one that
+ * was posted first is next. This order is suitable for an all-to-all in which
+ * each pool begins with a different peer.
  */
 #ifndef CORE_LINK_H
 #define CORE_LINK_H
@@ -35,25 +36,27 @@ struct ucxpool_channel;
 
 typedef struct core_link_work core_link_work_t;
 
-/* Called when the transfer has the link. Launches the transfer, or lets
+/* Called when the transfer may use the link. Launches the transfer, or lets
  * progress launch it soon. Called in progress, with the pool's lock. */
 typedef void (*core_link_go_cb_t)(core_link_work_t *work);
 
 struct core_link_work {
-    base_list_t       queue; /* the link's queue, or none */
-    struct core_link *link;  /* NULL: not queued */
-    uint64_t          start;
+    base_list_t       queue;  /* the link's queue, or none */
+    struct core_link *link;   /* NULL: not queued */
+    uint64_t          start;  /* start tag */
     uint64_t          number; /* order of posting */
     core_link_go_cb_t go;
 };
 
 typedef struct core_link {
     base_list_t queue; /* ready transfers; only the first may launch */
-    uint64_t    now;   /* start of the transfer that launched last */
-    uint64_t    end;   /* end of all posted transfers */
-    uint64_t    num_works;
-    unsigned    num_jobs; /* launches in flight */
-    uint64_t    size;     /* total bytes of these launches */
+    uint64_t    now;   /* start tag of the transfer that launched last, or `end`
+                          when the queue has become empty */
+    uint64_t end;      /* highest end tag of all posted transfers, in bytes
+                          (start-time fair queueing) */
+    uint64_t num_works;
+    unsigned num_jobs; /* launches in flight */
+    uint64_t size;     /* total bytes of these launches */
 } core_link_t;
 
 typedef enum core_link_way {

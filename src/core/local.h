@@ -30,7 +30,7 @@ const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob);
  *
  * UCXPOOL_INPROGRESS       too many connections wait at the peer's socket: try
  *                          again after CORE_LOCAL_RETRY_NS
- * UCXPOOL_ERR_UNSUPPORTED  the peer cannot be reached in this way
+ * UCXPOOL_ERR_UNSUPPORTED  the peer cannot be reached over a socket
  */
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);
 

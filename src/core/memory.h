@@ -53,7 +53,7 @@ void core_memory_unpin_peers(ucxpool_t *pool, const uint8_t *const *addresses,
                              const uint64_t *sizes, unsigned num);
 
 /* Returns the blocks in host memory: the pool's blocks, or the pinned blocks of
- * a pool in a GPU's memory. NULL: core_memory_pin() has not been called. */
+ * a pool in a GPU's memory. NULL: core_memory_pin() has not created them. */
 block_pool_t *core_memory_host_blocks(const ucxpool_t *pool);
 
 /*

@@ -130,9 +130,9 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* Record that UCX is lost. The worker is kept until UCX is restarted or the
- * pool is destroyed. It has no handlers and no registrations, sends no
- * messages, and the pool no longer progresses it. */
+/* Record that UCX could not be restarted. The worker is kept until UCX is
+ * restarted or the pool is destroyed. It has no handlers and no registrations,
+ * sends no messages, and the pool no longer progresses it. */
 static void set_lost(ucxpool_t *pool, const char *devices)
 {
     unwatch(pool);

@@ -31,8 +31,9 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
  *                          address was exported
  * others                   those of ucx_context_init() and ucx_reg_regions().
  *                          UCX keeps its devices if it can register the memory
- *                          again. Otherwise UCX is lost: channels on the `map`
- *                          wire work, and core_network_check() fails
+ *                          again. Otherwise the pool has no usable UCX until a
+ *                          restart succeeds: only channels on the `map` wire
+ *                          work, and core_network_check() fails
  */
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p);
@@ -42,13 +43,13 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
 void core_network_added(const ucxpool_t *pool, const char *device,
                         char names_p[UCX_DEVICES_SIZE]);
 
-/* If UCX is lost, restart it with the same devices as before. Same errors as
- * core_network_open(). */
+/* If an earlier attempt to restart UCX has failed, try again with the same
+ * devices. Same errors as core_network_open(). */
 ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
                                       bool *moved_p);
 
-/* Returns UCXPOOL_ERR_UNSUPPORTED if UCX is lost, so that no endpoint can be
- * created. */
+/* Returns UCXPOOL_ERR_UNSUPPORTED if an attempt to restart UCX has failed, so
+ * that no endpoint can be created. */
 ucxpool_status_t core_network_check(const ucxpool_t *pool);
 
 #endif

@@ -60,10 +60,10 @@ typedef struct core_pool_memory {
      * pinned_blocks: NULL if it has none. */
     mem_regions_t    pinned_regions;
     block_pool_t    *pinned_blocks;
-    ucxpool_status_t pin_status; /* of creating pinned_blocks; an error is
-                                    final */
+    ucxpool_status_t pin_status; /* result of creating pinned_blocks; an error
+                                    is final */
     char     pin_reason[BASE_ERROR_SIZE];
-    uint64_t pinnable; /* bytes of peers' memory that may be pinned */
+    uint64_t pinnable; /* bytes of peers' memory that may still be pinned */
     /* Blocks for the `ucx` wire: pinned_blocks if UCX does not support the
      * GPU's memory, otherwise `blocks`. */
     block_pool_t *ucx_blocks;

@@ -148,7 +148,8 @@ typedef struct proto_import {
     uint32_t channel; /* the owner's number of the channel */
     uint32_t first;   /* index of the first requested descriptor */
     uint64_t key;     /* the owner's random number for the channel */
-    uint64_t grant;   /* of a window; 0: the files of the owner's HELLO */
+    uint64_t grant;   /* the owner's number of a window's grant; 0: the request
+                         is for the files of the owner's HELLO */
 } proto_import_t;
 
 /* Sent with `count` descriptors. The descriptors are in the order of the

@@ -127,7 +127,9 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
  * endpoint, or NULL if this side creates its endpoint first.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
- * UCXPOOL_ERR_UNSUPPORTED  UCX is lost, or has no device for the channel
+ * UCXPOOL_ERR_UNSUPPORTED  an attempt to restart UCX has failed
+ *                          (core/network.h), or UCX has no device for the
+ *                          channel
  */
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep);

@@ -16,7 +16,7 @@ struct core_fragment {
     base_list_t          link;      /* send.unsent, free, or none */
     base_list_t          all_link;  /* pool->xfer->fragments */
     copy_job_t           copy;      /* the gather, on a GPU */
-    const void          *bytes;     /* its data */
+    const void          *bytes;     /* the fragment's data */
     bool                 in_place;  /* the data is in the caller's memory */
     bool                 is_pushed; /* the data is in a block of the receiver */
     block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
@@ -36,8 +36,9 @@ struct core_fragment {
 typedef struct core_frag_params {
     uint64_t stream_size;
     uint64_t longest;   /* length of the longest segment */
-    uint64_t lent_size; /* of the blocks that the receiver granted; 0: none */
-    bool     in_place;  /* some data can be sent in place */
+    uint64_t lent_size; /* total size of the blocks that the receiver granted;
+                           0: none */
+    bool in_place;      /* some data can be sent in place */
 } core_frag_params_t;
 
 /* The location of a peer. It determines how the peer's windows are accessed. */

@@ -150,9 +150,9 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-/* Get the part of the heap's file that backs the start of a range, up to the
- * end of the chunk there. Returns false if there is no file, or if the range is
- * not live. */
+/* Get the part of the heap's file that backs the start of a range. The part
+ * ends at the end of the range or of the chunk, whichever is first. Returns
+ * false if there is no file, or if the range is not live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);
 void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,

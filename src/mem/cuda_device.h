@@ -27,7 +27,7 @@ typedef struct mem_cuda_device {
     bool has_fabric_handles; /* VMM memory can be exported to other hosts, if
                                 that is permitted */
     bool has_gpudirect_vmm;  /* a NIC can access VMM memory */
-    bool has_mem_ops;        /* streams can write a word */
+    bool has_mem_ops;        /* a stream can write a word to memory */
     /* For reports only. */
     int  compute_major, compute_minor;
     bool has_ipc;       /* cuMemAlloc memory has IPC handles */
@@ -97,7 +97,7 @@ void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
  * Record the error of a failed allocation for a pool.
  *
  * what        The call and its purpose.
- * asked_size  Bytes of all regions.
+ * asked_size  Total size of all regions, in bytes.
  * free_size   Free bytes on the device before the first allocation.
  */
 ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,

@@ -18,8 +18,9 @@
  * it has completed the work before the marker. The host polls the word without
  * driver calls.
  *
- * A stream that never completes keeps only its own marker in use. For a marker,
- * no work of the library waits on the GPU for the caller's stream.
+ * A stream that never completes keeps only its own marker in use. Because of a
+ * marker, nothing that the library runs on the GPU waits for the caller's
+ * stream.
  */
 
 typedef struct mem_cuda_markers mem_cuda_markers_t;
