@@ -174,8 +174,9 @@ typedef struct core_flow {
     uint32_t credits_owed; /* credits to return to the peer */
     uint32_t num_eager;    /* received eager messages that are still in use */
     uint32_t announced;    /* units of the peer's max_unexpected in use */
-    uint64_t announce_at;  /* when eager messages without a credit are
-                              announced; 0: none waits for a credit */
+    uint64_t announce_at;  /* when short sends that still wait for a credit are
+                              sent as descriptors without data; 0: no send
+                              waits */
     uint64_t credit_since; /* when the first send began to wait for a credit;
                               0: no send waits */
     uint64_t next_sequence;

@@ -24,8 +24,8 @@
 /*
  * Returns true if the backlog has as many messages as the protocol allows for a
  * peer that does not read: one TAKEN for each fragment in flight, one short
- * message for each message that the peer has announced, and two CANCELs for
- * each send. A peer that causes more messages than this is trying to exhaust
+ * message for each descriptor that the peer may send, and two CANCELs for each
+ * send. A peer that causes more messages than this is trying to exhaust
  * this process's memory. The limit for long messages is lower.
  */
 static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)

@@ -83,7 +83,7 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
     ucs_status_t status =
         ucp_worker_set_am_recv_handler(pool->ucx.worker, &param);
 
-    /* The id is in range, so the context must be the cause. */
+    /* The id is in range, so the caller's context must be the cause. */
     if ((status == UCS_ERR_INVALID_PARAM) && !pool->ucx.own_context) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was created without "

@@ -50,8 +50,8 @@ struct core_link_work {
 
 typedef struct core_link {
     base_list_t queue; /* ready transfers; only the first may launch */
-    uint64_t    now;   /* start tag of the transfer that launched last, or `end`
-                          when the queue has become empty */
+    uint64_t    now;   /* highest start tag of a launched transfer; set to `end`
+                          when the queue becomes empty */
     uint64_t end;      /* highest end tag of all posted transfers, in bytes
                           (start-time fair queueing) */
     uint64_t num_works;

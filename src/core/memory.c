@@ -48,8 +48,8 @@ typedef struct outcome {
 typedef struct attempt {
     unsigned num_regions;     /* requested regions */
     size_t   registered_size; /* total of the regions that were registered */
-    size_t   refused_size;    /* that could not be allocated or registered */
-    bool     is_short;        /* a smaller size may succeed */
+    size_t   refused_size; /* size that could not be allocated or registered */
+    bool     is_short;     /* a smaller size may succeed */
 } attempt_t;
 
 /* Returns true if a smaller size may succeed. This applies only to GPU memory,

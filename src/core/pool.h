@@ -134,8 +134,9 @@ typedef struct core_wireup {
     uint32_t    num_early;
     bool        is_shared;    /* the pool's address was exported and must remain
                                  valid */
-    bool        is_stale;     /* listeners could not get the new address */
-    uint64_t    next_hello;   /* when HELLOs need progress */
+    bool     is_stale;        /* listeners could not get the new address */
+    uint64_t next_hello;      /* when a HELLO must be sent, or one in `early`
+                                 expires */
     uint64_t    next_warning; /* earliest time of the next warning */
     base_list_t listeners;
     base_list_t clients;                 /* channels that connect to a

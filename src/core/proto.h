@@ -120,8 +120,8 @@ typedef struct proto_hello {
     uint32_t     max_metadata;
     uint32_t     memory_kind;
     uint32_t     num_files;
-    uint32_t     max_unexpected; /* units of announcements that may wait: see
-                                    proto_desc_cost() */
+    uint32_t max_unexpected; /* units of descriptors that may wait for ACCEPT
+                                or DONE: see proto_desc_cost() */
     uint32_t   reserved;
     ipc_host_t host;
 } proto_hello_t;
@@ -254,7 +254,7 @@ typedef struct proto_returned {
  * its last 64 bytes. */
 typedef struct proto_mailbox {
     proto_head_t head;
-    uint64_t     offset; /* in the region */
+    uint64_t     offset; /* of the first slot, in the region */
     uint32_t     region; /* number of the receiver's region */
     uint32_t     num_slots;
     uint64_t     slot_size; /* a multiple of 64 */
@@ -341,7 +341,7 @@ typedef struct proto_window_opened {
 /* Ways to access a window, in addition to messages. The variable part has the
  * details. At most one of the last four is set. */
 typedef enum proto_opened_flags {
-    PROTO_OPENED_PROCESS = 1u << 0, /* host memory, at its address */
+    PROTO_OPENED_PROCESS = 1u << 0, /* host memory, at `address` */
     PROTO_OPENED_CUDA    = 1u << 1, /* GPU memory: proto_window_cuda_t */
     PROTO_OPENED_PARTS   = 1u << 2, /* an array of proto_window_part_t */
     PROTO_OPENED_KEY     = 1u << 3, /* UCX's rkey */

@@ -101,7 +101,8 @@ typedef struct core_notify {
     const char          *caller; /* thread that runs the callback, identified by
                                     base_lock_me; NULL: none; atomic */
     void *completion_ptr;
-    /* For internal use: called at the end, with the lock held. NULL: none. */
+    /* For internal use: called when the request ends, with the lock held. NULL:
+     * none. */
     core_request_hook_t hook;
     void               *hook_arg;
 } core_notify_t;

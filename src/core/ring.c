@@ -19,7 +19,7 @@
 
 /* The start of an entry: one word, which is 0 until the entry is complete. */
 typedef struct entry_head {
-    uint16_t fixed_size; /* SKIP: unused up to the ring's end */
+    uint16_t fixed_size; /* SKIP: the rest of the ring is unused */
     uint16_t data_size;
     uint32_t lap; /* starts at 1, so that a word is never 0 */
 } entry_head_t;

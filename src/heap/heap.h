@@ -122,7 +122,7 @@ typedef struct heap {
     uint64_t peak_used;
     uint64_t num_failures;
     uint64_t num_found;     /* allocations that no cache served */
-    int      stitches_owed; /* counted in allocations: see large.c */
+    int      stitches_owed; /* high if the heap stitches often: see large.c */
     uint64_t num_grows;
     uint64_t num_splits;
     uint64_t trimmed;
@@ -151,8 +151,8 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
 /* Get the part of the heap's file that backs the start of a range. The part
- * ends at the end of the range or of the chunk, whichever is first. Returns
- * false if there is no file, or if the range is not live. */
+ * ends where the range, the allocation or the chunk ends, whichever is first.
+ * Returns false if there is no file, or if the range is not live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);
 void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,

@@ -203,7 +203,7 @@ static void become_tight(heap_t *heap)
 }
 
 /* Add memory at a site; the memory is free with the given ticket. Fails if the
- * driver has less memory than the limit allows. */
+ * driver has too little memory, even if the limit allows the growth. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -279,8 +279,8 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
 }
 
 /* --- search steps -----------------------------------------------------------
- * The steps are in order of cost: the first cost nothing, and the last makes
- * the caller wait.
+ * The steps are in order of cost: the first steps cost nothing, and the last
+ * step makes the caller wait.
  */
 
 /* Maximum number of mappings that a stitch may create if the heap can grow

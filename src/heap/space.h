@@ -169,7 +169,7 @@ typedef struct heap_run {
 } heap_run_t;
 
 typedef struct heap_stitched {
-    base_list_t    link;   /* by offset */
+    base_list_t    link;   /* in the stitcher's list, sorted by offset */
     uint64_t       offset; /* beyond the home's end */
     uint64_t       size;   /* mapped bytes */
     heap_range_t  *range;  /* live or cached; NULL: kept, not in use */

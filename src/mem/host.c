@@ -2,8 +2,9 @@
  * Regions of host memory: one memory file per region.
  *
  * A region's file is sealed. Its size cannot change, so a peer can map and read
- * it without the risk of SIGBUS. No other process can map it for writing,
- * unless this seal would prevent stitching: see piece_map().
+ * it without the risk of SIGBUS. Another seal prevents other processes from
+ * mapping it for writing. This seal is not set if it would prevent stitching:
+ * see piece_map().
  */
 #include <config.h>
 

@@ -259,7 +259,8 @@ static ucxpool_status_t status_of(const mem_verbs_t *verbs, int error)
     }
 }
 
-/* Returns advice, perhaps in `text`, which has WORDS_SIZE bytes. */
+/* Returns advice: a constant, or a text written to `text`, which has WORDS_SIZE
+ * bytes. */
 static const char *advice_for(const mem_verbs_t *verbs, int error, char *text)
 {
     struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};

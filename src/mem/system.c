@@ -67,8 +67,8 @@ static const group_version_t group_versions[] = {
      "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
 };
 
-/* Returns the available memory of one group. The kernel counts page cache as
- * used, but can reclaim it. */
+/* Returns the available memory of one control group. The kernel counts page
+ * cache as used, but can reclaim it. */
 static size_t group_available(const group_version_t *version, const char *group)
 {
     char   path[PATH_MAX + 64];
@@ -94,8 +94,8 @@ static size_t group_available(const group_version_t *version, const char *group)
     return limit - base_min(limit, usage);
 }
 
-/* Returns the minimum of the available memory of a group and its ancestors.
- * Truncates the name. */
+/* Returns the minimum of the available memory of a control group and its
+ * ancestors. Truncates the string `group`. */
 static size_t groups_available(const group_version_t *version, char *group)
 {
     size_t available = SIZE_MAX;
@@ -170,7 +170,7 @@ void mem_system_query(mem_system_t *system)
         (number < SIZE_MAX / 1024)) {
         system->huge_page_size = number * 1024;
     }
-    /* The kernel counts reserved pages as free. */
+    /* The kernel counts reserved huge pages as free. */
     if (file_field(meminfo, "HugePages_Free:", &number) &&
         file_field(meminfo, "HugePages_Rsvd:", &reserved)) {
         system->huge_pages_free = number - base_min(number, reserved);
