@@ -155,7 +155,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     }
     init_lists(channel);
     channel->pool    = pool;
-    channel->refs    = 1; /* the pool's, until closed */
+    channel->refs    = 1; /* the pool's reference, until closed */
     channel->ring.fd = -1;
     channel->wire    = &core_wire_none;
     channel->latency = core_latency_of(&pool->latency, UCXPOOL_WIRE_MAP);
@@ -165,7 +165,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     core_source_init(&channel->conn.local);
     core_lifeline_init(&channel->conn.lifeline);
     channel->peer.next_check   = BASE_CLOCK_FOREVER;
-    channel->peer.am_id        = pool->config.am_id; /* until HELLO */
+    channel->peer.am_id        = pool->config.am_id; /* until HELLO arrives */
     channel->closing.deadline  = BASE_CLOCK_FOREVER;
     channel->wireup.next_hello = BASE_CLOCK_FOREVER;
     channel->conn.lost_at      = BASE_CLOCK_FOREVER;

@@ -220,7 +220,7 @@ typedef struct core_channel_wireup {
     uint64_t                 next_hello; /* when HELLO is sent, or repeated */
     bool offers_pinned; /* our HELLO offers our pinned memory instead of our
                            GPU's memory */
-    unsigned num_connected_imports; /* see fd_passing.c */
+    unsigned num_connected_imports; /* with an open socket; see fd_passing.c */
 } core_channel_wireup_t;
 
 struct ucxpool_channel {
@@ -377,7 +377,7 @@ static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
            (channel->closing.step == CORE_CLOSE_NONE);
 }
 
-/* Set the deadlines of a channel that is still draining to now. */
+/* Make the deadlines of a channel that is still draining expire now. */
 void core_channel_end_drain(ucxpool_channel_t *channel);
 
 #endif

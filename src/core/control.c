@@ -296,7 +296,7 @@ void core_control_release(ucxpool_t *pool)
     if (base_list_is_empty(held)) {
         return;
     }
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* for core_ring_publish() */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see core_ring_publish() */
     while ((channel = base_list_pop(held, ucxpool_channel_t,
                                     control.held_link)) != NULL) {
         core_control_doorbell(channel);

@@ -43,7 +43,7 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
 proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
                                         proto_type_t type, const char *reason);
 
-/* Send DONE or CANCEL, with a reason or NULL. */
+/* Send DONE or CANCEL. If the reason is NULL, none is sent. */
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,

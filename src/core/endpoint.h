@@ -37,7 +37,7 @@ typedef struct core_endpoint {
                                 atomic */
     core_endpoint_step_t step;
     unsigned             num_operations; /* operations that will call back */
-    uint64_t             deadline;       /* of the close; see
+    uint64_t             deadline;       /* deadline of the close; see
                                             core_endpoint_close() */
     void *flush;                         /* UCX's request; NULL: none */
 } core_endpoint_t;

@@ -32,7 +32,7 @@
 typedef struct target {
     block_sizes_params_t sizes;
     int                  device;        /* GPU ordinal in this process; or -1 */
-    bool                 is_registered; /* with UCX */
+    bool                 is_registered; /* register it with UCX */
 } target_t;
 
 /* The result of all attempts; valid even after an error. */
@@ -173,7 +173,7 @@ static ucxpool_status_t descend(ucxpool_t *pool, const target_t *target,
  * Allocate memory for blocks and register it; if this fails, retry with less.
  *
  * The next size is the total size of the regions that could be registered. If
- * there was none, it is 7/8 of the size that could not be allocated or
+ * there is none, it is 7/8 of the size that could not be allocated or
  * registered. The retries end when an attempt succeeds, or when the size is
  * below the minimum. With COMM_STRICT there is no retry. A failed attempt
  * releases all its memory, so no registered memory is left unused.

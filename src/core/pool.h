@@ -45,7 +45,7 @@
 
 /* The protection domains (verbs) in which the regions are registered. */
 typedef struct core_domains {
-    pthread_mutex_t    lock; /* of the list */
+    pthread_mutex_t    lock; /* guards the list */
     base_list_t        list;
     uint64_t           num_domains; /* in the list; atomic */
     mem_verbs_counts_t counts;

@@ -219,7 +219,7 @@ typedef struct proto_short {
  * `first` on. */
 typedef struct proto_runs {
     proto_head_t head;
-    uint64_t     sequence; /* of the descriptor */
+    uint64_t     sequence; /* the descriptor's sequence number */
     uint32_t     first;
     uint32_t     num_runs;
 } proto_runs_t;
@@ -246,7 +246,7 @@ typedef struct proto_lent {
  * ended. */
 typedef struct proto_returned {
     proto_head_t head;
-    uint64_t     message; /* the sender's number */
+    uint64_t     message; /* the sender's number of the message */
 } proto_returned_t;
 
 /* A mailbox: contiguous slots in the receiver's memory, to which the sender
@@ -276,7 +276,7 @@ typedef struct proto_data {
     proto_head_t head;
     uint64_t     message;
     uint64_t     receive;
-    uint64_t     offset; /* in the stream */
+    uint64_t     offset; /* of the fragment, in the stream */
     uint64_t     length;
     uint32_t     index; /* 0, 1, 2, ... for the fragments of a message */
     uint32_t     flags; /* proto_data_flags_t */
@@ -306,7 +306,7 @@ typedef struct proto_done {
 typedef struct proto_cancel {
     proto_head_t head;
     uint64_t     message;
-    uint64_t     receive; /* the receiver's number; 0: unknown */
+    uint64_t     receive; /* the receiver's number of the receive; 0: unknown */
     int32_t      status;  /* the error of the send, a ucxpool_status_t */
     uint32_t     reserved;
 } proto_cancel_t;
@@ -333,7 +333,7 @@ typedef struct proto_window_opened {
     uint64_t     remote;
     uint64_t     grant;   /* the owner's number of the grant; 0: refused */
     uint64_t     length;  /* of the window */
-    uint64_t     address; /* in the owner's process */
+    uint64_t     address; /* of the window, in the owner's process */
     int32_t      status;  /* ucxpool_status_t */
     uint32_t     flags;   /* proto_opened_flags_t */
 } proto_window_opened_t;
@@ -360,7 +360,7 @@ typedef struct proto_window_cuda {
  * file. */
 typedef struct proto_window_part {
     ipc_file_t file;
-    uint64_t   offset; /* of the part's first byte */
+    uint64_t   offset; /* of the part's first byte, in the file or region */
     uint64_t   length;
     uint32_t   region; /* number of the owner's region, from 1 on; 0: a file */
     uint32_t   reserved;
@@ -398,7 +398,7 @@ typedef enum proto_call_kind {
  * length. Otherwise they are an array of ucxpool_place_t.
  */
 typedef struct proto_call {
-    uint64_t operation; /* the importer's number */
+    uint64_t operation; /* the importer's number of the operation */
     uint64_t grant;
     uint32_t kind; /* proto_call_kind_t */
     uint32_t reserved;

@@ -85,7 +85,7 @@ typedef struct core_remote {
     base_list_t idle;        /* idle endpoints, most recently used first */
     base_list_t mappings;    /* mappings of the peer pool's memory
                                 (core_mapping_t) */
-    core_blob_t blob;        /* ends in UCX's worker address */
+    core_blob_t blob;        /* ends with UCX's worker address */
 } core_remote_t;
 
 /* Find or create the record of the pool that a checked blob describes, and take

@@ -153,19 +153,19 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel        = NULL;
-    request->any_channel    = false;
-    request->user_ref       = true; /* the creator's, until it is handed out */
-    request->called_back    = false;
-    request->has_completion = false;
-    request->notify         = (core_notify_t){.callback = NULL};
-    request->deadline       = BASE_CLOCK_FOREVER;
-    request->tag            = 0;
-    request->mask           = 0;
-    request->operation      = CORE_OPERATION_NONE;
-    request->path           = CORE_MODE_EAGER;
-    request->started        = 0;
-    request->data.capacity  = 0;
+    request->channel     = NULL;
+    request->any_channel = false;
+    request->user_ref = true; /* the creator's handle, until it is handed out */
+    request->called_back       = false;
+    request->has_completion    = false;
+    request->notify            = (core_notify_t){.callback = NULL};
+    request->deadline          = BASE_CLOCK_FOREVER;
+    request->tag               = 0;
+    request->mask              = 0;
+    request->operation         = CORE_OPERATION_NONE;
+    request->path              = CORE_MODE_EAGER;
+    request->started           = 0;
+    request->data.capacity     = 0;
     request->has_host_segments = false;
     request->has_gpu_segments  = false;
     request->data.num_runs     = 0;
@@ -514,7 +514,7 @@ void core_request_release(ucxpool_request_t *request)
     request->user_ref       = false;
     request->has_completion = false;
     if (request->called_back) {
-        base_list_del(&request->end_link); /* to_report */
+        base_list_del(&request->end_link); /* from to_report */
     }
     core_request_reuse(request);
 }

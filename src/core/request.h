@@ -125,7 +125,7 @@ struct ucxpool_request {
     base_list_t        all_link;
     base_list_t        deadline_link;
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel; /* a reference, or NULL */
+    ucxpool_channel_t *channel; /* holds a reference; or NULL */
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     int                        shown;  /* status as callers see it; atomic:

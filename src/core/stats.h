@@ -188,10 +188,10 @@ typedef struct core_stats {
     uint64_t        registered_bytes;
     uint64_t        registrations;      /* total calls of
                                            ucp_mem_map() */
-    uint64_t registrations_after_start; /* since the first channel */
+    uint64_t registrations_after_start; /* since a channel was first created */
     uint64_t domains_needed;        /* UCX's memory domains that must register
                                        all memory; see ucx/reg.h */
-    uint64_t      regions_verified; /* registered in these domains */
+    uint64_t      regions_verified; /* regions registered in these domains */
     block_stats_t blocks[BLOCK_SHARE_LAST];
     uint64_t      channels_open;
     uint64_t      channels_failed;
@@ -213,7 +213,7 @@ typedef struct core_stats {
     uint64_t verbs_domains;
     uint64_t verbs_registrations; /* registrations of regions, in total */
     uint64_t verbs_register_ns;   /* total time of these registrations */
-    uint64_t verbs_host_regions;  /* with ibv_reg_mr */
+    uint64_t verbs_host_regions;  /* registered with ibv_reg_mr */
     uint64_t verbs_host_bytes;
     uint64_t verbs_dmabuf_regions; /* GPU memory, with ibv_reg_dmabuf_mr */
     uint64_t verbs_dmabuf_bytes;

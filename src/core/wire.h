@@ -55,7 +55,7 @@ typedef enum core_reach {
 typedef struct core_wire {
     ucxpool_wire_t id;
     const char    *name;
-    core_mode_t    packed; /* for the statistics */
+    core_mode_t    packed; /* mode of packed fragments in the statistics */
     core_mode_t    in_place;
     /* The longest message of one segment that is sent with its descriptor, in
      * one entry of the ring; 0: none. */

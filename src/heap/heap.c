@@ -802,9 +802,9 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
 /* A position in a live allocation. */
 typedef struct place {
     uint64_t               offset; /* the queried offset */
-    uint64_t               end;    /* of the allocation, as requested */
+    uint64_t               end;    /* of the allocation, without rounding up */
     uint64_t               begin;
-    uint64_t               size;     /* rounded up */
+    uint64_t               size;     /* of the allocation, rounded up */
     const heap_stitched_t *stitched; /* NULL: not stitched, in the home */
 } place_t;
 

@@ -90,7 +90,7 @@ typedef struct heap_options {
  */
 typedef struct heap {
     mem_vmm_t       *vmm;
-    char            *address; /* of offset 0 */
+    char            *address; /* the address of offset 0 */
     uint64_t         size;    /* of the whole address range */
     heap_options_t   options;
     struct heap_log *log; /* NULL: none */

@@ -295,9 +295,10 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
  * A heap stitches often if it stitches more than once in SELDOM allocations
  * that no cache served. A program that repeats the same allocations, such as
  * training, stitches seldom, and its heap should not hold more memory. Each
- * stitch adds SELDOM to stitches_owed, and each such allocation subtracts 1.
- * Values up to FEW_OWED, as at the start of a program, have no effect. From
- * FEW_OWED to MOST_OWED the allowed size rises to 1.5 times the peak.
+ * stitch adds SELDOM to stitches_owed, and each allocation that no cache served
+ * subtracts 1. Values up to FEW_OWED, as at the start of a program, have no
+ * effect. From FEW_OWED to MOST_OWED the allowed size rises to 1.5 times the
+ * peak.
  * stitches_owed is at least -FEW_OWED, so that old behavior does not outweigh
  * recent behavior.
  */
@@ -780,7 +781,7 @@ static ucxpool_status_t trim(heap_t *heap, size_t keep_size)
     ucxpool_status_t   status;
 
     if (home->reserved <= keep_size) {
-        return UCXPOOL_OK; /* without waiting for streams */
+        return UCXPOOL_OK; /* do not wait for streams */
     }
     status = heap_settle(heap, NULL);
     while ((status == UCXPOOL_OK) && (offset < home->size) &&

@@ -40,7 +40,7 @@ typedef struct heap_slot {
 
 typedef struct heap_home {
     mem_vmm_t   *vmm;
-    char        *address;   /* of offset 0 */
+    char        *address;   /* the address of offset 0 */
     uint64_t     size;      /* of the home only */
     uint64_t     slot_size; /* a power of two, at least HEAP_PAGE */
     heap_slot_t *slots;
@@ -182,14 +182,14 @@ typedef struct heap_stitched {
 
 typedef struct heap_stitcher {
     heap_space_t *space;
-    char         *address; /* of offset 0, the start of the home */
-    uint64_t      begin;   /* offset range for stitched ranges */
+    char         *address; /* the address of offset 0, the start of the home */
+    uint64_t      begin;   /* stitched ranges have offsets from begin to end */
     uint64_t      end;
     base_list_t   all;
     uint64_t      turns;
     size_t        num_live;
     size_t        num_kept;
-    uint64_t      mapped;       /* bytes */
+    uint64_t      mapped;       /* mapped bytes */
     uint64_t      num_mappings; /* of chunks and pages */
     uint64_t      num_stitches; /* since creation */
     uint64_t      num_restitches;

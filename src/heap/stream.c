@@ -382,8 +382,8 @@ static void set_over(heap_stream_t *stream, uint64_t ticket)
 }
 
 /* Restart an ended stream. The tickets of earlier frees have completed, those
- * of later frees have not. No caller takes a ticket by the handle before
- * is_ended is false. */
+ * of later frees have not. No caller finds the stream by its handle, and takes
+ * a ticket, before is_ended is false. */
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {

@@ -66,7 +66,7 @@ struct heap_stream {
     /* The stream has ended, so the handle belongs to no stream. Atomic; written
      * with the heap's lock held. */
     bool         is_ended;
-    uint64_t     frees; /* the last ticket; atomic */
+    uint64_t     frees; /* the last ticket taken; atomic */
     uint64_t     over;  /* tickets up to this one have completed; atomic */
     mem_fence_t *fence; /* NULL: none; protected by the heap's lock */
     /* Tickets up to this one have completed when the fence is reached. */

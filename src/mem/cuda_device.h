@@ -94,7 +94,7 @@ void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
                          size_t size);
 
 /*
- * Record the error of a failed allocation for a pool.
+ * Record why the memory of a pool could not be allocated.
  *
  * what        The call and its purpose.
  * asked_size  Total size of all regions, in bytes.

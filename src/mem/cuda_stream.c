@@ -19,7 +19,7 @@
 
 struct mem_cuda_markers {
     const mem_cuda_device_t *device;
-    char                    *pinned; /* the words */
+    char                    *pinned; /* the words of all markers */
     unsigned                 num_markers;
     unsigned                 num_set;
     mem_cuda_marker_t       *free_markers;

@@ -18,9 +18,8 @@
  * it has completed the work before the marker. The host polls the word without
  * driver calls.
  *
- * A stream that never completes keeps only its own marker in use. Because of a
- * marker, nothing that the library runs on the GPU waits for the caller's
- * stream.
+ * A stream that never completes keeps only its own marker in use. Only the
+ * host waits for markers; no work of the library on the GPU does.
  */
 
 typedef struct mem_cuda_markers mem_cuda_markers_t;

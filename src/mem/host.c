@@ -107,7 +107,7 @@ err_release:
 
 /* Determined once for all regions of a set. */
 typedef struct host_plan {
-    size_t page_size;        /* the machine's base page */
+    size_t page_size;        /* of the machine's base pages */
     size_t available;        /* available bytes of the requested page size */
     size_t huge_page_size;   /* 0: base pages */
     bool   is_transparent;   /* the kernel may use transparent huge pages */

@@ -1,8 +1,8 @@
 /*
- * Anonymous files that other processes may map. Every page has memory, and
- * seals prevent pages from being removed. This file also declares functions
- * that reserve the address ranges at which files are mapped, and functions that
- * allocate parts of a file.
+ * Anonymous files that other processes may map. Memory is allocated before a
+ * part of a file is used, and seals keep the file from shrinking. This header
+ * also declares functions that reserve the address ranges at which files are
+ * mapped, and functions that allocate parts of a file.
  *
  * The functions return 0 or an errno value, and their callers report errors.
  */

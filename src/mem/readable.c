@@ -23,7 +23,7 @@ typedef struct procmap {
     uint64_t address;
     uint64_t start;
     uint64_t end;
-    uint64_t flags; /* bit 0: readable */
+    uint64_t flags; /* bit 0: the mapping is readable */
     uint64_t page_size;
     uint64_t offset;
     uint64_t inode;

@@ -23,7 +23,7 @@ typedef struct heap_vmm {
     mem_vmm_t                vmm;
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
-    pthread_mutex_t          lock; /* of the members below */
+    pthread_mutex_t          lock; /* guards the members below */
     mem_fence_t             *free_fences;
     size_t                   num_fences; /* fences in use */
 } heap_vmm_t;

@@ -29,7 +29,7 @@
 typedef struct host_vmm {
     mem_vmm_t        vmm;
     int              fd;
-    pthread_mutex_t  lock; /* of the space */
+    pthread_mutex_t  lock; /* guards `space` */
     mem_file_space_t space;
 } host_vmm_t;
 
