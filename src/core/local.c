@@ -17,7 +17,8 @@
 #define ROUND_MAX 16
 
 /* If a peer has closed the connection this many times before the channel was
- * open, the peer does not accept this process's identity. */
+ * open, this side assumes that the peer does not accept this process's
+ * identity. */
 #define UNANSWERED_MAX 3
 
 /*

@@ -38,8 +38,8 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p);
 
-/* The names of the network devices that core_network_open() adds for `device`,
- * separated by commas. */
+/* Get the names of the network devices that core_network_open() adds for
+ * `device`, separated by commas. */
 void core_network_added(const ucxpool_t *pool, const char *device,
                         char names_p[UCX_DEVICES_SIZE]);
 

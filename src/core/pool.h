@@ -1,10 +1,11 @@
 /*
  * The struct of a pool: the data that all files of this layer share.
  *
- * One lock guards all data here except the blocks. UCX's handlers always take
- * the lock, because UCX also calls them for an application that progresses a
- * borrowed worker without the lock. UCX may also call a handler inside a
- * function that the library calls with the lock held, so the lock is recursive.
+ * One lock guards the data here, except the blocks, the members that have their
+ * own lock, and atomic members. UCX's handlers always take the lock, because
+ * UCX also calls them for an application that progresses a borrowed worker
+ * without the lock. UCX may also call a handler inside a function that the
+ * library calls with the lock held, so the lock is recursive.
  *
  *     ucxpool
  *       channels.open       --> channel: endpoint, ring, credits

@@ -282,7 +282,7 @@ typedef struct proto_data {
     uint32_t     flags; /* proto_data_flags_t */
     uint32_t     checksum;
     uint32_t     piece;         /* the fragment's number, which TAKEN returns */
-    uint64_t     region_offset; /* `map` wire: place of the data */
+    uint64_t     region_offset; /* `map` wire: offset of the data in `region` */
     uint32_t     region;
     uint32_t     word; /* `map` wire: index of the message in revoked[] */
 } proto_data_t;

@@ -49,7 +49,7 @@ typedef enum core_reach {
     /* Another process; the blocks are in host memory, and at least one pool is
      * on a GPU. */
     CORE_REACH_MIXED = 1 << 6,
-    CORE_REACH_UCX   = 1 << 7 /* over an endpoint */
+    CORE_REACH_UCX   = 1 << 7 /* a peer that is reached over a UCX endpoint */
 } core_reach_t;
 
 typedef struct core_wire {

@@ -79,7 +79,7 @@ typedef struct heap_file {
 typedef struct heap_options {
     uint64_t    limit;      /* maximum heap size; at least 2 MiB */
     uint64_t    chunk_size; /* of a large chunk: a power of two, 2 to 128 MiB */
-    uint64_t    alignment;  /* a power of two, 256 to 2 MiB */
+    uint64_t    alignment;  /* a power of two, 256 bytes to 2 MiB */
     uint64_t    stitch_size; /* bytes of address space for stitched ranges */
     const char *log_path;    /* NULL: no log */
 } heap_options_t;

@@ -147,9 +147,9 @@ static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
                : 0;
 }
 
-/* Compute the minimum of memory to add in this hole so that `size` contiguous
- * bytes are free. Returns false if the hole is too short, or if no memory is
- * missing. */
+/* Compute the minimum amount of memory to add in this hole so that `size`
+ * contiguous bytes are free. Returns false if the hole is too short, or if no
+ * memory is missing. */
 static bool site_in(const heap_t *heap, heap_range_t *hole,
                     const heap_stream_t *stream, uint64_t size, site_t *site)
 {

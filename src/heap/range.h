@@ -53,7 +53,7 @@ typedef struct heap_range {
     struct heap_range *after;
     /* Links ranges of the same state, and of similar size if free. */
     base_list_t         link;
-    struct heap_stream *stream; /* in which it was freed, or allocated */
+    struct heap_stream *stream; /* where the range was freed, or allocated */
     uint64_t            ticket; /* the ticket of its free: see heap/stream.h */
     /* Live: bytes that the caller requested. Atomic, set before the range
      * becomes live. */

@@ -1,7 +1,8 @@
 /*
- * Regions: physical allocations that are mapped once and stay mapped until they
- * are destroyed. All regions of a set are contiguous in one reserved range, so
- * a division by the region size finds the region of an address.
+ * Regions: physical allocations that are mapped when they are created, and stay
+ * mapped until they are destroyed. All regions of a set are contiguous in one
+ * reserved range, so a division by the region size finds the region of an
+ * address.
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
@@ -62,7 +63,7 @@ typedef struct mem_regions {
 
 typedef struct mem_kind {
     const char *name; /* "host", as in settings and logs */
-    /* The memory is GPU memory, which this process shares with others. */
+    /* The memory is GPU memory. Other processes may use the same GPU. */
     bool is_gpu;
     /* The memory is always a single allocation, regardless of num_regions. */
     bool is_one_region;
