@@ -93,16 +93,17 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
  * run. */
 #define UNIFORM_MIN 4096u
 
-/* The sizes of a launch have 32 bits. */
+/* The maximum length of the range of a launch: the kernel's sizes have 32
+ * bits. */
 #define LENGTH_MAX ((uint64_t)1 << 30)
 
 /* The list that is being filled. */
 typedef struct filling {
     copy_plan_t *plan;
-    const void  *entries; /* or a part of the caller's array */
+    const void  *entries; /* the list, or a part of the caller's array */
     uint64_t     length;  /* length of the range */
-    uint64_t     done;    /* bytes of the range that are done */
-    size_t       room;    /* for entries of 16 bytes */
+    uint64_t     done;    /* bytes of the range that the list covers */
+    size_t       room;    /* maximum number of 16-byte entries */
     uint32_t     num;     /* entries in the list */
     size_t       seen;    /* entries whose address the host need not check */
 } filling_t;
@@ -320,7 +321,8 @@ static ucxpool_status_t check_even(const filling_t *filling)
     if (!memory->is_unseen) {
         return UCXPOOL_OK;
     }
-    num = filling->length / memory->length + 2; /* two segments may be cut */
+    /* The range may begin and end inside a segment. */
+    num = filling->length / memory->length + 2;
     return copy_fault_find(memory, plan->at.memory,
                            plan->at.memory + (size_t)num);
 }
@@ -392,8 +394,8 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  * word is written.
  *
  * Copies within this GPU have the highest priority: they are short, and a
- * peer's link is idle until they are done. Such a copy is a gather into a block
- * that a peer will read. Or it is a scatter from a block that a peer has
+ * peer's link is idle until they are done. Such a copy is either a gather into
+ * a block that a peer will read, or a scatter from a block that a peer has
  * written and will reuse. Kernels that copy over a link have a lower priority,
  * and share the link's bandwidth. All copies have a higher priority than the
  * application's streams of default priority, if the GPU supports priorities.
@@ -412,7 +414,7 @@ typedef enum way {
 typedef struct lane {
     CUstream streams[MAX_STREAMS];
     unsigned num_streams;
-    unsigned num_jobs; /* started; selects the stream of the next job */
+    unsigned num_jobs; /* jobs started; selects the next job's stream */
 } lane_t;
 
 struct copy_cuda_copier {

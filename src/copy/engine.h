@@ -41,12 +41,12 @@ typedef struct copy_job {
     base_list_t      link;
     copy_cuda_job_t *job; /* NULL: not in flight */
     copy_job_cb_t    done;
-    size_t           first; /* first piece of its list of addresses */
+    size_t           first; /* number of the list's first piece */
     /* Copies that the CPU makes after the GPU has finished. The array is stored
-     * in the job. */
+     * in the job's memory. */
     copy_entry_t *rest;
     size_t        num_rest;
-    bool          streams; /* non-temporal stores: copy_streams() */
+    bool          streams; /* use non-temporal stores for `rest` */
     bool          is_scatter;
 } copy_job_t;
 
@@ -57,7 +57,7 @@ typedef struct copy_work {
     uint64_t     length;
     const void  *block;         /* address of the range's first byte */
     bool         is_gather;     /* to the block; false: from the block */
-    bool         has_far_block; /* for a scatter: block on another GPU */
+    bool         has_far_block; /* scatter: the block is on another GPU */
     bool         is_pushed;     /* the block belongs to the receiver */
     /* A flag in the receiver's memory. A gather to this memory writes the flag,
      * and must then take only one launch. The scatter from this memory waits
@@ -127,9 +127,9 @@ struct copy_engine {
     mem_cuda_markers_t *markers;
     base_list_t         copies;
     unsigned            num_scatters; /* scatters in `copies` */
-    base_list_t         marked;       /* requests, by their stream.link */
-    uint32_t            num_checks;   /* checks of unreached markers */
-    unsigned            num_failed;   /* enter calls that found no context */
+    base_list_t         marked;       /* requests, linked by stream.link */
+    uint32_t            num_checks;   /* polls of markers not reached yet */
+    unsigned            num_failed;   /* failed enter calls without a leave */
 };
 
 /*

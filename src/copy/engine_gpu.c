@@ -41,8 +41,8 @@
  * the bounce buffer after a scatter. If a message has pageable segments, its
  * pinned segments also go through the bounce buffer.
  *
- * Ranges may be in files. The CPU writes all data of ranges that the GPU cannot
- * access to the bounce buffer, with padding, as it is in the stream.
+ * Ranges may be in files. If the GPU cannot access a range, the CPU copies its
+ * data and its padding in the stream to the bounce buffer.
  */
 
 /* The maximum number of bytes of the stream in a copy through the bounce
@@ -439,8 +439,8 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
 }
 
 /* Launch a copy of pairs. The GPU's copy engine copies a single pair, unless
- * the list has not been checked (COPY_EVEN_PLACES). The entries of the other
- * two forms begin with the same two addresses. */
+ * the list has not been checked (COPY_EVEN_PLACES). Entries of COPY_PAIRS
+ * and COPY_EVEN_PAIRS begin with the same two addresses. */
 static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                      copy_cuda_job_t    *job,
                                      const copy_table_t *list, uint64_t size,
@@ -550,8 +550,8 @@ static unsigned gpu_progress(copy_engine_t *engine)
     return count;
 }
 
-/* Check that memory on a GPU is on the pool's GPU. other: the GPU's ordinal;
- * -1: not on a GPU, -2: on several. */
+/* Check that memory on a GPU is on the pool's GPU. other: the ordinal of the
+ * memory's GPU; -1: the memory is on no GPU; -2: it is on several. */
 static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 {
     if ((other == -1) || (other == device->ordinal)) {

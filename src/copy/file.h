@@ -35,7 +35,7 @@ ucxpool_status_t copy_file_check(const ucxpool_range_t *ranges,
 typedef struct copy_file_reads {
     ucxpool_status_t       status; /* after an error, no more data is read */
     const ucxpool_range_t *range;  /* the range of the first part */
-    uint64_t               offset; /* in its file */
+    uint64_t               offset; /* of the first part in its file */
     uint64_t               length; /* bytes in all */
     int                    num;    /* places */
     struct iovec           places[COPY_FILE_PLACES];

@@ -108,7 +108,7 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
 {
     const pairs_t one  = {1, 0, 1, 0};
     pairs_t       sum  = {0};
-    pairs_t       any  = {0}; /* of addresses minus 1, and of lengths */
+    pairs_t       any  = {0}; /* OR of all addresses minus 1 and lengths */
     uint64_t      rest = 0;
     size_t        n    = 0;
 

@@ -349,8 +349,8 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
                          uint64_t length, uint64_t start, uint64_t size);
 
 /*
- * Count the leading segments that have this length, over 0, and lie within
- * [start, start + size). The result may be too low.
+ * Count the leading segments that have this length, which must not be 0, and
+ * lie within [start, start + size). The result may be too low.
  */
 size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);

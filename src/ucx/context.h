@@ -197,9 +197,9 @@ uint64_t ucx_child_deadline(const ucx_child_t *child);
 void ucx_child_keep_worker(void);
 
 /*
- * If this process was forked while its parent had a pool or a worker that was
- * kept in this way, warn once that UCX may not connect. UCX does not restart
- * its thread in a child process.
+ * Warn once that UCX may not connect, if this process was forked while its
+ * parent had a pool, or after its parent had called ucx_child_keep_worker().
+ * UCX does not restart its thread in a child process.
  */
 void ucx_child_warn(void);
 
@@ -235,7 +235,7 @@ void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
 typedef struct ucx_claim {
     base_list_t  link;
     ucp_worker_h worker;
-    unsigned     first; /* id */
+    unsigned     first; /* the first id */
     unsigned     count;
     const char  *name; /* of the pool; must outlive the claim */
 } ucx_claim_t;

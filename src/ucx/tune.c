@@ -98,8 +98,8 @@ static bool is_cuda_chosen(const char *transports)
 /*
  * UCX registers the whole allocation around a range if the allocation is
  * smaller than 1/10 of the GPU's memory. The allocation may exceed the pool's
- * budget and the size of a small BAR. UCX has an exception for one GPU with a
- * small BAR, but misspells its name.
+ * budget and the size of a small BAR. UCX has an exception for one GPU model
+ * with a small BAR, but misspells the model's name.
  */
 static void tune_registration(ucp_config_t *config, const char *transports)
 {

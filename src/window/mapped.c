@@ -33,7 +33,7 @@
 /* A contiguous part of a file. */
 typedef struct file_part {
     int      fd;     /* owned by the pool or the window */
-    uint32_t region; /* number of the pool's region, from 1; 0: not a region */
+    uint32_t region; /* number of the pool's region, from 1; 0: no region */
     uint64_t offset;
     uint64_t length;
 } file_part_t;

@@ -32,8 +32,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* The initial kind of an operation's request. The ways through messages and
- * through UCX's get and put replace it with their own kinds. */
+/* The initial kind of an operation's request. If the operation uses messages or
+ * RMA, that way's code replaces the kind with its own. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
 /* Free the operation if both of its requests have ended. */

@@ -27,8 +27,8 @@ typedef struct window_operation {
     core_request_hook_t call_ended;   /* called when call_request ends */
     uint64_t            number;
     bool                is_write;
-    ucxpool_way_t       way;            /* of the data, for the statistics */
-    bool                was_called;     /* counted in windows->num_calls */
+    ucxpool_way_t       way;        /* transfers the data; for the statistics */
+    bool                was_called; /* counted in windows->num_calls */
     bool                lists_are_read; /* the GPU reads the caller's lists
                                            and checks the places */
     ucxpool_places_t places;

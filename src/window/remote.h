@@ -5,7 +5,7 @@
 #include "ipc/file.h"
 #include "window/window.h"
 
-/* Size of the text that explains why a remote window uses its ways. */
+/* Size of the text that explains which ways a remote window uses, and why. */
 #define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
 
 /* The owner's answer to an import. */
@@ -45,8 +45,8 @@ struct ucxpool_remote_window {
     uint64_t           number;
     window_blob_t      blob;
     bool               was_asked; /* OPEN was sent, or the import failed before
-                                   * that */
-    bool             user_ref;    /* not released by the caller yet */
+                                   * it was sent */
+    bool             user_ref;    /* the caller has not released it yet */
     unsigned         refs;        /* held by operations and internal users */
     ucxpool_status_t status;
     char             reason[WINDOW_REASON_SIZE];
@@ -57,7 +57,7 @@ struct ucxpool_remote_window {
                                  address in this process */
     ipc_cuda_t     share;     /* how it is mapped; `way` 0: not mapped */
     const void    *mapping;
-    ipc_virtual_t  range; /* the owner's allocations; size 0: none */
+    ipc_virtual_t  range; /* addresses reserved for GPU memory; size 0: none */
     window_view_t *views; /* the mapped parts, in the window's order */
     unsigned       num_views;
     bool           can_write;   /* the views are writable */

@@ -42,8 +42,8 @@ typedef struct window_blob {
     uint64_t window;
     uint8_t  key[WINDOW_KEY_SIZE];
     uint64_t length;
-    uint32_t checksum; /* CRC32C of the blob, computed with this field set to 0,
-                          in the same way in every version */
+    uint32_t checksum; /* CRC32C of the blob with this field set to 0; the
+                          rule is the same in every version */
     uint32_t reserved; /* 0 */
 } window_blob_t;
 
@@ -63,7 +63,8 @@ struct ucxpool_window {
     char        name[CORE_NAME_SIZE];
     void       *address;
     uint64_t    length;
-    /* One key for each access: blobs for `access` hold key[access - 1]. */
+    /* One key for each combination of access flags: a blob that allows `access`
+     * holds key[access - 1]. */
     uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
     bool    is_revoked;
     bool    is_destroyed; /* by the caller; the window is freed with its last

@@ -11,13 +11,13 @@ typedef struct wire_delivery {
     base_list_t        link;  /* in the pool's free list, or its deliveries */
     bool               waits; /* has no launch in flight */
     ucxpool_request_t *request;
-    ucxpool_channel_t *channel; /* a reference */
+    ucxpool_channel_t *channel; /* holds a reference */
     proto_data_t       data;
     uint8_t           *copy_of_bytes; /* NULL: none is needed */
     const uint8_t     *bytes;         /* bytes not yet covered by a launch */
     bool               are_far;
     bool               are_unpinned;
-    uint64_t           offset; /* in the stream */
+    uint64_t           offset; /* of `bytes` in the stream */
     uint64_t           length;
     copy_flag_t        flag;
     uint64_t   covered; /* number of bytes that the last launch copies */

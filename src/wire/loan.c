@@ -13,7 +13,7 @@ struct wire_loan {
     bool               is_returned; /* the sender no longer writes to the
                                        blocks */
     unsigned num_blocks;
-    unsigned num_recv; /* from the receive share, the first of blocks[] */
+    unsigned num_recv; /* blocks of the receive share; they come first */
     uint32_t blocks[PROTO_LENT_MAX];
 };
 
@@ -28,10 +28,10 @@ struct wire_loan {
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)
 
-/* Segments with an average length from SEGMENT_MAX up to SEGMENT_LONG are read
- * faster than they are written. Longer segments fill a fragment, and copy
- * engines write them. Throughput of two H100 in GB/s: in one direction, then in
- * both directions at once:
+/* For segments with an average length from SEGMENT_MAX up to SEGMENT_LONG, it
+ * is faster if the receiver reads them than if the sender writes them. Longer
+ * segments fill a fragment, and copy engines write them. Throughput of two H100
+ * in GB/s: in one direction, then in both directions at once:
  *
  *               read        written
  *     256 KiB   the same

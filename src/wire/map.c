@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* The default size is short, so that the DEPTH fragments in flight stay in the
- * CPU caches between gather and scatter. */
+/* The default fragment size: so short that the DEPTH fragments in flight stay
+ * in the CPU caches between gather and scatter. */
 #define FRAG_SIZE ((uint64_t)256 << 10)
 
 /* A short message is split into CUTS fragments, so that one fragment is read

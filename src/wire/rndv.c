@@ -7,7 +7,7 @@
 typedef struct rndv {
     base_list_t        link; /* writing, waiting, free, or none */
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel; /* a reference */
+    ucxpool_channel_t *channel; /* holds a reference */
     ucxpool_request_t *request;
     proto_data_t       data;
     void              *descriptor;

@@ -61,7 +61,7 @@ void wire_pool_destroy(ucxpool_t *pool);
 struct wire_recv {
     uint64_t receive;   /* our number; 0: none */
     uint64_t message;   /* the sender's */
-    uint64_t begun;     /* bytes of the stream, in fragments that arrived */
+    uint64_t begun;     /* stream bytes in the fragments that have arrived */
     uint64_t received;  /* bytes that have been copied */
     uint64_t next;      /* `map` wire: end of the previous fragment */
     uint32_t restarts;  /* walks of the plan from its start */
@@ -139,8 +139,8 @@ typedef struct wire_delivery_params {
     const void         *bytes;
     bool                must_copy; /* the bytes are in host memory that is valid
                                       only during this call */
-    bool               are_far; /* in another GPU's memory, or in host memory */
-    bool               are_unpinned; /* the GPU cannot read them */
+    bool               are_far; /* bytes are in host or another GPU's memory */
+    bool               are_unpinned; /* the GPU cannot read the bytes */
     copy_flag_t        flag;         /* set when all bytes have been written */
     wire_delivery_cb_t done;
     void              *arg;
@@ -165,7 +165,7 @@ void wire_delivery_destroy_all(ucxpool_t *pool);
 /*
  * Loans: blocks that a receiver grants to a sender for one message. The
  * sender's GPU writes to them. The blocks come from the receive share first,
- * then from the send share, which is mostly unused where messages are pushed.
+ * then from the send share, which is mostly unused on channels that push.
  *
  *     ACCEPT with blocks   lent: the sender gathers into them and sends a DATA
  *                          for each fragment; the receiver scatters from them

@@ -220,8 +220,8 @@ uint32_t wireup_mapping_num_fds_of(const proto_hello_t *hello,
 typedef struct attempt {
     ucxpool_channel_t   *channel;
     const proto_hello_t *hello;
-    const ipc_file_t    *files; /* of the regions */
-    const int           *fds;   /* sent by the peer; or NULL */
+    const ipc_file_t    *files; /* the HELLO's entries of the regions */
+    const int           *fds;   /* sent by the peer; NULL: not sent */
     uint32_t             num_regions;
     core_mapping_t      *mapping;
 } attempt_t;

@@ -31,8 +31,8 @@ static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
     return renew(pool, *moved_p, status);
 }
 
-/* Restart UCX if it is lost. If this fails, UCX stays lost, and only the `map`
- * wire is available. */
+/* Restart UCX if it must not be used any more (ucx.is_lost). If the restart
+ * fails, only the `map` wire is available. */
 static void restart(ucxpool_t *pool)
 {
     bool             has_callers = wireup_listeners_have_callers(pool);

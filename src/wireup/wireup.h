@@ -173,10 +173,11 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool);
  * wireup_network_listen() opens the networks of the addresses on which the pool
  * listens. wireup_network_share() opens all networks; it is called when the
  * pool's address is exported. Listeners then send the pool's new address to
- * their clients. If UCX is lost, both functions restart it first. If the
- * restart fails, peers can use only `map`. wireup_network_listen() then
- * succeeds only if no address needs a device; wireup_network_share() always
- * succeeds. Otherwise both return the same errors as core_network_open().
+ * their clients. If UCX must not be used (is_lost in ucx/context.h), both
+ * functions restart it first. If the restart fails, peers can use only `map`.
+ * wireup_network_listen() then succeeds only if no address needs a device;
+ * wireup_network_share() always succeeds. Otherwise both return the same errors
+ * as core_network_open().
  */
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
                                        const bootstrap_where_t *where);
@@ -254,13 +255,13 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
  * caller is the process that sent the channel's HELLO. If the caller connects
  * before its HELLO has arrived, it waits for the HELLO.
  *
- * The descriptors of files that contain a window are sent in the same way.
- * IMPORT then also contains the number of the grant. A window in a GPU's
- * virtual memory may have tens of thousands of files. So each message has at
- * most 32 of their descriptors, or fewer if the owner or the importer has few
- * free descriptors. The owner opens the files of one message and closes them
- * when they are sent. The importer maps and closes them before it requests the
- * next files.
+ * IMPORT and GIVEN also transfer the descriptors of files that contain a
+ * window. IMPORT then also contains the number of the grant. A window in a
+ * GPU's virtual memory may have tens of thousands of files. So each message has
+ * at most 32 of their descriptors, or fewer if the owner or the importer has
+ * few free descriptors. The owner opens the files of one message and closes
+ * them when they are sent. The importer maps and closes them before it requests
+ * the next files.
  *
  * A caller that sends HELLO instead of IMPORT is the peer of a channel. The
  * channel then takes over the connection (core/local.h).

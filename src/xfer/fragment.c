@@ -79,7 +79,7 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
 
 /*
  * Take a slice for one fragment. Returns false if no block is free, or the send
- * may not have another one.
+ * may not take another block.
  *
  * Several sends of a channel may fill blocks at a time. The first one may have
  * up to XFER_SEND_BLOCKS_MAX blocks, and each of the others one block. If all
@@ -195,13 +195,13 @@ typedef struct range {
     uint64_t             length;
     bool                 last;
     bool                 in_place;
-    const void          *bytes;  /* in place */
-    block_comm_buffer_t *buffer; /* in place: buffer of the bytes, or NULL */
-    mem_piece_t          where;  /* in the buffer, if there is one */
+    const void          *bytes;  /* the data; only if in_place */
+    block_comm_buffer_t *buffer; /* contains bytes; NULL: not comm memory */
+    mem_piece_t          where;  /* region and offset of bytes; needs buffer */
 } range_t;
 
-/* Let a range in place span several regions of a GPU, which are contiguous in
- * our address space and in a peer's. */
+/* Extend an in-place range into the next regions of a GPU. The regions are
+ * contiguous in our address space and in a peer's. */
 static void extend_over_regions(const ucxpool_request_t *request,
                                 const copy_extent_t *extent, uint64_t length,
                                 range_t *range)
@@ -216,7 +216,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
            block_comm_find(pool->memory.comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
-           (buffer == range->buffer) && /* only this buffer is held */
+           (buffer == range->buffer) && /* the fragment holds only one buffer */
            (next.region * size + next.offset ==
             where->region * size + where->offset + where->length)) {
         where->length += next.length;
@@ -256,8 +256,8 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
 }
 
 /*
- * Find the next range of a message that is partly sent in place: either a range
- * in place, or a packed range that ends where the next range in place starts.
+ * Find the next range of a message that is partly sent in place. This is either
+ * an in-place range, or a packed range up to the next in-place range.
  * Restores the plan's position, because the gather starts from there.
  */
 static void mixed_range(ucxpool_request_t *request, range_t *range)

@@ -32,7 +32,7 @@ struct ucxpool_message {
                        * none */
     base_list_t        index_links[XFER_NUM_KEYS];
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel; /* a reference */
+    ucxpool_channel_t *channel; /* holds a reference */
     xfer_place_t       place;
     bool               canceled;     /* by the sender */
     char              *canceled_why; /* NULL: no reason, or no memory for it */
@@ -40,10 +40,10 @@ struct ucxpool_message {
     proto_desc_t       desc;
     uint32_t           runs_missing;
     copy_totals_t      totals;
-    copy_run_t        *runs; /* in data, or allocated */
+    copy_run_t        *runs; /* points into data[], or is allocated */
     bool               own_runs;
-    uint8_t           *metadata; /* in data */
-    uint8_t           *stream;   /* in data; eager only */
+    uint8_t           *metadata; /* points into data[] */
+    uint8_t           *stream;   /* points into data[]; eager only */
     uint32_t           cost;     /* units of max_unexpected; 0: uses a credit */
     base_list_t       *home;     /* its list of free records; NULL: free() it */
     uint8_t            data[] __attribute__((aligned(16)));

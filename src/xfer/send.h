@@ -63,11 +63,11 @@ struct xfer_send {
     uint32_t          index; /* of the next fragment */
     uint32_t          window;
     bool              all_posted;   /* the last fragment has been created */
-    uint64_t          inplace_size; /* longest fragment in place */
+    uint64_t          inplace_size; /* maximum length of an in-place fragment */
     base_list_t       unsent;       /* fragments not passed to the wire */
     base_list_t       read_link;    /* pool->xfer->readers */
     base_list_t       sent_link;    /* channel->xfer->sent */
-    core_link_work_t  push;         /* used if the send pushes */
+    core_link_work_t  push;         /* use of the GPU's link, if it pushes */
     uint64_t          busy;         /* bit i: fragments[i] is valid */
     unsigned          num_blocks;
     xfer_send_block_t blocks[XFER_SEND_BLOCKS_MAX];

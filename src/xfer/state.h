@@ -70,8 +70,8 @@ bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 
 struct xfer_pool {
     base_list_t posted;
-    base_list_t posted_masked; /* receives whose mask has a 0 bit, by
-                                * run_link */
+    base_list_t posted_masked; /* receives whose mask has a 0 bit, linked
+                                * by run_link */
     xfer_index_t posted_index; /* receives with a full mask, by channel and
                                 * tag */
     uint64_t     num_posted;   /* order of the newest receive */
