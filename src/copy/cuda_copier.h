@@ -116,15 +116,15 @@ typedef struct copy_cuda_job {
     uint32_t             *word;   /* equals `number` when the job is done */
     uint32_t             *fault;  /* follows `word`: the launch's fault */
     uint32_t              number;
-    uint32_t              num_polls; /* since the start */
+    uint32_t              num_polls; /* polls since the job started */
     bool                  is_started;
 } copy_cuda_job_t;
 
 typedef struct copy_cuda_copier_params {
-    unsigned num_jobs;     /* jobs in flight at a time */
+    unsigned num_jobs;     /* maximum number of jobs in flight */
     size_t   entries_size; /* size of a job's list, in bytes */
-    size_t   max_tiles;    /* tiles of a job */
-    size_t   bounce_size;  /* bounce memory of a job; may be 0 */
+    size_t   max_tiles;    /* maximum number of tiles of a job */
+    size_t   bounce_size;  /* size of a job's `bounce`, in bytes; may be 0 */
 } copy_cuda_copier_params_t;
 
 /*

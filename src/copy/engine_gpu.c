@@ -23,7 +23,7 @@
  * length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
-/* The maximum number of thread blocks of one launch: enough for 256 MiB. */
+/* The maximum number of thread blocks of one launch: enough to copy 256 MiB. */
 #define MAX_TILES ((size_t)8192)
 /* The interval at which a sleeping thread checks copies. */
 #define LOOK_NS UINT64_C(50000)

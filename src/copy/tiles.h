@@ -79,7 +79,7 @@ typedef struct copy_segment {
 } copy_segment_t;
 
 typedef struct copy_exact {
-    /* 0: padding. A gather writes zeros, a scatter skips it. */
+    /* 0: the piece is padding. A gather zeroes it, a scatter skips it. */
     uint64_t address;
     uint32_t length;
     uint32_t offset; /* in the stream */
@@ -118,10 +118,10 @@ typedef struct copy_list {
     copy_form_t     form;
     const void     *entries;
     uint32_t        num_entries;
-    uint32_t        length;  /* of each piece, if all are equal; over 0 */
+    uint32_t        length;  /* of each piece, if all are equal; never 0 */
     uint64_t        stream;  /* address of the stream */
-    const uint64_t *offsets; /* only COPY_EVEN_PLACES */
-    uint64_t        limit;   /* the largest valid offset */
+    const uint64_t *offsets; /* used only for COPY_EVEN_PLACES */
+    uint64_t        limit;   /* largest valid offset in `offsets` */
     /* The last piece is also padded. Not used for COPY_EXACT, pairs and
      * places. */
     bool is_padded;

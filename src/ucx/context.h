@@ -282,7 +282,7 @@ typedef struct ucx_context_params {
     bool          for_gpu;  /* the pool's blocks will be GPU memory */
     bool          has_rdma; /* the machine has an RDMA device */
     uint64_t      peer_timeout_ns;
-    const char   *devices; /* as for ucx_tune_devices() */
+    const char   *devices; /* see ucx_tune_devices() */
 } ucx_context_params_t;
 
 /* Create or borrow the context and the worker. Call this before creating the

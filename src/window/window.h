@@ -93,7 +93,7 @@ typedef struct window_grant {
     base_list_t        link; /* in window->grants */
     base_list_t        channel_link;
     ucxpool_window_t  *window;
-    ucxpool_channel_t *channel; /* lists the grant, which holds no reference */
+    ucxpool_channel_t *channel; /* lists this grant; no reference is held */
     uint64_t           number;
     uint64_t           remote; /* the importer's number of the remote window */
     unsigned           access;

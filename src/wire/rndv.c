@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct rndv {
-    base_list_t        link; /* writing, waiting, free, or none */
+    base_list_t        link; /* in writing, waiting, free_rndvs, or no list */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* holds a reference */
     ucxpool_request_t *request;

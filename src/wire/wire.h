@@ -59,8 +59,8 @@ void wire_pool_destroy(ucxpool_t *pool);
 
 /* The state of a receive; it follows the request in memory. */
 struct wire_recv {
-    uint64_t receive;   /* our number; 0: none */
-    uint64_t message;   /* the sender's */
+    uint64_t receive;   /* our receive number; 0: none */
+    uint64_t message;   /* the sender's message number */
     uint64_t begun;     /* stream bytes in the fragments that have arrived */
     uint64_t received;  /* bytes that have been copied */
     uint64_t next;      /* `map` wire: end of the previous fragment */
@@ -72,7 +72,7 @@ struct wire_recv {
     /* At most PENDING_MAX each; see wire/recv.c. */
     uint16_t         rndvs; /* UCX operations that write data, and deliveries */
     uint16_t         pending;  /* rndvs, and fragments that wait for a block */
-    uint16_t         in_place; /* rndvs that write to the caller's memory */
+    uint16_t         in_place; /* rndvs now writing to the caller's memory */
     ucxpool_status_t failing;  /* end status, set while in_place delays the end;
                                   OK: none */
     struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */

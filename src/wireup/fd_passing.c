@@ -577,7 +577,7 @@ typedef struct wireup_fd_import {
     uint64_t           next_try; /* next try to connect */
     uint32_t           total;
     uint32_t           num_received;
-    uint32_t           num_fds; /* received and open */
+    uint32_t           num_fds; /* descriptors received and still open */
     int               *fds;
     bool maps_early; /* window_remote_map_files() maps each batch of files,
                       * which is then closed */

@@ -28,8 +28,8 @@ typedef enum xfer_place {
 } xfer_place_t;
 
 struct ucxpool_message {
-    base_list_t link; /* in the list of its place, in free records, or in
-                       * none */
+    base_list_t link; /* in the list for `place`, in a list of free
+                       * records, or in no list */
     base_list_t        index_links[XFER_NUM_KEYS];
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* holds a reference */

@@ -85,7 +85,7 @@ struct xfer_pool {
     base_list_t  readers;          /* only the first may read, one fragment per
                                       round */
     unsigned            read_in;   /* progress_count of the last read */
-    base_list_t         fragments; /* of all sends */
+    base_list_t         fragments; /* all fragments, in use or free */
     core_request_list_t sends;
     core_request_list_t recvs; /* receives, and flushes, which need no state */
     base_list_t         free_fragments;
@@ -94,7 +94,7 @@ struct xfer_pool {
 /* Reusable message records of the same size. */
 typedef struct xfer_records {
     base_list_t free;
-    uint32_t    count; /* allocated, at most CREDITS */
+    uint32_t    count; /* records allocated, at most CREDITS */
 } xfer_records_t;
 
 typedef struct xfer_messages {
