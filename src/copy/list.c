@@ -421,8 +421,8 @@ static ucxpool_status_t copy_range(copy_plan_t *plan, uint64_t offset,
     copy_batch_t batch;
     uint64_t     n;
 
-    /* A gathered block is read at once. Scattered memory is read only after the
-     * whole message has arrived. */
+    /* A gathered block is read immediately. Scattered memory is read only after
+     * the whole message has arrived. */
     batch.copy       = is_scatter && copy_streams(plan->totals.payload_size)
                            ? copy_list_stream
                            : copy_list;

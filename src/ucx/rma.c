@@ -10,7 +10,7 @@
 
 /* --- local memory --------------------------------------------------------- */
 
-/* The first minor version of UCX with get and put for GPU memory. UCX up to
+/* The first minor version of UCX 1 with get and put for GPU memory. UCX up to
  * 1.15 treats GPU addresses as host addresses. UCX up to 1.18 implements a get
  * of GPU memory through messages if the endpoint has failure handling. */
 #define GPU_MINOR 19u

@@ -276,8 +276,8 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* Test the key by getting one byte, because UCX may reject a key only when it
- * is used. Returns true if the get completed at once. Otherwise the key is
+/* Test the key by getting one byte, because UCX may not reject a bad key before
+ * it is used. Returns true if the get completed at once. Otherwise the key is
  * rejected, or is_trying is set. */
 static bool try_key(ucxpool_remote_window_t *remote)
 {

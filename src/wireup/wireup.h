@@ -31,7 +31,7 @@
 /* A HELLO that arrived early. */
 typedef struct wireup_early {
     base_list_t   link;
-    uint64_t      deadline; /* by then the peer has repeated the HELLO */
+    uint64_t      deadline; /* time to drop the HELLO if it is not repeated */
     core_way_t    way;
     proto_hello_t hello;
     ipc_file_t    files[];

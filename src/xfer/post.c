@@ -255,8 +255,8 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* Returns true if the memory is one segment of a pool in host memory. Such a
- * segment needs no further checks, because the CPU can access it. */
+/* Returns true if the memory is one segment, and the pool is in host memory.
+ * The segment then needs no further checks, because the CPU can access it. */
 static bool is_host_buffer(const ucxpool_request_t *request)
 {
     const ucxpool_segment_t *segment = &request->data.segment;
