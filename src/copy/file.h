@@ -36,8 +36,8 @@ typedef struct copy_file_reads {
     ucxpool_status_t       status; /* after an error, no more data is read */
     const ucxpool_range_t *range;  /* the range of the first part */
     uint64_t               offset; /* of the first part in its file */
-    uint64_t               length; /* bytes in all */
-    int                    num;    /* places */
+    uint64_t               length; /* total length of the parts */
+    int                    num;    /* number of places */
     struct iovec           places[COPY_FILE_PLACES];
 } copy_file_reads_t;
 

@@ -31,7 +31,7 @@
 /* Sent over the wire in this layout, little-endian. */
 typedef struct copy_run {
     uint64_t length; /* length of each segment */
-    uint64_t count;  /* segments, 1 or more */
+    uint64_t count;  /* number of segments, 1 or more */
 } copy_run_t;
 
 /* The sums over a list of runs. */
@@ -117,7 +117,7 @@ typedef struct copy_memory {
     const ucxpool_range_t   *ranges;
     uint64_t                 length; /* of each piece, or of each segment if all
                                         are known to be equal; else 0 */
-    size_t num;                      /* segments, pieces, or ranges */
+    size_t num;                      /* number of segments, pieces, or ranges */
     bool   is_pinned; /* a GPU can read the array of segments or pieces */
     bool   is_unseen; /* the caller declared that the segments have the same
                          length; code that reads the array must check it */

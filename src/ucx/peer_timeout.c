@@ -207,7 +207,7 @@ typedef struct suspect {
     base_list_t link;
     int         fd;
     uint64_t    since;
-    unsigned    num_tries; /* at the time `since` */
+    unsigned    num_tries; /* tries counted at the time `since` */
     uint64_t    seen;
 } suspect_t;
 

@@ -39,7 +39,7 @@ typedef struct ucx_domain {
 } ucx_domain_t;
 
 typedef struct ucx_domains {
-    unsigned num; /* 0: UCX does not list them */
+    unsigned num; /* number of domains; 0: UCX does not list them */
     /* A bit for each domain without which the `ucx` wire would fail. These are
      * the networks that can register this memory and need keys for it. */
     uint64_t     needed;

@@ -53,7 +53,7 @@ typedef struct window_operation {
     /* For operations through messages. */
     bool               is_answered;  /* the data of a read is arriving */
     ucxpool_segment_t  call;         /* the CALL with its places */
-    ucxpool_request_t *notification; /* sent at the end; NULL: none */
+    ucxpool_request_t *notification; /* sent on success; NULL: none */
 } window_operation_t;
 
 static inline const void *window_places_list(const ucxpool_places_t *places)

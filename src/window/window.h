@@ -44,7 +44,7 @@ typedef struct window_blob {
     uint64_t length;
     uint32_t checksum; /* CRC32C of the blob with this field set to 0; the
                           rule is the same in every version */
-    uint32_t reserved; /* 0 */
+    uint32_t reserved; /* always 0 */
 } window_blob_t;
 
 static inline uint32_t window_blob_checksum(const window_blob_t *blob)

@@ -8,7 +8,7 @@
 struct wire_loan {
     base_list_t        link; /* the pool's loans */
     ucxpool_channel_t *channel;
-    uint64_t           message;     /* the sender's number */
+    uint64_t           message;     /* the sender's message number */
     bool               is_in_use;   /* the receive has not ended */
     bool               is_returned; /* the sender no longer writes to the
                                        blocks */

@@ -50,7 +50,7 @@ typedef struct caller {
     base_list_t    link;
     core_source_t  source;
     uint64_t       deadline;
-    uint64_t       next_try; /* next try to answer; 0: in every round */
+    uint64_t       next_try; /* time of the next answer; 0: every round */
     ipc_caller_t   peer;
     bool           has_request;
     proto_import_t request;
@@ -574,7 +574,7 @@ typedef struct wireup_fd_import {
     base_list_t        link;
     ucxpool_channel_t *channel;
     core_source_t      source;   /* fd is -1 until the socket is connected */
-    uint64_t           next_try; /* next try to connect */
+    uint64_t           next_try; /* time of the next try to connect */
     uint32_t           total;
     uint32_t           num_received;
     uint32_t           num_fds; /* descriptors received and still open */

@@ -43,24 +43,24 @@ struct xfer_send {
     bool             in_place;    /* some data can be sent in place */
     bool             ending;      /* waits to end until nothing reads the
                                    * memory */
-    ucxpool_status_t end;         /* the status, if ending */
+    ucxpool_status_t end;         /* the final status, if `ending` */
     uint64_t         longest;     /* length of the longest segment */
     uint64_t         inplace_min; /* shorter segments are packed */
     uint64_t         message;     /* our message number; 0: none */
-    uint64_t         receive;     /* the receiver's number */
+    uint64_t         receive;     /* the receiver's receive number */
     uint64_t         loan;  /* message number, if the receiver lent blocks;
                                0: the blocks are ours */
     unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
     uint32_t          cost; /* units of the peer's max_unexpected in use */
-    uint64_t          block_size; /* of the shortest block */
+    uint64_t          block_size; /* size of the smallest block */
     uint64_t          sequence;
-    uint64_t          offset; /* of the next fragment */
+    uint64_t          offset; /* stream offset of the next fragment */
     uint64_t          frag_size;
     uint64_t          blocked_since; /* time; 0: does not wait for a block */
     base_range_t      blocked;       /* profiler range of the wait */
     uint32_t          runs_sent;
-    uint32_t          index; /* of the next fragment */
+    uint32_t          index; /* index of the next fragment */
     uint32_t          window;
     bool              all_posted;   /* the last fragment has been created */
     uint64_t          inplace_size; /* maximum length of an in-place fragment */

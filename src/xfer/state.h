@@ -31,10 +31,10 @@
  */
 typedef struct xfer_index {
     base_list_t *lists;
-    unsigned     num_kinds; /* of keys; each has its own lists */
-    uint32_t     size;      /* lists for each kind */
-    uint32_t     num;       /* elements, counted by the caller */
-    uint64_t     factor;    /* of the hash; random, odd, secret */
+    unsigned     num_kinds; /* kinds of keys; each has its own lists */
+    uint32_t     size;      /* number of lists for each kind */
+    uint32_t     num;       /* number of elements; the caller sets it */
+    uint64_t     factor;    /* for the hash; random, odd, secret */
 } xfer_index_t;
 
 /*
@@ -79,7 +79,7 @@ struct xfer_pool {
     base_list_t  early;
     base_list_t  unexpected;
     xfer_index_t index;
-    base_list_t  probed;        /* messages held by callers */
+    base_list_t  probed;        /* probed messages that callers hold */
     uint64_t     next_announce; /* earliest announce_at of a channel */
     base_list_t  waiters;
     base_list_t  readers;          /* only the first may read, one fragment per
@@ -99,7 +99,7 @@ typedef struct xfer_records {
 
 typedef struct xfer_messages {
     ucxpool_message_t **early;      /* by sequence number; see xfer/message.c */
-    uint32_t            early_size; /* slots, a power of two; 0: none */
+    uint32_t            early_size; /* number of slots, a power of two or 0 */
     xfer_records_t      eager;      /* for eager messages */
     xfer_records_t      small;      /* for others, with few runs */
     xfer_records_t      large;      /* for others, with many runs or metadata */
