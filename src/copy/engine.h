@@ -83,13 +83,13 @@ typedef struct copy_room {
  * of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of the pool's blocks */
-    /* The number of copies to start before other work is done. The number is 1
+    /* The number of copies to start before the pool does other work. It is 1
      * on a GPU, because earlier copies have already ended when a launch
      * returns. */
     unsigned batch;
-    /* The number of fragments in flight is DEPTH times this factor. The factor
-     * is higher for a GPU, because several launches are in flight and end
-     * later. */
+    /* The maximum number of fragments in flight is DEPTH times this factor. The
+     * factor is higher for a GPU, because several launches are in flight and
+     * end later. */
     unsigned depth_factor;
     void (*destroy)(copy_engine_t *engine);
     void (*enter)(copy_engine_t *engine);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies in flight at a time. */
+/* The maximum number of copies in flight. */
 #define NUM_JOBS 16u
 /* The maximum number of scatters in flight. Scatters from a peer's memory are
  * slow. If they used all jobs, no data would be gathered, and the peers' links
@@ -42,7 +42,7 @@
  * pinned segments also go through the bounce buffer.
  *
  * Ranges may be in files. If the GPU cannot access a range, the CPU copies its
- * data and its padding in the stream to the bounce buffer.
+ * data to the bounce buffer, with the padding that follows it in the stream.
  */
 
 /* The maximum number of bytes of the stream in a copy through the bounce

@@ -211,14 +211,15 @@ const core_dispatch_t pool_dispatch = {
  * have rings, most rounds do not progress UCX. A pool with endpoints progresses
  * UCX in every UCX_EVERY-th round. Without endpoints, only unknown senders and
  * new channels can send messages over UCX, and every NEW_EVERY-th round is
- * enough. The descriptors are checked every EVENTS_EVERY rounds in any case.
+ * enough. The watched descriptors are checked at least every EVENTS_EVERY
+ * rounds.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u
 #define EVENTS_EVERY 256u
-/* The descriptors are checked every STRANGERS_EVERY rounds while a channel
- * connects to a listener, while the pool has a listener, or while descriptors
- * are passed. */
+/* The watched descriptors are checked every STRANGERS_EVERY rounds while a
+ * channel connects to a listener, while the pool has a listener, or while the
+ * descriptors of memory are passed between processes. */
 #define STRANGERS_EVERY 16u
 
 static bool has_endpoints(const ucxpool_t *pool)

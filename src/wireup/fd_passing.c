@@ -20,9 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the number of descriptors, from 1 to the maximum, that this process
- * may open for a short time. At least as many remain available to other
- * threads. */
+/* Returns the number of descriptors, from 1 to `max`, that this process may
+ * open for a short time. If the result is more than 1, at least as many
+ * descriptors remain available to other threads. */
 static uint32_t num_spare(uint32_t max)
 {
     uint32_t num = base_min(max, IPC_FDS_MAX / 2);

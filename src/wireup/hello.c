@@ -98,8 +98,8 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
     return NULL;
 }
 
-/* Returns true if the channel of a HELLO was closed. This is known only for a
- * channel that connected to a listener. */
+/* Returns true if this side has closed its channel for the HELLO. This is known
+ * only for a channel that connected to a listener. */
 static bool was_closed(ucxpool_t *pool, const proto_hello_t *hello)
 {
     ucxpool_channel_t *channel;
