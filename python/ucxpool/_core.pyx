@@ -1325,8 +1325,8 @@ cdef class Channel:
 
     @property
     def local_address(self):
-        """The local address, as "10.0.0.1:7000"; "" before the channel is
-        connected."""
+        """The local address, such as "10.0.0.1:7000", or "" before the channel
+        is connected."""
         return _text(self._query().local_address)
 
     @property

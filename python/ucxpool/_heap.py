@@ -197,8 +197,9 @@ class Heap:
         self._lib.check(self._lib.heap_stream_end(self.pool, _handle(stream)))
 
     def trim(self, keep=0):
-        """Release free memory until `keep` bytes are left. Returns the number
-        of released bytes."""
+        """Release free chunks until the heap holds at most `keep` bytes in
+        total, or no chunk is completely free. Returns the number of released
+        bytes."""
         released = ctypes.c_size_t()
         self._lib.check(self._lib.heap_trim(self.pool, keep,
                                             ctypes.byref(released)))

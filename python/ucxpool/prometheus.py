@@ -135,15 +135,15 @@ class Collector:
     `pools`; closed pools are skipped.
 
     At most max_channels channels of a pool, the oldest ones, have metrics of
-    their own. The others count only in the metrics of the pool, and in
+    their own. The others are included only in the pool's metrics, and in
     ucxpool_channels_unlabeled. To limit the number of time series over time,
     too, reuse the names of channels (Channel.name): the default name of an
     accepted channel contains a port. A way or histogram without operations has
     no metric.
 
     The counters of channels of the same name are added up, and do not decrease
-    while one of these channels is open. Transfers between the last scrape and
-    the close of a channel count only in the metrics of the pool."""
+    while one of these channels is open. Transfers between the last scrape of a
+    channel and its close are included only in the pool's metrics."""
 
     def __init__(self, *pools, max_channels=64):
         self.pools = list(pools)
