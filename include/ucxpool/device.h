@@ -24,7 +24,7 @@ extern "C" {
 typedef enum ucxpool_device_ability {
     /* other processes can open handles of memory from cuMemAlloc() */
     UCXPOOL_DEVICE_IPC = 1u << 0,
-    /* the GPU has virtual memory: cuMemCreate() and cuMemMap() */
+    /* the GPU supports virtual memory management: cuMemCreate(), cuMemMap() */
     UCXPOOL_DEVICE_VMM = 1u << 1,
     /* virtual memory can be exported as file descriptors, to processes of the
      * same host */

@@ -60,8 +60,9 @@ ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
 /*
  * Set the level of the log for all pools of this process. If a pool is created
  * later, the level changes to LOG_LEVEL of the pool's settings. Until the first
- * pool is created or this function is called, the level is LOG_LEVEL of the
- * environment.
+ * pool is created or this function is called, the level is taken from the
+ * environment variable UCXPOOL_LOG_LEVEL whenever settings are read
+ * (ucxpool_config_read()). Before that, it is UCXPOOL_LOG_WARN.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such level; the level is unchanged
  */

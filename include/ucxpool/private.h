@@ -88,8 +88,8 @@ typedef enum ucxpool_domain_flags {
     UCXPOOL_DOMAIN_NEEDED = 1u << 4
 } ucxpool_domain_flags_t;
 
-/* A memory domain: a part of UCX that registers memory, such as one network
- * card. */
+/* A UCX memory domain (MD). It registers memory with a device, such as a
+ * network card. */
 typedef struct ucxpool_domain {
     char     name[64];      /* "mlx5_0", "tcp" */
     char     component[32]; /* UCX component: "ib", "tcp" */
@@ -105,7 +105,7 @@ typedef struct ucxpool_domain {
  * a network card has refused it. The first send would then fail. Therefore
  * ucxpool_create() inspects the remote key that UCX packs for each region, and
  * fails if a needed domain is missing. A domain is needed if it belongs to a
- * network that can register the pool's kind of memory and can transfer only
+ * network, can register the pool's kind of memory, and can transfer only
  * registered memory. For GPU memory, it is sufficient if one network has
  * registered the first region, because UCX may not use network cards that are
  * far from the GPU. Every domain that has registered the first region must have

@@ -33,8 +33,9 @@ extern "C" {
  * are for transfers; the `user` share is for the caller (memory.h). For each
  * share, blocks_SHARE_total == _free + _held + _quarantined at any time.
  *
- * Sent and received bytes, and fragments (operations of a wire), are counted by
- * the mode in which the bytes are transferred:
+ * Bytes and fragments, sent and received, are counted separately for each
+ * transfer mode. A fragment is the part of a message that one wire operation
+ * carries. The modes:
  *
  *     eager                     with the message's descriptor
  *     map_packed, ucx_packed    through a block

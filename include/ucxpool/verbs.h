@@ -64,9 +64,9 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
 /*
  * Register every region of the pool in a protection domain. If the pool is
  * already registered in this domain, the call registers nothing and returns the
- * same handle, which then needs another ucxpool_verbs_deregister(). A pool may
- * be registered in several domains at the same time, of one device or of
- * several.
+ * same handle. Each call returns one reference to the handle, which
+ * ucxpool_verbs_deregister() releases. A pool may be registered in several
+ * domains at the same time, of one device or of several.
  *
  * pd      The domain belongs to the caller. The domain and its device must stay
  *         open until the pool is deregistered or destroyed.
@@ -102,18 +102,18 @@ ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
                                         int access, ucxpool_verbs_t **verbs_p);
 
 /*
- * Undo one ucxpool_verbs_register(). The last call deregisters the pool. NULL
- * is allowed.
+ * Release one reference from ucxpool_verbs_register(). Releasing the last one
+ * deregisters the pool. NULL is allowed.
  *
- * UCXPOOL_OK      the pool is deregistered and the handle is released, or other
- *                 calls to ucxpool_verbs_register() still have to be undone
+ * UCXPOOL_OK      one reference is released. If it was the last one, the pool
+ *                 is deregistered and the handle is freed
  * UCXPOOL_ERR_IO  some regions cannot be deregistered, because memory windows
  *                 are bound to them. All other regions are deregistered. Free
  *                 the memory windows and call this function again. The handle
  *                 must not be used in any other way
  *
  * ucxpool_destroy() deregisters everything that is still registered, regardless
- * of the number of calls, and releases the handles.
+ * of the number of references, and frees the handles.
  */
 ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs);
 

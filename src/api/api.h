@@ -18,8 +18,8 @@
  * the secret.
  *
  * config  NULL: use the defaults and the environment, as ucxpool_config_read()
- *         does. The values then have no secret set by
- *         ucxpool_config_set_secret().
+ *         does. In this case no secret from ucxpool_config_set_secret()
+ *         applies.
  *
  * Returns the same errors as ucxpool_config_read().
  */

@@ -374,7 +374,8 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
     return false;
 }
 
-/* Make progress close and free idle endpoints that have failed. */
+/* Request that the next ucxpool_progress() closes the idle endpoints that have
+ * failed, and frees those that are closed. */
 static void set_ends(ucxpool_t *pool)
 {
     __atomic_store_n(&pool->channels.endpoint_ended, true, __ATOMIC_RELEASE);

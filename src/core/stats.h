@@ -1,4 +1,5 @@
-/* The counters and the state of a pool. */
+/* Statistics of pools and channels: latency histograms, counters,
+ * registrations, and the heap. */
 #ifndef CORE_STATS_H
 #define CORE_STATS_H
 

@@ -95,7 +95,10 @@ ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
     assert(base_is_pow2(options->chunk_size) &&
            base_is_pow2(options->alignment));
     if (heap == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no host memory for the heap");
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory for the heap's bookkeeping "
+                          "(%zu bytes)",
+                          sizeof(*heap));
     }
     heap->vmm         = vmm;
     heap->options     = *options;

@@ -256,9 +256,9 @@ static unsigned num_tries_of(const struct tcp_info *info)
     return (unsigned)info->tcpi_retransmits + info->tcpi_probes;
 }
 
-/* Returns true if a try is unacknowledged. The times of the last data sent and
- * received do not show this, because without a route the kernel counts its
- * tries but sends nothing. */
+/* Returns true if a retransmission or probe of an open connection has not been
+ * acknowledged. tcpi_last_data_sent and tcpi_last_data_recv do not show this:
+ * without a route, the kernel counts retransmissions but sends nothing. */
 static bool is_unanswered(const struct tcp_info *info)
 {
     bool is_open = (info->tcpi_state == TCP_ESTABLISHED) ||

@@ -477,9 +477,9 @@ static bool flush(window_operation_t *operation)
 }
 
 /* Called when all pieces of the operation have been posted, or the operation
- * has failed. After UCX has completed the posted pieces, flushes a write, then
- * ends the operation. May free the operation.
- */
+ * has failed. Does nothing while posted pieces or a flush are outstanding.
+ * Otherwise starts the flush of a write. Ends the operation if no flush is
+ * needed, or if the flush has completed or failed. May free the operation. */
 static void end_if_done(window_operation_t *operation)
 {
     ucxpool_request_t *request = operation->request;
