@@ -24,8 +24,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "is sent over the wire as is: big-endian needs a conversion");
 
 /*
- * These values are read once, because they do not change and the process may
- * have no free descriptor later. A read that failed is retried. No lock
+ * Values that are kept because the process may have no free descriptor later.
+ * The start time and the user are read again in another process or user
+ * namespace. A read that failed is retried. No lock
  * protects the values, because the process may fork at any time.
  */
 enum { NOT_KNOWN, BEING_KEPT, KNOWN };

@@ -23,9 +23,9 @@ typedef struct ipc_host {
 /* The value of uid if it cannot be read. Matches no peer. */
 #define IPC_NO_USER UINT32_MAX
 
-/* Fill in the identity of this process. A value that cannot be read is 0 and
- * matches no peer. Values that were read before are kept and need no free
- * descriptor. */
+/* Fill in the identity of this process. A value that cannot be read is 0,
+ * or IPC_NO_USER for uid, and matches no peer. Values that were read before are
+ * kept and need no free descriptor. */
 void ipc_host_fill(ipc_host_t *host);
 
 /* Returns true if a user ID that the kernel has reported is certainly the user

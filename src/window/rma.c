@@ -53,11 +53,10 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_LIMIT,
-                      "the owner cannot register %llu more bytes: "
-                      "UCXPOOL_WINDOW_BUDGET=%llu, of which %llu are in use; "
-                      "raise it at the owner",
-                      (unsigned long long)window->length,
-                      (unsigned long long)budget, (unsigned long long)used);
+                      "the owner's UCXPOOL_WINDOW_BUDGET=%llu (%llu used) has "
+                      "no room for %llu bytes: raise it there",
+                      (unsigned long long)budget, (unsigned long long)used,
+                      (unsigned long long)window->length);
 }
 
 /* Find out whether the window is in GPU memory. GPU memory must be one
