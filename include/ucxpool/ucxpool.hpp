@@ -1077,7 +1077,7 @@ private:
  *     batch.post(pool, requests);
  *
  * The handles and the metadata must exist until post(), and the data until the
- * request of its operation has ended.
+ * request of its operation has ended, also arrays of more than one place.
  */
 class batch
 {
@@ -1210,6 +1210,8 @@ private:
         added.places    = places;
         if (places.count == 1 && places.places != nullptr) {
             added.place = places.places[0];
+        } else if (places.count == 1 && places.offsets != nullptr) {
+            added.place.offset = places.offsets[0];
         }
         return *this;
     }
@@ -1224,6 +1226,8 @@ private:
         }
         if (one.places.count == 1 && one.places.places != nullptr) {
             one.places.places = &one.place;
+        } else if (one.places.count == 1 && one.places.offsets != nullptr) {
+            one.places.offsets = &one.place.offset;
         }
         op.places    = &one.places;
         op.request_p = request_p;

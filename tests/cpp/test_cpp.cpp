@@ -676,6 +676,26 @@ TEST(a_batch_posts_operations_of_all_kinds)
     REQUIRE(requests.size() == 6);
 }
 
+TEST(a_batch_copies_a_single_offset)
+{
+    two              two;
+    std::vector<int> memory = numbers(100), first(5), second(5);
+    auto             window = two.b.create_window(memory.data(), 400);
+    auto           remote = two.a_to_b.import(window.blob(UCXPOOL_WINDOW_READ));
+    std::uint64_t  offset = 40;
+    ucxpool::batch batch;
+    std::vector<request> requests;
+
+    batch.read(remote, ucxpool_places_even(&offset, 1, 20), first);
+    offset = 80;
+    batch.read(remote, ucxpool_places_even(&offset, 1, 20), second);
+    offset = 399;
+    batch.post(two.a, requests);
+    REQUIRE(two.end_of(requests[0]) == UCXPOOL_OK);
+    REQUIRE(two.end_of(requests[1]) == UCXPOOL_OK);
+    REQUIRE(first[0] == memory[10] && second[0] == memory[20]);
+}
+
 TEST(a_batch_continues_after_a_refused_operation)
 {
     two                  two;
