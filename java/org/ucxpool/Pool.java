@@ -484,8 +484,8 @@ public final class Pool implements AutoCloseable {
      *
      * <p>If a send is refused, for example because its channel is closed or
      * its buffer was freed, this method throws its error. The sends before it
-     * are posted. The refused send is removed, and the batch keeps the sends
-     * after it: another call continues with them.
+     * are posted. The refused send is removed, unless memory ran out, and the
+     * batch keeps the sends after it: another call continues with them.
      *
      * @param batch the sends
      * @param transfers gets the transfer of each posted send, in order, also if
@@ -538,7 +538,9 @@ public final class Pool implements AutoCloseable {
                 made.get(i).drop();
             }
         }
-        batch.remove(refusal == null ? num : num + 1);
+        batch.remove(refusal == null
+                     || refusal instanceof UcxpoolException.NoMemory
+                     ? num : num + 1);
         if (num < made.size()) {
             posted.removeAll(new HashSet<>(made.subList(num, made.size())));
         }
