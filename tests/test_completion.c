@@ -70,7 +70,7 @@ static void check_word(const ucxpool_completion_t *completion, int index)
 TEST_EACH(completions_are_reported_once_in_order, NUM_WIRES)
 {
     static const int     order[NUM] = {3, 1, 5, 0, 4, 2};
-    ucxpool_completion_t completions[NUM];
+    ucxpool_completion_t completions[NUM], none;
     ucxpool_request_t   *requests[NUM];
     size_t               num;
 
@@ -87,6 +87,7 @@ TEST_EACH(completions_are_reported_once_in_order, NUM_WIRES)
     num = collect(pair.b, completions, 4);
     ck_assert_uint_eq(num, 4);
     ck_assert_uint_eq(collect(pair.b, completions + num, NUM - num), NUM - num);
+    ck_assert_uint_eq(collect(pair.b, &none, 1), 0);
     ck_assert_uint_eq(collect(pair.b, completions, 0), 0);
     for (int i = 0; i < NUM; i++) {
         check_word(&completions[i], order[i]);
