@@ -327,7 +327,7 @@ class Channel(_core.Channel):
             return self._pool._failed(error)
         except BaseException:
             if not message._is_taken:
-                self._put_back(message)
+                self._return(message)
             raise
 
     def flush(self, timeout=None):
@@ -461,6 +461,13 @@ class Channel(_core.Channel):
                 future.set_result(message)
                 return
         self._kept.append(message)
+
+    def _return(self, message):
+        """The same as _put_back(), in any thread."""
+        if self._pool._is_driven_elsewhere():
+            self._pool._loop.call_soon_threadsafe(self._put_back, message)
+        else:
+            self._put_back(message)
 
     def _put_back(self, message):
         """Return a message that was not received to the front of the queue."""
