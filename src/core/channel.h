@@ -62,6 +62,8 @@ void core_numbers_cleanup(core_numbers_t *numbers);
 /* --- channels ------------------------------------------------------------- */
 
 #define CORE_REASON_SIZE 164u
+/* Size of the reason of a failure, which may contain a wire_reason. */
+#define CORE_FAILURE_SIZE 288u
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
@@ -238,7 +240,7 @@ struct ucxpool_channel {
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
-    char                    reason[CORE_REASON_SIZE];
+    char                    reason[CORE_FAILURE_SIZE];
     unsigned                require; /* ucxpool_path_t; 0: any path */
     const struct core_wire *wire;
     /* Latency histograms of the channel's wire: `ucx` if that wire is in use,

@@ -542,7 +542,7 @@ static void set_ucx_reason(ucxpool_channel_t *channel)
 static void __attribute__((format(printf, 2, 3)))
 fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
 {
-    char    reason[CORE_REASON_SIZE];
+    char    reason[CORE_FAILURE_SIZE];
     va_list arguments;
 
     if (core_channel_peer_has_ended(channel)) {
@@ -614,13 +614,13 @@ static bool choose_wire(ucxpool_channel_t *channel)
     set_ucx_reason(channel);
     wireup_mapping_close(channel);
     if (channel->pool->config.wire == BASE_WIRE_MAP) {
-        fail_unreachable(channel, "UCXPOOL_WIRE=map, but %.120s",
+        fail_unreachable(channel, "UCXPOOL_WIRE=map, but %s",
                          channel->wire_reason);
         return false;
     }
     if ((channel->require != 0) && !(channel->require & UCXPOOL_PATH_RMA)) {
         fail_unreachable(channel,
-                         "the channel requires %s, but %.106s; allow rma, or "
+                         "the channel requires %s, but %s; allow rma, or "
                          "any path",
                          required_paths(channel), channel->wire_reason);
         return false;
@@ -646,9 +646,10 @@ static bool has_required_path(ucxpool_channel_t *channel)
     if ((path != 0) && (channel->require & UCXPOOL_PATH_DIRECT)) {
         fail_unreachable(channel,
                          "the channel requires %s, but the map wire copies "
-                         "through host memory; allow map, unset "
-                         "UCXPOOL_MAP_WAY, or use GPUs that can access each "
-                         "other",
+                         "through host memory: a side has set "
+                         "UCXPOOL_MAP_WAY=host, or they are not on two GPUs "
+                         "that can access each other; allow map, or change "
+                         "this",
                          required_paths(channel));
     } else if (path & UCXPOOL_PATH_MAP) {
         fail_unreachable(channel, "the channel requires rma, but uses the map "
@@ -656,7 +657,7 @@ static bool has_required_path(ucxpool_channel_t *channel)
     } else if (channel->require != UCXPOOL_PATH_RMA) {
         fail_unreachable(channel,
                          "the channel requires %s, but UCX has no RDMA "
-                         "transport to the peer, and %.60s; allow any path",
+                         "transport to the peer, and %s; allow any path",
                          required_paths(channel), channel->wire_reason);
     } else {
         fail_unreachable(
