@@ -16,6 +16,7 @@
 #include "java/jni/library.h"
 #include "java/jni/org_ucxpool_Native.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jni.h>
@@ -36,9 +37,12 @@
     JNIEXPORT type JNICALL Java_org_ucxpool_Native_##name( \
         UNUSED JNIEnv *env, UNUSED jclass class, ##__VA_ARGS__)
 
+/* A constant of org.ucxpool.Native. */
+#define CONSTANT(name) org_ucxpool_Native_##name
+
 /* The status if a method runs out of memory before it calls the library. The
  * library then has no detail of this error. */
-#define OUT_OF_MEMORY ((ucxpool_status_t)org_ucxpool_Native_OUT_OF_MEMORY)
+#define OUT_OF_MEMORY ((ucxpool_status_t)CONSTANT(OUT_OF_MEMORY))
 
 static void *to_pointer(jlong handle)
 {
@@ -477,10 +481,6 @@ METHOD(jlong, send, jlong channel, jlongArray list, jint count,
     return to_handle(request);
 }
 
-/* The numbers of a send in a batch. */
-enum { FIELD_CHANNEL, FIELD_COUNT, FIELD_HAS_FILES, FIELD_TAG, FIELD_NUMBER };
-#define FIELDS 5
-
 /* A send of a batch. */
 typedef struct batch_send {
     send_t             send;
@@ -497,17 +497,20 @@ static bool batch_prepare(JNIEnv *env, batch_send_t *sends, ucxpool_op_t *ops,
     for (jint i = 0; is_ok && (i < count); i++) {
         jobject list = (*env)->GetObjectArrayElement(env, lists, i);
         jobject text = (*env)->GetObjectArrayElement(env, metadata, i);
-        jlong   field[FIELDS];
+        jlong   field[CONSTANT(FIELDS)];
 
-        (*env)->GetLongArrayRegion(env, fields, i * FIELDS, FIELDS, field);
-        is_ok = send_prepare(
-            env, &sends[i].send, list, (size_t)field[FIELD_COUNT],
-            field[FIELD_HAS_FILES] != 0, text, field[FIELD_NUMBER]);
-        ops[i] = (ucxpool_op_t){.kind      = UCXPOOL_OP_SEND,
-                                .channel   = to_pointer(field[FIELD_CHANNEL]),
-                                .data      = sends[i].send.data,
-                                .tag       = (uint64_t)field[FIELD_TAG],
-                                .params    = &sends[i].send.params,
+        (*env)->GetLongArrayRegion(env, fields, i * CONSTANT(FIELDS),
+                                   CONSTANT(FIELDS), field);
+        is_ok  = send_prepare(env, &sends[i].send, list,
+                              (size_t)field[CONSTANT(FIELD_COUNT)],
+                              field[CONSTANT(FIELD_HAS_FILES)] != 0, text,
+                              field[CONSTANT(FIELD_NUMBER)]);
+        ops[i] = (ucxpool_op_t){.kind = UCXPOOL_OP_SEND,
+                                .channel =
+                                    to_pointer(field[CONSTANT(FIELD_CHANNEL)]),
+                                .data   = sends[i].send.data,
+                                .tag    = (uint64_t)field[CONSTANT(FIELD_TAG)],
+                                .params = &sends[i].send.params,
                                 .request_p = &sends[i].request};
         (*env)->DeleteLocalRef(env, text);
         (*env)->DeleteLocalRef(env, list);
@@ -611,15 +614,8 @@ METHOD(jint, lengths, jlong message, jlongArray lengths_out, jint count)
 
 /*
  * Records of events are written one after the other to memory of Java, each
- * aligned to 8 bytes. org.ucxpool.Pool has the same constants.
+ * aligned to 8 bytes.
  */
-enum {
-    RECORD_ENDED   = 1, /* a request */
-    RECORD_MESSAGE = 2,
-    RECORD_STATE   = 3,
-    RECORD_CALLER  = 4 /* a listener with queued peers */
-};
-
 typedef struct record {
     int32_t  kind;
     int32_t  status;       /* ENDED, STATE */
@@ -632,6 +628,9 @@ typedef struct record {
     int64_t  text_length;  /* detail; metadata; reason */
     char     text[];
 } record_t;
+
+static_assert(sizeof(record_t) == CONSTANT(RECORD_HEADER),
+              "the text is not where Java expects it");
 
 /* The longest text of a record is metadata. A detail is truncated to this
  * size. */
@@ -669,7 +668,7 @@ static void add_completion(records_t                  *records,
 {
     transfer_t            *transfer = completion->completion_ptr;
     ucxpool_request_attr_t attr     = {0};
-    record_t               record   = {.kind   = RECORD_ENDED,
+    record_t               record   = {.kind   = CONSTANT(RECORD_ENDED),
                                        .status = completion->status,
                                        .number = transfer->number,
                                        .handle = to_handle(completion->request),
@@ -719,7 +718,7 @@ static bool add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
         }
         library.message_query(message, &attr, sizeof(attr));
         add_record(records,
-                   &(record_t){.kind         = RECORD_MESSAGE,
+                   &(record_t){.kind         = CONSTANT(RECORD_MESSAGE),
                                .number       = to_handle(event->user_ptr),
                                .handle       = to_handle(message),
                                .tag          = attr.tag,
@@ -734,7 +733,7 @@ static void add_state(const ucxpool_event_t        *event,
                       const ucxpool_channel_attr_t *attr, records_t *records)
 {
     add_record(records,
-               &(record_t){.kind   = RECORD_STATE,
+               &(record_t){.kind   = CONSTANT(RECORD_STATE),
                            .status = attr->status,
                            .number = to_handle(event->user_ptr),
                            .length = attr->state},
@@ -769,7 +768,7 @@ static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
 static void add_listener(const ucxpool_event_t *event, records_t *records)
 {
     add_record(records,
-               &(record_t){.kind   = RECORD_CALLER,
+               &(record_t){.kind   = CONSTANT(RECORD_CALLER),
                            .handle = to_handle(event->listener)},
                NULL, 0);
 }
@@ -947,6 +946,9 @@ METHOD(jint, statsRead, jlong handle, jlongArray values_out,
     free(values);
     return status;
 }
+
+static_assert(2 + UCXPOOL_HISTOGRAM_BUCKETS == CONSTANT(HISTOGRAM_VALUES),
+              "Java's array has another length");
 
 METHOD(jint, histogramCount)
 {

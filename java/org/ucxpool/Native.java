@@ -23,6 +23,25 @@ final class Native {
      */
     static final int OUT_OF_MEMORY = -1000;
 
+    /* The kinds of records of events, and the size of a record without its
+     * text. */
+    static final int RECORD_ENDED = 1; /* a request */
+    static final int RECORD_MESSAGE = 2;
+    static final int RECORD_STATE = 3;
+    static final int RECORD_CALLER = 4; /* a listener with a queue */
+    static final int RECORD_HEADER = 64;
+
+    /* The numbers of a send in a batch. */
+    static final int FIELD_CHANNEL = 0;
+    static final int FIELD_COUNT = 1;
+    static final int FIELD_HAS_FILES = 2;
+    static final int FIELD_TAG = 3;
+    static final int FIELD_NUMBER = 4;
+    static final int FIELDS = 5;
+
+    /** The count, the sum and the buckets of a histogram. */
+    static final int HISTOGRAM_VALUES = 42;
+
     private static final String LIBRARY_DEFAULT = "libucxpool.so.1";
     private static final String JNI_LIBRARY = "ucxpool-jni";
 
@@ -142,7 +161,7 @@ final class Native {
                             boolean hasFiles, long tag, byte[] metadata,
                             long number, long timeoutNs);
 
-    /* fields: FIELDS numbers for each send, see java/jni/native.c */
+    /* fields: FIELDS numbers for each send */
     static native int post(long pool, int count, long[] fields,
                            Object[] lists, Object[] metadata,
                            long[] requests);

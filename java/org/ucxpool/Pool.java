@@ -24,25 +24,9 @@ import java.util.function.BooleanSupplier;
  * free memory, but must not wait.
  */
 public final class Pool implements AutoCloseable {
-    /* The same constants as in java/jni/native.c. */
-    private static final int RECORD_ENDED = 1;
-    private static final int RECORD_MESSAGE = 2;
-    private static final int RECORD_STATE = 3;
-    private static final int RECORD_CALLER = 4;
-    private static final int RECORD_HEADER = 64;
     private static final int RECORDS_SIZE = 1 << 20;
 
     private static final long CLOSE_NS = TimeUnit.SECONDS.toNanos(5);
-
-    /* The numbers of a send in a batch. */
-    private static final int FIELD_CHANNEL = 0;
-    private static final int FIELD_COUNT = 1;
-    private static final int FIELD_HAS_FILES = 2;
-    private static final int FIELD_TAG = 3;
-    private static final int FIELD_NUMBER = 4;
-    private static final int FIELDS = 5;
-    /* The number, the sum and UCXPOOL_HISTOGRAM_BUCKETS buckets. */
-    private static final int HISTOGRAM_VALUES = 42;
 
     /* About three days. */
     private static final long LONGEST_NS = 1L << 48;
@@ -515,7 +499,7 @@ public final class Pool implements AutoCloseable {
     /** Returns the error of the first send that is not posted, or null. */
     private Exception postAll(Batch batch, List<? super Transfer> posted) {
         List<Transfer> made = new ArrayList<>(batch.size());
-        long[] fields = new long[FIELDS * batch.size()];
+        long[] fields = new long[Native.FIELDS * batch.size()];
         long[] requests = new long[batch.size()];
         Exception refusal;
         int num = 0;
@@ -534,7 +518,8 @@ public final class Pool implements AutoCloseable {
             }
         } finally {
             for (int i = num; i < made.size(); i++) {
-                transfers.remove(fields[FIELDS * i + FIELD_NUMBER]);
+                transfers.remove(
+                    fields[Native.FIELDS * i + Native.FIELD_NUMBER]);
                 made.get(i).drop();
             }
         }
@@ -555,7 +540,7 @@ public final class Pool implements AutoCloseable {
                               long[] fields) {
         try {
             for (int i = 0; i < batch.size(); i++) {
-                made.add(prepare(batch.get(i), fields, FIELDS * i));
+                made.add(prepare(batch.get(i), fields, Native.FIELDS * i));
             }
             return null;
         } catch (UcxpoolException | IllegalStateException e) {
@@ -568,11 +553,11 @@ public final class Pool implements AutoCloseable {
         Source source = send.source();
         long number = lastNumber.incrementAndGet();
 
-        fields[first + FIELD_CHANNEL] = send.channel().handleOf(this);
-        fields[first + FIELD_COUNT] = source.count();
-        fields[first + FIELD_HAS_FILES] = source.hasFiles() ? 1 : 0;
-        fields[first + FIELD_TAG] = send.tag();
-        fields[first + FIELD_NUMBER] = number;
+        fields[first + Native.FIELD_CHANNEL] = send.channel().handleOf(this);
+        fields[first + Native.FIELD_COUNT] = source.count();
+        fields[first + Native.FIELD_HAS_FILES] = source.hasFiles() ? 1 : 0;
+        fields[first + Native.FIELD_TAG] = send.tag();
+        fields[first + Native.FIELD_NUMBER] = number;
         Transfer transfer =
             new Transfer(this, source.retainAll(), send.listener());
 
@@ -816,20 +801,20 @@ public final class Pool implements AutoCloseable {
         int numSegments = (int) records.getLong(at + 48);
         byte[] text = new byte[(int) records.getLong(at + 56)];
 
-        records.get(at + RECORD_HEADER, text);
+        records.get(at + Native.RECORD_HEADER, text);
         switch (records.getInt(at)) {
-        case RECORD_ENDED:
+        case Native.RECORD_ENDED:
             noteEnded(object);
             transfers.remove(number).finish(Status.of(status),
                                             Native.text(text), length);
             break;
-        case RECORD_MESSAGE:
+        case Native.RECORD_MESSAGE:
             arrived(number, object, tag, length, numSegments, text);
             break;
-        case RECORD_STATE:
+        case Native.RECORD_STATE:
             changed(number, status, (int) length, Native.text(text));
             break;
-        case RECORD_CALLER:
+        case Native.RECORD_CALLER:
             acceptAll(object);
             break;
         default:
@@ -912,7 +897,7 @@ public final class Pool implements AutoCloseable {
         try {
             for (int i = 0; i < Native.histogramCount(); i++) {
                 Object[] texts = new Object[4];
-                long[] values = new long[HISTOGRAM_VALUES];
+                long[] values = new long[Native.HISTOGRAM_VALUES];
 
                 check(Native.histogramRead(handle, i, texts, values));
                 histograms.put(text(texts[0]), new Histogram(
