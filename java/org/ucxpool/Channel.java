@@ -186,7 +186,8 @@ public final class Channel implements AutoCloseable {
         }
         if (state == State.CLOSED) {
             return UcxpoolException.of(Status.CLOSED,
-                                       "this side or the peer has closed it");
+                                       "this side or the peer has closed the "
+                                       + "channel");
         }
         return null;
     }
