@@ -447,7 +447,7 @@ public final class Pool implements AutoCloseable {
             return transfer;
         } catch (UcxpoolException e) {
             transfers.remove(number);
-            transfer.drop();
+            transfer.drop(e);
             throw e;
         }
     }
@@ -501,7 +501,7 @@ public final class Pool implements AutoCloseable {
         List<Transfer> made = new ArrayList<>(batch.size());
         long[] fields = new long[Native.FIELDS * batch.size()];
         long[] requests = new long[batch.size()];
-        Exception refusal;
+        Exception refusal = null;
         int num = 0;
 
         try {
@@ -520,7 +520,7 @@ public final class Pool implements AutoCloseable {
             for (int i = num; i < made.size(); i++) {
                 transfers.remove(
                     fields[Native.FIELDS * i + Native.FIELD_NUMBER]);
-                made.get(i).drop();
+                made.get(i).drop(refusal);
             }
         }
         batch.remove(refusal == null

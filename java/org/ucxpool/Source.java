@@ -178,7 +178,8 @@ public final class Source {
     /**
      * Releases all objects, even if one of them was released too often.
      *
-     * @throws IllegalStateException the error of the last such object
+     * @throws IllegalStateException the error of the first such object; the
+     *         other errors are added to this error
      */
     static void releaseAll(Object[] all) {
         IllegalStateException thrown = null;
@@ -191,7 +192,11 @@ public final class Source {
                     ((DataFile) object).release();
                 }
             } catch (IllegalStateException e) {
-                thrown = e;
+                if (thrown == null) {
+                    thrown = e;
+                } else {
+                    thrown.addSuppressed(e);
+                }
             }
         }
         if (thrown != null) {

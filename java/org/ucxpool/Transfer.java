@@ -36,13 +36,19 @@ public final class Transfer {
         request = handle;
     }
 
-    /** Drops a transfer that could not be started. */
-    void drop() {
+    /**
+     * Drops a transfer that could not be started. If the caller has released an
+     * object too often, the error is added to the reason.
+     *
+     * @param reason the error of the start; null if it is not known here
+     */
+    void drop(Exception reason) {
         try {
             Source.releaseAll(held);
         } catch (IllegalStateException e) {
-            /* The caller has released an object too often. The error that
-             * prevented the start is thrown instead. */
+            if (reason != null) {
+                reason.addSuppressed(e);
+            }
         }
     }
 

@@ -285,6 +285,21 @@ public class PoolTest {
     }
 
     @Test
+    public void errors_of_a_release_are_added_to_the_first_error()
+            throws Exception {
+        Buffer freed = left.allocate(1000);
+        Transfer transfer =
+            new Transfer(left, new Object[] {freed, freed}, null);
+        Exception reason = new Exception();
+
+        freed.release();
+        transfer.drop(reason);
+        assertEquals(1, reason.getSuppressed().length);
+        assertEquals(1, reason.getSuppressed()[0].getSuppressed().length);
+        transfer.drop(null);
+    }
+
+    @Test
     public void allocation_beyond_the_limit_throws_no_memory()
             throws Exception {
         assertThrows(UcxpoolException.NoMemory.class,
