@@ -30,6 +30,7 @@ TOP = pathlib.Path(os.environ["top_srcdir"])
 BUILT = pathlib.Path(os.environ["top_builddir"])
 PACKAGE = TOP / "python" / "ucxpool"
 PYTHON = TOP / "python" / "examples"
+NOT_PART = "it is not part of an example"
 
 
 def samples(text):
@@ -133,7 +134,7 @@ def check_part(sample, *paths):
     # The file may have the sample with more indentation.
     if not any(textwrap.indent(sample, depth * " ", str.strip) in text
                for text in texts for depth in (0, 4, 8, 12)):
-        yield "it is not part of an example"
+        yield NOT_PART
 
 
 def check_java(sample):
@@ -167,23 +168,32 @@ def faults(text):
             yield fault, sample
 
 
-# Each check must find a planted fault.
-PLANTED = ["Text:\n\n    ucxpool_info --nonsense\n"] + [
-    f"```{language}\n{sample}\n```\n" for language, sample in (
-        ("sh", "if true"), ("sh", "examples/nonsense"), ("sh", "./nonsense"),
-        ("sh", "./configure --nonsense"), ("yaml", "a: [b"),
-        ("yaml", "distributed: {comm: {ucxpool: {wire: 1}}}"),
-        ("python", "nonsense()"),
-        ("cpp", "nonsense();"),
-        ("c++", "ucxpool_nonsense()"), ("ini", "nonsense"),
-        ("java", "nonsense();"), ("c", "nonsense();"),
-        ("cmake", "nonsense()"), ("nonsense", ""))]
+# Samples, each with the faults that must be found in it.
+PLANTED = [("Text:\n\n    ucxpool_info --nonsense\n", "has no option")] + [
+    (f"```{language}\n{sample}\n```\n", *expected)
+    for language, sample, *expected in (
+        ("sh", "if true", "syntax error"),
+        ("sh", "examples/nonsense", "no examples/nonsense"),
+        ("sh", "./nonsense", "no ./nonsense"),
+        ("sh", "./configure --nonsense", "has no option"),
+        ("yaml", "a: [b", "while parsing"),
+        ("yaml", "distributed: {comm: {ucxpool: {wire: 1}}}", NOT_PART),
+        ("yaml", "distributed: {comm: {ucxpool: {nonsense: 1}}}", NOT_PART,
+         "no setting nonsense"),
+        ("python", "nonsense()", NOT_PART), ("cpp", "nonsense();", NOT_PART),
+        ("c++", "ucxpool_nonsense()", "no ucxpool_nonsense"),
+        ("ini", "nonsense", "File contains no section headers"),
+        ("java", "nonsense();", NOT_PART), ("c", "nonsense();", NOT_PART),
+        ("cmake", "nonsense()", "does not have"),
+        ("nonsense", "", "unknown language"))]
 
 
 def main():
-    for planted in PLANTED:
-        if len(list(faults(planted))) != 1:
-            print(f"the planted fault was not found:\n{planted}")
+    for planted, *expected in PLANTED:
+        found = [fault for fault, _ in faults(planted)]
+        if len(found) != len(expected) or not all(
+                map(str.__contains__, found, expected)):
+            print(f"not {expected}, but {found} in:\n{planted}")
             return 1
     count = status = 0
     for page in (TOP / "README.md", *sorted((TOP / "docs/guide").glob("*.md"))):
