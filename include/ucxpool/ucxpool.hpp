@@ -971,7 +971,7 @@ public:
         return value;
     }
 
-    /* Returns all statistics as text, as ucxpool_stats_string() does. */
+    /* Returns statistics as text: those of ucxpool_stats_string(). */
     std::string stats(ucxpool_stats_format_t format) const
     {
         std::unique_ptr<char, void (*)(char *)> text{

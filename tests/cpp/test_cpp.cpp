@@ -199,13 +199,15 @@ TEST(handles_may_outlive_their_pool)
 
 TEST(moved_from_handles_are_empty)
 {
-    two       two;
-    int       number = 7;
-    request   send   = two.a_to_b.send({&number, sizeof(number)}, 1);
-    request   moved  = std::move(send);
-    channel   to_b   = std::move(two.a_to_b);
-    pool      a      = std::move(two.a);
-    const int none   = 0;
+    two                  two;
+    int                  number = 7;
+    request              send   = two.a_to_b.send({&number, sizeof(number)}, 1);
+    request              moved  = std::move(send);
+    channel              to_b   = std::move(two.a_to_b);
+    pool                 a      = std::move(two.a);
+    const int            none   = 0;
+    ucxpool::batch       batch;
+    std::vector<request> requests;
 
     static_assert(!std::is_copy_constructible_v<channel>);
     static_assert(!std::is_copy_constructible_v<pool>);
@@ -227,6 +229,12 @@ TEST(moved_from_handles_are_empty)
     REQUIRE(error_of([&] { (void)two.a.connect("127.0.0.1:1"); }).status() ==
             UCXPOOL_ERR_INVALID_PARAM);
     REQUIRE(two.a.progress() == 0);
+    REQUIRE(error_of([&] { (void)two.a.stats(UCXPOOL_STATS_JSON); }).status() ==
+            UCXPOOL_ERR_INVALID_PARAM);
+    batch.send(to_b, {&number, sizeof(number)}, 1);
+    REQUIRE(error_of([&] { batch.post(two.a, requests); }).status() ==
+            UCXPOOL_ERR_INVALID_PARAM);
+    REQUIRE(requests.empty() && batch.size() == 1);
     send.cancel();
     send.detach();
     two.a_to_b.abort();
