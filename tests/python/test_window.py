@@ -96,7 +96,13 @@ class Windows(Pair):
         self.remote.close()
         with self.assertRaisesRegex(ucxpool.ClosedError, "closed here"):
             batch.post()
-        self.assertNotEqual(self.memory[:4], b"late")
+        self.assertEqual(len(batch), 0)
+        for transfer, error in zip(batch.transfers[1:],
+                                   (ValueError, ucxpool.ClosedError),
+                                   strict=True):
+            with self.assertRaises(error):
+                transfer.outcome()
+        self.assertEqual(self.memory[:4], target)
 
     async def test_places_are_given_in_many_forms(self):
         expected = self.memory[5:15] + self.memory[1000:1001]
