@@ -1,6 +1,7 @@
 """Runs the examples in python/examples/ as a user does, and checks that the
 guide names them. tests/check_samples.py checks that the code in the guide is
 part of an example."""
+import ast
 import os
 import pathlib
 import subprocess
@@ -109,6 +110,19 @@ class Examples(unittest.TestCase):
                         # CuPy is not installed.
                         DASK_DISTRIBUTED__COMM__UCXPOOL__DEVICE_ALLOCATOR="heap"),
                     "ucxpool:\n328350\n")
+
+    def test_dask_reads_the_configuration_files(self):
+        for name, on_gpu, expected in (
+                ("dask", False, {"secret_file": "/etc/dask/ucxpool.secret",
+                                 "comm_size": 8 << 20, "peer_timeout": "10s"}),
+                ("dask_gpu", True, {"device": 0, "comm_size": 256 << 20})):
+            said = subprocess.check_output(
+                [sys.executable, "-c", "import ucxpool.dask as ours; "
+                 f"print(ours.settings({on_gpu}))"], text=True,
+                env={**os.environ,
+                     "DASK_CONFIG": str(EXAMPLES / f"{name}.yaml")})
+            self.assertLessEqual(expected.items(),
+                                 ast.literal_eval(said).items())
 
     def test_heap(self):
         self.require_gpu()
