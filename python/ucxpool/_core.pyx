@@ -1228,22 +1228,21 @@ def heap_segments(uintptr_t pool, uintptr_t address, size_t length):
 # --- channels and listeners ---------------------------------------------------
 
 cdef object _paths(require):
-    """Return the bits of the paths in a text like "map,rma", or None for the
-    setting REQUIRE."""
-    cdef dict bits = {"any": 0, "map": UCXPOOL_PATH_MAP,
-                      "rma": UCXPOOL_PATH_RMA,
-                      "direct": UCXPOOL_PATH_DIRECT}
-    cdef uint64_t paths = 0
+    """Return the bits of a value of the setting REQUIRE, or None for the
+    setting itself."""
+    cdef dict paths = {"any": 0, "map": UCXPOOL_PATH_MAP,
+                       "rma": UCXPOOL_PATH_RMA,
+                       "map,rma": UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA,
+                       "direct": UCXPOOL_PATH_DIRECT,
+                       "direct,rma": UCXPOOL_PATH_DIRECT | UCXPOOL_PATH_RMA}
 
     if require is None:
         return None
-    for word in require.split(","):
-        if word not in bits or (word == "any" and require != "any"):
-            raise InvalidParameterError(
-                f'require is "{require}"; use "any", "map", "rma", "direct", '
-                '"map,rma" or "direct,rma"')
-        paths |= bits[word]
-    return paths
+    if require not in paths:
+        raise InvalidParameterError(
+            f'require is "{require}"; use "any", "map", "rma", "direct", '
+            '"map,rma" or "direct,rma"')
+    return paths[require]
 
 
 @cython.no_gc_clear
