@@ -1077,6 +1077,27 @@ cdef class Message:
         return self._receive(_buffers(buffers, True, self._pool.is_cuda),
                              timeout)
 
+    def _post_op(self, _Op op):
+        """Receive the message as this receive of its channel says. Returns the
+        request."""
+        cdef Request request = op.request
+        cdef ucxpool_message_t *handle
+        cdef ucxpool_status_t status
+
+        self._check()
+        self._keep_lengths()
+        self._pool._enter(request)
+        # Another thread that tries to receive the message sees that it is
+        # taken.
+        handle, self._handle = self._handle, NULL
+        with nogil:
+            status = ucxpool_message_recv(handle, &op.op.data, &op.params,
+                                          &request._handle)
+        self._pool._leave()
+        if status != UCXPOOL_OK:
+            self._handle = handle
+        return self._pool._posted(request, status)
+
     def _post_frames(self, timeout=None, bint apart=False):
         """Receive the message into new memory, split like the sender's
         buffers. Returns the request; its result is a list of memoryviews.
@@ -1118,27 +1139,10 @@ cdef class Message:
         return request
 
     cdef Request _receive(self, Buffers buffers, timeout):
-        cdef Request request = self._pool._new_request(buffers)
-        cdef _Params params = _Params.__new__(_Params)
-        cdef ucxpool_message_t *handle
-        cdef ucxpool_data_t data
-        cdef ucxpool_status_t status
+        cdef _Op op = _Op.__new__(_Op)
 
-        params.begin(request, buffers, timeout)
-        data = buffers.data(False)
-        self._check()
-        self._keep_lengths()
-        self._pool._enter(request)
-        # Another thread that tries to receive the message sees that it is
-        # taken.
-        handle, self._handle = self._handle, NULL
-        with nogil:
-            status = ucxpool_message_recv(handle, &data, &params.params,
-                                          &request._handle)
-        self._pool._leave()
-        if status != UCXPOOL_OK:
-            self._handle = handle
-        return self._pool._posted(request, status)
+        op.set(self._pool, UCXPOOL_OP_RECV, buffers, timeout, b"")
+        return self._post_op(op)
 
     def refuse(self, reason=""):
         """Refuse the message: the sender's transfer ends with RefusedError and
@@ -1378,7 +1382,8 @@ cdef class Channel:
                _buffers(buffers, False, self._pool.is_cuda), timeout, text)
         return op
 
-    cdef _Op _recv(self, buffers, uint64_t tag, uint64_t mask, timeout):
+    def _recv_op(self, buffers, uint64_t tag, uint64_t mask, timeout):
+        """Return a receive to post."""
         cdef _Op op = _Op.__new__(_Op)
 
         self._check()
@@ -1393,18 +1398,14 @@ cdef class Channel:
         """Return a send to post."""
         return self._send(buffers, tag, metadata, timeout)
 
-    def _recv_op(self, buffers, tag, mask, timeout):
-        """Return a receive to post."""
-        return self._recv(buffers, tag, mask, timeout)
-
     def _post_send(self, buffers, tag=0, metadata=b"", timeout=None):
         """Send buffers as one message. Returns the request."""
         return self._pool._post_one(self._send(buffers, tag, metadata,
                                                timeout))
 
-    def _post_recv(self, buffers, tag, mask, timeout):
+    def _post_recv(self, _Op op):
         """Receive the next message that matches. Returns the request."""
-        return self._pool._post_one(self._recv(buffers, tag, mask, timeout))
+        return self._pool._post_one(op)
 
     def _post_flush(self, timeout=None):
         """Return a request that ends when all earlier sends have ended."""

@@ -7,7 +7,7 @@ background thread and no timer.
 """
 import asyncio
 import atexit
-import collections.abc
+import collections
 import threading
 import time
 import types
@@ -315,20 +315,9 @@ class Channel(_core.Channel):
         message. If the buffers are too short, the transfer ends with
         TruncatedError and the message is lost; its sender also gets an
         error."""
-        tag, mask = _match(tag, mask)
-        message = self._take(tag, mask)
-        if message is None:
-            return self._pool._started(
-                self._post_recv(buffers, tag, mask, timeout))
-        try:
-            return message.into(buffers, timeout)
-        except TruncatedError as error:
-            message.refuse(str(error))
-            return self._pool._failed(error)
-        except BaseException:
-            if not message._is_taken:
-                self._return(message)
-            raise
+        match = _match(tag, mask)
+        return self._pool._started(self._receive(
+            self._recv_op(buffers, *match, timeout), *match))
 
     def flush(self, timeout=None):
         """Return a Transfer that ends when all earlier sends have ended.
@@ -398,6 +387,22 @@ class Channel(_core.Channel):
         """Return the channel's oldest message that matches, or None."""
         message = self._take_kept(tag, mask)
         return self._probe(tag, mask) if message is None else message
+
+    def _receive(self, op, tag, mask):
+        """Receive the next message that matches, as `op` says. Returns the
+        transfer."""
+        message = self._take(tag, mask)
+        if message is None:
+            return self._post_recv(op)
+        try:
+            return message._post_op(op)
+        except TruncatedError as error:
+            message.refuse(str(error))
+            return self._pool._failed(error)
+        except BaseException:
+            if not message._is_taken:
+                self._return(message)
+            raise
 
     async def _recv(self, tag, mask):
         pool = self._pool
@@ -800,7 +805,7 @@ class Batch:
 
     def __init__(self, pool):
         self._pool = pool
-        self._entries = []  # (operation, arguments of recv_into() or None)
+        self._entries = []  # (operation, (channel, tag, mask) of a receive)
         self._transfers = []
 
     def __len__(self):
@@ -824,11 +829,8 @@ class Batch:
     def recv_into(self, channel, buffers, tag=None, mask=None, timeout=None):
         """Add a receive: see Channel.recv_into()."""
         match = _match(tag, mask)
-        if isinstance(buffers, collections.abc.Iterator):
-            buffers = list(buffers)  # both uses below iterate
-        self._entries.append(
-            (channel._recv_op(buffers, *match, timeout),
-             (channel, buffers, *match, timeout)))
+        self._entries.append((channel._recv_op(buffers, *match, timeout),
+                              (channel, *match)))
 
     def read(self, window, places, into, *, length=None, notify=None,
              metadata=b"", timeout=None):
@@ -870,16 +872,16 @@ class Batch:
         this receive. Returns the error of a refused operation, or None."""
         num = next((i for i, (_, receive) in enumerate(self._entries)
                     if receive is not None and receive[0].pool is self._pool
-                    and receive[0]._keeps(*receive[2:4])),
+                    and receive[0]._keeps(*receive[1:])),
                    len(self._entries))
         if num > 0:
             ops = [op for op, _ in self._entries[:num]]
             num, error = self._pool._post_batch(ops)
             transfers = [op.request for op in ops[:num + (error is not None)]]
         else:
-            channel, *arguments = self._entries[0][1]
+            op, (channel, *match) = self._entries[0]
             try:
-                transfers, error = [channel.recv_into(*arguments)], None
+                transfers, error = [channel._receive(op, *match)], None
             except Error as reason:
                 error = reason
                 transfers = [self._pool._failed(error)]
