@@ -64,7 +64,7 @@ TREE_CHECKS = \
 EXTRA_DIST += $(TOOL_CHECKS) $(TREE_CHECKS) \
 	tests/abi tests/cpp tests/fuzz/corpus tests/fuzz/told tests/gpu_alltoall.py \
 	tests/gpu_alltoall_death.py tests/gpu_frameworks.py tests/gpu_torch.py \
-	tests/hosts.sh tests/kill_loop.sh tests/make_rmm_plugins.sh \
+	tests/hosts.sh tests/make_rmm_plugins.sh \
 	tests/no_check.sh tests/perf.sh tests/python tests/rdma \
 	tests/rmm_plugin.cpp tests/sanitizer tests/shuffle.sh \
 	tests/try_packages.sh
