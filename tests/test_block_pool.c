@@ -139,38 +139,22 @@ static void require_refused(unsigned num_regions, size_t blocks_per_region,
 
 TEST_SETTINGS(.timeout = 120);
 
+/* Shares in percent, and the blocks that they get. */
 TEST(blocks_are_split_by_percent)
 {
     require_split(8, 25, 25, 2, 2, 4);
     require_split(100, 10, 60, 10, 60, 30);
-}
-
-TEST(rounding_remainder_belongs_to_the_user_share)
-{
+    /* The user share gets what rounding leaves. */
     require_split(7, 25, 25, 1, 1, 5);
-}
-
-TEST(send_and_receive_shares_have_at_least_one_block)
-{
+    /* Each share has at least one block, */
     require_split(8, 0, 0, 1, 1, 6);
     require_split(8, 100, 0, 7, 1, 0);
     require_split(8, 0, 100, 1, 7, 0);
-}
-
-TEST(nonzero_user_share_has_at_least_one_block)
-{
     require_split(10, 50, 49, 5, 4, 1);
     require_split(3, 49, 50, 1, 1, 1);
     require_split(4, 98, 1, 2, 1, 1);
-}
-
-TEST(zero_user_share_has_no_block)
-{
+    /* except the user share if it is 0 % or there are two blocks. */
     require_split(5, 50, 50, 3, 2, 0);
-}
-
-TEST(two_blocks_leave_none_for_the_user_share)
-{
     require_split(2, 25, 25, 1, 1, 0);
 }
 
@@ -397,21 +381,14 @@ static void require_run(uint32_t start, uint32_t num)
     test_end();
 }
 
-TEST(get_n_finds_a_run_inside_a_word)
+/* Inside a word, to its end, from its start, and across words. */
+TEST(get_n_finds_a_run_anywhere)
 {
     require_run(20, 2);
     require_run(66, 30);
-}
-
-TEST(get_n_finds_a_run_that_ends_or_starts_with_a_word)
-{
     require_run(60, 4);
     require_run(64, 64);
     require_run(128, 3);
-}
-
-TEST(get_n_finds_a_run_across_words)
-{
     require_run(63, 2);
     require_run(50, 100);
     require_run(0, 198);

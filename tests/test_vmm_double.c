@@ -116,215 +116,80 @@ TEST(use_within_the_contract_passes)
 
 /* Each violation aborts the process. If it is not detected, the process exits
  * before finish(), which would abort because of what the test left. */
-#define VIOLATION(_name) \
-    static void _name##_body(void); \
+#define VIOLATION(_name, ...) \
     TEST_WITH(_name, .end = 1, .signal = SIGABRT) \
     { \
-        _name##_body(); \
+        (__VA_ARGS__); \
         _exit(0); \
     } \
-    static void _name##_body(void)
+    struct test
 
-VIOLATION(map_of_no_chunk)
+static void destroy(mem_chunk_t chunk, size_t num)
 {
-    map(home, 77, 1);
+    vmm->calls->chunk_destroy(vmm, chunk, num * PAGE);
 }
 
-VIOLATION(map_of_a_part)
+static void release(size_t num)
 {
-    map(home, chunk_create(2), 1);
+    vmm->calls->release(vmm, home, num * PAGE);
 }
 
-VIOLATION(map_of_a_destroyed_chunk)
+/* Use memory in a stream. */
+static void use(int stream, char *address, size_t size)
 {
-    mem_chunk_t chunk = made(0, 1);
-
-    gone(0, chunk, 1);
-    map(home, chunk, 1);
+    vmm_double_post(vmm, STREAM(stream), address, size, NULL, NULL);
 }
 
-VIOLATION(map_outside)
-{
-    map(home + 7 * PAGE, chunk_create(2), 2);
-}
+static mem_chunk_t  kept;
+static mem_fence_t *early;
+static void        *nowhere;
 
-VIOLATION(map_unaligned)
-{
-    map(home + 4096, chunk_create(1), 1);
-}
-
-VIOLATION(map_onto_a_mapping)
-{
-    made(2, 2);
-    map(home + 3 * PAGE, chunk_create(1), 1);
-}
-
-VIOLATION(map_around_a_mapping)
-{
-    made(2, 1);
-    map(home + PAGE, chunk_create(3), 3);
-}
-
-VIOLATION(destroy_of_a_mapped_chunk)
-{
-    mem_chunk_t chunk = made(0, 1);
-
-    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
-}
-
-VIOLATION(destroy_twice)
-{
-    mem_chunk_t chunk = chunk_create(1);
-
-    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
-    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
-}
-
-VIOLATION(destroy_of_another_size)
-{
-    vmm->calls->chunk_destroy(vmm, chunk_create(2), PAGE);
-}
-
-VIOLATION(unmap_of_a_part)
-{
-    made(0, 2);
-    unmap(home, 1);
-}
-
-VIOLATION(unmap_of_more)
-{
-    made(0, 2);
-    unmap(home, 3);
-}
-
-VIOLATION(unmap_of_a_gap)
-{
-    made(0, 1);
-    made(2, 1);
-    unmap(home, 3);
-}
-
-VIOLATION(unmap_of_nothing)
-{
-    unmap(home, 1);
-}
-
-VIOLATION(allow_of_nothing)
-{
-    allow(home, 1);
-}
-
-VIOLATION(release_of_a_mapped_range)
-{
-    made(7, 1);
-    vmm->calls->release(vmm, home, 8 * PAGE);
-}
-
-VIOLATION(release_of_a_part)
-{
-    vmm->calls->release(vmm, home, 7 * PAGE);
-}
-
-VIOLATION(chunk_of_partial_pages)
-{
-    mem_chunk_t chunk;
-
-    vmm->calls->chunk_create(vmm, PAGE / 2, &chunk);
-}
-
-VIOLATION(range_of_partial_pages)
-{
-    void *address;
-
-    vmm->calls->reserve(vmm, PAGE + 4096, PAGE, &address);
-}
-
-VIOLATION(alignment_of_no_power)
-{
-    void *address;
-
-    vmm->calls->reserve(vmm, PAGE, 3 * PAGE, &address);
-}
-
-VIOLATION(a_range_left)
-{
-    vmm->calls->destroy(vmm);
-}
-
-VIOLATION(a_chunk_left)
-{
-    chunk_create(1);
-    finish();
-}
-
-VIOLATION(a_fence_left)
-{
-    fence_set(NULL);
-    finish();
-}
-
-VIOLATION(use_of_nothing)
-{
-    vmm_double_post(vmm, STREAM(0), home, 1, NULL, NULL);
-}
-
-VIOLATION(use_beyond_the_end)
-{
-    made(0, 1);
-    vmm_double_post(vmm, STREAM(0), home + PAGE - 1, 2, NULL, NULL);
-}
-
-VIOLATION(use_without_access)
-{
-    map(home, chunk_create(1), 1);
-    vmm_double_post(vmm, STREAM(0), home, 1, NULL, NULL);
-}
-
-VIOLATION(use_in_two_streams)
-{
-    made(0, 1);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    vmm_double_post(vmm, STREAM(1), home + 9, 1, NULL, NULL);
-}
-
+VIOLATION(map_of_no_chunk, map(home, 77, 1));
+VIOLATION(map_of_a_part, map(home, chunk_create(2), 1));
+VIOLATION(map_of_a_destroyed_chunk, kept = made(0, 1), gone(0, kept, 1),
+          map(home, kept, 1));
+VIOLATION(map_outside, map(home + 7 * PAGE, chunk_create(2), 2));
+VIOLATION(map_unaligned, map(home + 4096, chunk_create(1), 1));
+VIOLATION(map_onto_a_mapping, made(2, 2),
+          map(home + 3 * PAGE, chunk_create(1), 1));
+VIOLATION(map_around_a_mapping, made(2, 1),
+          map(home + PAGE, chunk_create(3), 3));
+VIOLATION(destroy_of_a_mapped_chunk, destroy(made(0, 1), 1));
+VIOLATION(destroy_twice, kept = chunk_create(1), destroy(kept, 1),
+          destroy(kept, 1));
+VIOLATION(destroy_of_another_size, destroy(chunk_create(2), 1));
+VIOLATION(unmap_of_a_part, made(0, 2), unmap(home, 1));
+VIOLATION(unmap_of_more, made(0, 2), unmap(home, 3));
+VIOLATION(unmap_of_a_gap, made(0, 1), made(2, 1), unmap(home, 3));
+VIOLATION(unmap_of_nothing, unmap(home, 1));
+VIOLATION(allow_of_nothing, allow(home, 1));
+VIOLATION(release_of_a_mapped_range, made(7, 1), release(8));
+VIOLATION(release_of_a_part, release(7));
+VIOLATION(chunk_of_partial_pages,
+          vmm->calls->chunk_create(vmm, PAGE / 2, &kept));
+VIOLATION(range_of_partial_pages,
+          vmm->calls->reserve(vmm, PAGE + 4096, PAGE, &nowhere));
+VIOLATION(alignment_of_no_power,
+          vmm->calls->reserve(vmm, PAGE, 3 * PAGE, &nowhere));
+VIOLATION(a_range_left, vmm->calls->destroy(vmm));
+VIOLATION(a_chunk_left, chunk_create(1), finish());
+VIOLATION(a_fence_left, fence_set(NULL), finish());
+VIOLATION(use_of_nothing, use(0, home, 1));
+VIOLATION(use_beyond_the_end, made(0, 1), use(0, home + PAGE - 1, 2));
+VIOLATION(use_without_access, map(home, chunk_create(1), 1), use(0, home, 1));
+VIOLATION(use_in_two_streams, made(0, 1), use(0, home, 10),
+          use(1, home + 9, 1));
 /* The work happens to be done, but no call has confirmed it. */
-VIOLATION(use_after_an_unobserved_use)
-{
-    made(0, 1);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    vmm_double_run_all(vmm);
-    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
-}
-
-VIOLATION(use_through_two_mappings)
-{
-    mem_chunk_t chunk = made(0, 1);
-
-    map(home + PAGE, chunk, 1);
-    allow(home + PAGE, 1);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    vmm_double_post(vmm, STREAM(1), home + PAGE, 10, NULL, NULL);
-}
-
+VIOLATION(use_after_an_unobserved_use, made(0, 1), use(0, home, 10),
+          vmm_double_run_all(vmm), use(1, home, 10));
+VIOLATION(use_through_two_mappings, map(home + PAGE, made(0, 1), 1),
+          allow(home + PAGE, 1), use(0, home, 10), use(1, home + PAGE, 10));
 /* The fence precedes the second use. */
-VIOLATION(use_behind_a_fence_that_is_too_early)
-{
-    mem_fence_t *fence;
-
-    made(0, 1);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    fence = fence_set(STREAM(0));
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    vmm->calls->fence_wait(vmm, fence, STREAM(1));
-    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
-}
-
-VIOLATION(unmap_of_a_range_in_use)
-{
-    made(0, 1);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    unmap(home, 1);
-}
+VIOLATION(use_behind_a_fence_that_is_too_early, made(0, 1), use(0, home, 10),
+          early = fence_set(STREAM(0)), use(0, home, 10),
+          vmm->calls->fence_wait(vmm, early, STREAM(1)), use(1, home, 10));
+VIOLATION(unmap_of_a_range_in_use, made(0, 1), use(0, home, 10),
+          unmap(home, 1));
 
 TEST_WITH(memory_without_permission_cannot_be_accessed, .end = 1,
           .signal = SIGSEGV)
@@ -350,8 +215,8 @@ TEST(a_stopped_stream_runs_only_after_it_is_started)
     mem_fence_t *fence;
 
     ck_assert(!vmm->is_host);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    use(0, home, 10);
+    use(0, home, 10);
     fence = fence_set(STREAM(0));
     ck_assert_uint_eq(vmm_double_num_fences(vmm), 1);
     ck_assert(!is_reached(fence));
@@ -360,7 +225,7 @@ TEST(a_stopped_stream_runs_only_after_it_is_started)
     ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 5), 1);
     ck_assert(is_reached(fence));
     /* The end has been observed, so another stream may use it. */
-    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+    use(1, home, 10);
     vmm_double_sync(vmm, STREAM(1));
     vmm->calls->fence_put(vmm, fence);
     gone(0, chunk, 1);
@@ -394,11 +259,11 @@ TEST(a_waiting_stream_continues_after_the_other)
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence, *behind;
 
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    use(0, home, 10);
     fence = fence_set(STREAM(0));
     assert_ok(vmm->calls->fence_wait(vmm, fence, STREAM(1)));
     vmm->calls->fence_put(vmm, fence);
-    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+    use(1, home, 10);
     behind = fence_set(STREAM(1));
     ck_assert_uint_eq(vmm_double_run(vmm, STREAM(1), 9), 0);
     ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 9), 1);
@@ -416,13 +281,13 @@ TEST(order_is_transitive_across_streams)
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence;
 
-    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    use(0, home, 10);
     for (int i = 1; i < 4; i++) {
         fence = fence_set(STREAM(i - 1));
         assert_ok(vmm->calls->fence_wait(vmm, fence, STREAM(i)));
         vmm->calls->fence_put(vmm, fence);
     }
-    vmm_double_post(vmm, STREAM(3), home, 10, NULL, NULL);
+    use(3, home, 10);
     fence = fence_set(STREAM(3));
     assert_ok(vmm->calls->fence_sync(vmm, fence));
     ck_assert(is_reached(fence));
@@ -435,8 +300,8 @@ TEST(streams_that_use_different_bytes_do_not_conflict)
     mem_chunk_t chunk = made(0, 2);
 
     for (int i = 0; i < 100; i++) {
-        vmm_double_post(vmm, STREAM(0), home, PAGE, NULL, NULL);
-        vmm_double_post(vmm, STREAM(1), home + PAGE, PAGE, NULL, NULL);
+        use(0, home, PAGE);
+        use(1, home + PAGE, PAGE);
     }
     vmm_double_run_all(vmm);
     vmm_double_sync(vmm, STREAM(0));
@@ -521,7 +386,7 @@ TEST(memory_is_limited_to_the_requested_size)
     ck_assert_uint_eq(total, 3 * PAGE);
     ck_assert_uint_eq(free_size, PAGE);
     assert_error(vmm->calls->chunk_create(vmm, 2 * PAGE, &none), NO_MEMORY);
-    vmm->calls->chunk_destroy(vmm, chunk, 2 * PAGE);
+    destroy(chunk, 2);
     chunk = chunk_create(3);
-    vmm->calls->chunk_destroy(vmm, chunk, 3 * PAGE);
+    destroy(chunk, 3);
 }
