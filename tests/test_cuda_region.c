@@ -90,19 +90,6 @@ TEST_EACH(regions_are_adjacent, NUM_KINDS)
     }
 }
 
-STAND_IN_TEST_EACH(cleanup_leaks_nothing, NUM_KINDS)
-{
-    unsigned num_fds = calls_num_fds();
-
-    for (int i = 0; i < 3; i++) {
-        assert_ok(init(kinds[_i]));
-        mem_regions_cleanup(&regions);
-    }
-    mem_regions_cleanup(&regions);
-    ck_assert_uint_eq(stand_in.live(), 0);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
-}
-
 TEST(an_allocation_is_one_region)
 {
     assert_ok(init(&mem_kind_cuda_alloc));
@@ -136,93 +123,6 @@ TEST(host_and_gpu_read_pinned_memory)
     put(byte_at(1, 4), "y", 1);
     ck_assert_int_eq(*byte_at(1, 4), 'y');
     ck_assert_int_ge(regions.regions[1].fd, 0);
-}
-
-static CUcontext current(const mem_cuda_driver_t *driver)
-{
-    CUcontext context = NULL;
-
-    ck_assert_int_eq(driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return context;
-}
-
-TEST_EACH(callers_context_is_preserved, NUM_KINDS)
-{
-    const mem_cuda_driver_t *driver = NULL;
-    CUcontext                mine   = NULL;
-    int                      mine_at;
-
-    assert_ok(mem_cuda_driver_get(&driver));
-    assert_ok(init(kinds[_i]));
-    ck_assert_ptr_null(current(driver));
-    mem_regions_cleanup(&regions);
-    ck_assert_ptr_null(current(driver));
-
-    mine_at = cuda_num_devices() - 1;
-    ck_assert_int_eq(driver->cuDevicePrimaryCtxRetain(&mine, mine_at),
-                     CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuCtxPushCurrent(mine), CUDA_SUCCESS);
-    assert_ok(init(kinds[_i]));
-    ck_assert_ptr_eq(current(driver), mine);
-    mem_regions_cleanup(&regions);
-    ck_assert_ptr_eq(current(driver), mine);
-    if (!cuda_is_real()) {
-        stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_UNKNOWN);
-        assert_error(init(kinds[_i]), IO);
-        ck_assert_ptr_eq(current(driver), mine);
-    }
-    ck_assert_int_eq(driver->cuCtxPopCurrent(&mine), CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuDevicePrimaryCtxRelease(mine_at), CUDA_SUCCESS);
-}
-
-STAND_IN_TEST_EACH(failed_init_leaks_nothing_and_retry_works, NUM_KINDS)
-{
-    unsigned num_failed = 0;
-    unsigned num_fds    = calls_num_fds();
-    size_t   mapped     = calls_mapped_size();
-
-    for (unsigned n = 1;; n++) {
-        const mem_cuda_driver_t *driver;
-        ucxpool_status_t         status;
-
-        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        status = init(kinds[_i]);
-        if (!stand_in.has_failed()) {
-            assert_ok(status);
-            break;
-        }
-        if (status == UCXPOOL_OK) {
-            /* The failed call was optional. */
-            mem_regions_cleanup(&regions);
-        }
-        num_failed++;
-        stand_in.fail_call(NULL, 0, 0);
-        ck_assert_uint_eq(stand_in.live(), 0);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
-        ck_assert_uint_le(calls_mapped_size(), mapped);
-        assert_ok(mem_cuda_driver_get(&driver));
-        ck_assert_ptr_null(current(driver));
-        mem_regions_cleanup(&regions);
-    }
-    stand_in.fail_call(NULL, 0, 0);
-    ck_assert_uint_ge(num_failed, 10);
-    mem_regions_cleanup(&regions);
-    ck_assert_uint_eq(stand_in.live(), 0);
-}
-
-STAND_IN_TEST_EACH(failed_table_allocation_leaks_nothing, NUM_KINDS)
-{
-    unsigned n;
-
-    for (n = 1;; n++) {
-        calls_fail(CALLS_CALLOC, n, ENOMEM);
-        if (init(kinds[_i]) == UCXPOOL_OK) {
-            break;
-        }
-        calls_reset();
-        ck_assert_uint_eq(stand_in.live(), 0);
-    }
-    ck_assert_uint_gt(n, 1);
 }
 
 STAND_IN_TEST(failed_host_allocation_leaks_nothing)
@@ -259,22 +159,6 @@ TEST_EACH(out_of_memory_reports_requested_and_free, 2)
     assert_ok(init(kinds[_i]));
 }
 
-TEST_EACH(nonexistent_gpu_is_rejected, NUM_KINDS)
-{
-    assert_error_detail(mem_regions_init(&regions, kinds[_i], 99, 1,
-                                         REGION_SIZE, BASE_SWITCH_NO),
-                        INVALID_PARAM, "GPU 99 does not exist");
-    assert_error(mem_regions_init(&regions, kinds[_i], -1, 1, REGION_SIZE,
-                                  BASE_SWITCH_NO),
-                 INVALID_PARAM);
-}
-
-TEST_EACH(gpu_without_a_driver_is_unsupported, NUM_KINDS)
-{
-    setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
-    assert_error_detail(init(kinds[_i]), UNSUPPORTED, "no CUDA driver");
-}
-
 STAND_IN_TEST(describe_creates_no_context)
 {
     mem_cuda_device_t device;
@@ -306,13 +190,6 @@ STAND_IN_TEST(gpu_without_virtual_memory_is_an_error)
     assert_error_detail(init(&mem_kind_cuda_vmm), UNSUPPORTED,
                         "use cuMemAlloc memory");
     ck_assert_uint_eq(stand_in.live(), 0);
-    assert_ok(init(&mem_kind_cuda_alloc));
-}
-
-STAND_IN_TEST(old_driver_uses_one_allocation)
-{
-    setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
-    assert_error(init(&mem_kind_cuda_vmm), UNSUPPORTED);
     assert_ok(init(&mem_kind_cuda_alloc));
 }
 

@@ -38,32 +38,19 @@ int __lsan_is_turned_off(void)
 static ucxpool_status_t create_on(int device, const char *settings)
 {
     char             text[400];
-    char            *rest = text;
-    char            *key;
     ucxpool_params_t params = {
-        .field_mask =
-            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_CONFIG,
+        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND,
         .memory_kind = UCXPOOL_MEMORY_CUDA,
     };
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    ucxpool_status_t status;
 
-    assert_ok(ucxpool_config_read(&config));
-    snprintf(text, sizeof(text), "%s %s", small, settings);
-    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
-        char *value = strchr(key, '=');
-
-        *value++ = '\0';
-        assert_ok(ucxpool_config_modify(config, key, value));
-    }
-    params.config = config;
     if (device >= 0) {
         params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
         params.device = device;
     }
+    snprintf(text, sizeof(text), "%s %s", small, settings);
     pool   = NULL;
-    status = ucxpool_create(&params, &pool);
-    ucxpool_config_release(config);
+    status = pair_try_pool(&params, text, &pool);
     if (status != UCXPOOL_OK) {
         ck_assert_ptr_null(pool);
         ck_assert_str_ne(ucxpool_error_detail(), "");
@@ -87,11 +74,6 @@ static void destroy(void)
 {
     ucxpool_destroy(pool);
     require_nothing_left();
-}
-
-static void require_words(const char *words)
-{
-    assert_detail(words);
 }
 
 static const char *backing_setting(int i)
@@ -143,7 +125,7 @@ TEST(nonexistent_gpu_is_an_error)
     num = cuda_num_devices();
     snprintf(words, sizeof(words), "GPU %d does not exist", num);
     assert_error(create_on(num, ""), INVALID_PARAM);
-    require_words(words);
+    assert_detail(words);
     require_nothing_left();
     create("");
     destroy();
@@ -167,7 +149,7 @@ STAND_IN_TEST(gpu_pool_without_a_driver_is_an_error)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     assert_error(create_on(_i, ""), UNSUPPORTED);
-    require_words("/nonexistent/libcuda.so.1");
+    assert_detail("/nonexistent/libcuda.so.1");
     /* Once the driver exists, GPU pools work. */
     cuda_start("");
     create("");
@@ -185,7 +167,7 @@ STAND_IN_TEST_EACH(without_virtual_memory_blocks_use_alloc, 3)
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), 0);
     destroy();
     assert_error(create_on(0, "CUDA_BACKING=vmm"), UNSUPPORTED);
-    require_words("CUDA_BACKING");
+    assert_detail("CUDA_BACKING");
     require_nothing_left();
 }
 
@@ -212,9 +194,9 @@ STAND_IN_TEST_EACH(out_of_memory_reports_sizes, NUM_BACKINGS)
         snprintf(settings, sizeof(settings), "COMM_SIZE=100m COMM_STRICT=y %s",
                  backing_setting(_i));
         assert_error(create_on(0, settings), NO_MEMORY);
-        require_words(asked[_i]);
-        require_words("free");
-        require_words("UCXPOOL_COMM_SIZE");
+        assert_detail(asked[_i]);
+        assert_detail("free");
+        assert_detail("UCXPOOL_COMM_SIZE");
         require_nothing_left();
     }
     create(backing_setting(_i));
@@ -225,10 +207,18 @@ TEST(checksums_are_for_host_memory)
 {
     cuda_start("");
     assert_error(create_on(0, "CHECKSUM=crc32c"), UNSUPPORTED);
-    require_words("CHECKSUM");
+    assert_detail("CHECKSUM");
     require_nothing_left();
     create("CHECKSUM=none");
     destroy();
+}
+
+static CUcontext current(const mem_cuda_driver_t *driver)
+{
+    CUcontext context = NULL;
+
+    ck_assert_int_eq(driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return context;
 }
 
 /* The driver table or UCX has made its process-wide allocations by then. */
@@ -243,16 +233,20 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
 {
     static const CUresult results[] = {
         CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN};
-    int              backing = _i % NUM_BACKINGS;
-    CUresult         result  = results[_i / NUM_BACKINGS];
-    unsigned         stride  = slow_is() ? 7 : rounds_are_few() ? 3 : 1;
-    unsigned         n       = 1 + (unsigned)(_i / NUM_BACKINGS) % stride;
-    unsigned         num     = 0;
-    ucxpool_status_t status;
-    bool             has_failed;
+    int                      backing = _i % NUM_BACKINGS;
+    CUresult                 result  = results[_i / NUM_BACKINGS];
+    unsigned                 stride  = slow_is() ? 7 : rounds_are_few() ? 3 : 1;
+    unsigned                 n   = 1 + (unsigned)(_i / NUM_BACKINGS) % stride;
+    unsigned                 num = 0;
+    unsigned                 num_fds;
+    ucxpool_status_t         status;
+    bool                     has_failed;
+    const mem_cuda_driver_t *driver;
 
     cuda_start("");
     warm_up(backing);
+    assert_ok(mem_cuda_driver_get(&driver));
+    num_fds = calls_num_fds();
     do {
         stand_in.fail_call(NULL, n, (int)result);
         status     = create_on(0, backing_setting(backing));
@@ -266,6 +260,8 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
         }
         ck_assert_msg(stand_in.live() == 0, "call %u: %u things are left", n,
                       stand_in.live());
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_ptr_null(current(driver));
         if (++num % 20 == 0) {
             warm_up(backing);
         }
@@ -314,16 +310,9 @@ STAND_IN_TEST_EACH(failed_release_does_not_crash, 5 * NUM_BACKINGS)
     has_gpu_failed = true;
 }
 
-static CUcontext current(const mem_cuda_driver_t *driver)
-{
-    CUcontext context = NULL;
-
-    ck_assert_int_eq(driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return context;
-}
-
 /* The context that the caller made current stays current. */
-static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
+static void require_current(const mem_cuda_driver_t *driver, CUcontext expected,
+                            const char *settings)
 {
     pair_t             pair;
     ucxpool_request_t *send, *recv;
@@ -331,7 +320,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     void              *comm;
 
     ck_assert_ptr_eq(current(driver), expected);
-    create("");
+    create(settings);
     ck_assert_ptr_eq(current(driver), expected);
     assert_ok(ucxpool_comm_alloc(pool, 100, &comm));
     ck_assert_ptr_eq(current(driver), expected);
@@ -343,7 +332,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_int_lt(create_on(99, ""), 0);
     ck_assert_int_lt(create_on(0, "COMM_SIZE=1t COMM_STRICT=y"), 0);
     ck_assert_ptr_eq(current(driver), expected);
-    gpu_connect(&pair, NULL, NULL);
+    gpu_connect(&pair, settings, settings);
     memory = gpu_alloc(4 * MIB);
     assert_ok(
         ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1, NULL, &recv));
@@ -358,18 +347,19 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
 }
 
-TEST(callers_context_is_preserved)
+TEST_EACH(callers_context_is_preserved, NUM_BACKINGS)
 {
+    const char              *settings = backing_setting(_i);
     const mem_cuda_driver_t *driver;
     mem_cuda_device_t       *last;
     CUcontext                context;
 
     gpu_start("devices=2");
     driver = gpu->driver;
-    require_current(driver, NULL);
+    require_current(driver, NULL, settings);
     assert_ok(mem_cuda_device_open(cuda_num_devices() - 1, &last));
     ck_assert_int_eq(driver->cuCtxPushCurrent(last->context), CUDA_SUCCESS);
-    require_current(driver, last->context);
+    require_current(driver, last->context, settings);
     ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
     mem_cuda_device_close(last);
     gpu_stop();
@@ -485,7 +475,7 @@ TEST(scattered_alloc_blocks_cannot_form_a_buffer)
     create(settings);
     num = scatter_free_blocks(blocks, 64);
     assert_error(ucxpool_comm_alloc(pool, 6 * MIB, &memory), NO_BLOCKS);
-    require_words("CUDA_BACKING=vmm");
+    assert_detail("CUDA_BACKING=vmm");
     ck_assert_ptr_null(memory);
     assert_ok(ucxpool_check(pool));
     put_blocks(blocks, num);
