@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "base/math.h"
+#include "caught.h"
 #include "cuda_fixture.h"
 #include "mem/nvml.h"
 #include "pair.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -26,31 +26,17 @@ static core_stats_t stats;
 static ucxpool_status_t create_on(int device, const char *settings)
 {
     ucxpool_params_t params = {
-        .field_mask  = UCXPOOL_PARAM_FIELD_CONFIG,
         .memory_kind = UCXPOOL_MEMORY_CUDA,
         .device      = device,
     };
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-    char              copy[256], *rest = copy, *word, *value;
+    ucxpool_status_t status;
 
-    assert_ok(ucxpool_config_read(&config));
-    snprintf(copy, sizeof(copy), "%s", settings);
-    while ((word = strsep(&rest, " ")) != NULL) {
-        if (*word != '\0') {
-            value    = strchr(word, '=');
-            *value++ = '\0';
-            assert_ok(ucxpool_config_modify(config, word, value));
-        }
-    }
-    params.config = config;
     if (device >= 0) {
         params.field_mask |=
             UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
     }
     pool   = NULL;
-    status = ucxpool_create(&params, &pool);
-    ucxpool_config_release(config);
+    status = pair_try_pool(&params, settings, &pool);
     if (status == UCXPOOL_OK) {
         core_stats_get(pool, &stats);
         assert_ok(ucxpool_check(pool));
@@ -75,11 +61,6 @@ static void destroy(void)
 {
     ucxpool_destroy(pool);
     ck_assert_uint_eq(reg_counts().live, 0);
-}
-
-static void require_words(const char *words)
-{
-    assert_detail(words);
 }
 
 /* The test creates another pool. */
@@ -188,7 +169,7 @@ TEST(minimum_is_one_block_per_share)
     reg_configure("bytes=2m");
     assert_error(create_on(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m"),
                  IO);
-    require_words("registering region 2 of 8");
+    assert_detail("registering region 2 of 8");
     /* Two shares, two blocks. */
     create(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m SEND_SHARE=50 "
                "RECV_SHARE=50");
@@ -218,7 +199,7 @@ TEST(strict_is_all_or_nothing)
 {
     reg_configure("bytes=31m");
     assert_error(create_on(-1, "COMM_SIZE=32m COMM_STRICT=y"), IO);
-    require_words("ulimit -l");
+    assert_detail("ulimit -l");
     ck_assert_uint_eq(reg_counts().num_maps, 1);
     reg_configure("bytes=32m");
     create(-1, "COMM_SIZE=32m COMM_STRICT=y");
@@ -262,13 +243,6 @@ TEST(missing_host_memory_is_an_error)
     ck_assert_uint_eq(reg_counts().num_maps, 0);
 }
 
-static void read_all(FILE *file, char *text, size_t size)
-{
-    rewind(file);
-    text[fread(text, 1, size - 1, file)] = '\0';
-    fclose(file);
-}
-
 static size_t count_words(const char *text, const char *words)
 {
     size_t num = 0;
@@ -282,18 +256,14 @@ static size_t count_words(const char *text, const char *words)
 
 TEST(each_reduction_is_logged_once_with_figures)
 {
-    static char text[8192];
-    FILE       *file  = tmpfile();
-    int         saved = dup(STDERR_FILENO);
+    const char *text;
 
-    ck_assert_ptr_nonnull(file);
     reg_configure("bytes=5m");
-    dup2(fileno(file), STDERR_FILENO);
+    caught_begin();
     create(-1, "COMM_SIZE=32m");
     destroy();
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    read_all(file, text, sizeof(text));
+    text = caught_text();
+    caught_end();
     ck_assert_msg(count_words(text, "WARN") == 1, "%s", text);
     ck_assert_msg(strstr(text, "instead of 32m (32 of 1m)") != NULL, "%s",
                   text);
@@ -314,20 +284,17 @@ TEST(statistics_show_the_reduction)
         {UCXPOOL_STATS_OPENMETRICS,
          {"to=\"fewer\"} 1", "to=\"none\"} 0", "ucxpool_blocks_asked{pool="}},
     };
-    static char text[32768];
 
     reg_configure("bytes=20m");
     create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
     for (int i = 0; i < 3; i++) {
-        FILE *file = tmpfile();
+        char *text = ucxpool_stats_string(pool, formats[i].format);
 
-        ck_assert_ptr_nonnull(file);
-        ucxpool_stats_print(pool, file, formats[i].format);
-        read_all(file, text, sizeof(text));
         for (int j = 0; j < 3; j++) {
             ck_assert_msg(strstr(text, formats[i].words[j]) != NULL,
                           "no %s in %s", formats[i].words[j], text);
         }
+        ucxpool_string_free(text);
     }
     destroy();
 }
@@ -411,7 +378,7 @@ STAND_IN_TEST(pinned_memory_is_reduced_too)
 {
     start(t4, t4_bar, "cuda=y,first=1");
     assert_error(create_on(0, "COMM_SIZE=64m"), IO);
-    require_words("then: registering");
+    assert_detail("then: registering");
     ck_assert_uint_eq(stand_in.live(), 0);
     reg_configure("cuda=y");
     create(0, "COMM_SIZE=64m");
@@ -424,7 +391,7 @@ STAND_IN_TEST(explicit_backing_is_kept)
     start(t4, t4_bar, "cuda=y,of=cuda,first=1");
     assert_error(create_on(0, "COMM_SIZE=64m CUDA_BACKING=alloc"), IO);
     assert_error(create_on(0, "COMM_SIZE=64m COMM_STRICT=y"), IO);
-    require_words("UCXPOOL_CUDA_BACKING=host");
+    assert_detail("UCXPOOL_CUDA_BACKING=host");
     ck_assert_uint_eq(stand_in.live(), 0);
     assert_ok(create_on(0, "COMM_SIZE=64m CUDA_BACKING=host"));
     require_whole();
@@ -440,7 +407,7 @@ STAND_IN_TEST(full_bar1_is_not_tried)
     ck_assert_uint_eq(reg_counts().num_maps, 0);
     ucxpool_destroy(pool);
     assert_error(create_on(0, "COMM_STRICT=y"), NO_MEMORY);
-    require_words("UCXPOOL_COMM_SIZE");
+    assert_detail("UCXPOOL_COMM_SIZE");
     /* An explicit size is always tried. */
     create(0, "COMM_SIZE=6m");
     require_whole();

@@ -1,48 +1,43 @@
 /* ucxpool_replay reads and writes logs of allocations. */
+#include "caught.h"
 #include "replay/trace.h"
 #include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
 
-/* Captured standard error. */
-static char said[4096];
+static const char *said;  /* to standard error, by the last read */
+static trace_t    *trace; /* of the last read_good() */
 
 /* Parse a text as a log. */
 static trace_t *read_text(const char *text)
 {
-    FILE    *errors    = tmpfile();
-    FILE    *stream    = fmemopen((void *)(size_t)text, strlen(text), "r");
-    int      stderr_fd = dup(STDERR_FILENO);
-    trace_t *trace;
-    size_t   length;
+    FILE    *stream = fmemopen((void *)(size_t)text, strlen(text), "r");
+    trace_t *read;
 
-    ck_assert(errors != NULL && stream != NULL && stderr_fd >= 0);
-    fflush(stderr);
-    dup2(fileno(errors), STDERR_FILENO);
-    trace = log_read_stream(stream, "a.csv");
-    fflush(stderr);
-    dup2(stderr_fd, STDERR_FILENO);
-    close(stderr_fd);
-    rewind(errors);
-    length       = fread(said, 1, sizeof(said) - 1, errors);
-    said[length] = '\0';
-    fclose(errors);
+    ck_assert_ptr_nonnull(stream);
+    caught_begin();
+    read = log_read_stream(stream, "a.csv");
+    said = caught_text();
+    caught_end();
     fclose(stream);
-    return trace;
+    return read;
 }
 
-static trace_t *read_good(const char *text)
+static void destroy(void)
 {
-    trace_t *trace = read_text(text);
+    trace_destroy(trace);
+}
 
+static void read_good(const char *text)
+{
+    trace = read_text(text);
     ck_assert_msg(trace != NULL, "%s", said);
     ck_assert_str_eq(said, "");
-    return trace;
+    test_at_end(destroy);
 }
 
 /* The line is rejected, and the error contains its position and these words. */
@@ -59,12 +54,10 @@ static void assert_bad(const char *line, const char *words)
 
 TEST(a_log_becomes_events)
 {
-    trace_t *trace =
-        read_good(HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
-                         "8,10:00:00.000002,allocate,0x200,128,0\n"
-                         "8,10:00:00.000003,free,0x100,64,0\n"
-                         "7,10:00:00.000004,free,0x200,128,0x55d0\n");
-
+    read_good(HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
+                     "8,10:00:00.000002,allocate,0x200,128,0\n"
+                     "8,10:00:00.000003,free,0x100,64,0\n"
+                     "7,10:00:00.000004,free,0x200,128,0x55d0\n");
     ck_assert_uint_eq(trace->num_events, 4);
     ck_assert_uint_eq(trace->num_allocations, 2);
     ck_assert_uint_eq(trace->sizes[0], 64);
@@ -75,54 +68,45 @@ TEST(a_log_becomes_events)
     ck_assert_uint_eq(trace->peak_num, 2);
     ck_assert_uint_eq(trace->peak_event, 1);
     ck_assert_uint_eq(trace->num_left, 0);
-    trace_destroy(trace);
 }
 
 TEST(streams_keep_their_identity)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
-                               "1,t,allocate,0x200,64,0x55d0ac\n"
-                               "1,t,free,0x100,64,0x55d0ac\n"
-                               "1,t,allocate,0x100,64,0\n"
-                               "1,t,allocate,0x300,64,0x0\n");
-
+    read_good("1,t,allocate,0x100,64,0x55d0ab\n"
+              "1,t,allocate,0x200,64,0x55d0ac\n"
+              "1,t,free,0x100,64,0x55d0ac\n"
+              "1,t,allocate,0x100,64,0\n"
+              "1,t,allocate,0x300,64,0x0\n");
     ck_assert_uint_eq(trace->num_streams, 3);
     ck_assert_uint_eq(trace->streams[0], 0x55d0ab);
     ck_assert_uint_eq(trace->streams[1], 0x55d0ac);
     ck_assert_uint_eq(trace->streams[2], 0);
     ck_assert_uint_eq(trace->events[2].stream, 1);
     ck_assert_uint_eq(trace->events[4].stream, 2);
-    trace_destroy(trace);
 }
 
 TEST(headers_blank_lines_and_carriage_returns_do_not_matter)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\r\n\r\n" HEADER
-                               "\n 1 , t , free , 0x100 , 64 , 0 \r\n");
-
+    read_good("1,t,allocate,0x100,64,0\r\n\r\n" HEADER
+              "\n 1 , t , free , 0x100 , 64 , 0 \r\n");
     ck_assert_uint_eq(trace->num_events, 2);
-    trace_destroy(trace);
 }
 
 TEST(the_last_line_may_lack_its_end)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n1,t,free,0x100,64,0");
-
+    read_good("1,t,allocate,0x100,64,0\n1,t,free,0x100,64,0");
     ck_assert_uint_eq(trace->num_events, 2);
-    trace_destroy(trace);
 }
 
 TEST(an_address_may_be_used_again)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
-                               "1,t,free,0x100,64,0\n"
-                               "1,t,allocate,0x100,32,0\n"
-                               "1,t,free,0x100,32,0\n");
-
+    read_good("1,t,allocate,0x100,64,0\n"
+              "1,t,free,0x100,64,0\n"
+              "1,t,allocate,0x100,32,0\n"
+              "1,t,free,0x100,32,0\n");
     ck_assert_uint_eq(trace->num_allocations, 2);
     ck_assert_uint_eq(trace->events[3].allocation, 1);
     ck_assert_uint_eq(trace->remarks.num_twice, 0);
-    trace_destroy(trace);
 }
 
 #define NUM_LIVE 5000u
@@ -130,10 +114,9 @@ TEST(an_address_may_be_used_again)
 /* 7919 and NUM_LIVE have no common factor: each allocation is freed once. */
 TEST(each_free_finds_its_allocation_among_many)
 {
-    char    *text;
-    size_t   size;
-    FILE    *stream = open_memstream(&text, &size);
-    trace_t *trace;
+    char  *text;
+    size_t size;
+    FILE  *stream = open_memstream(&text, &size);
 
     for (unsigned i = 0; i < NUM_LIVE; i++) {
         fprintf(stream, "1,t,allocate,0x%x,64,0\n", (i + 1) * 256);
@@ -143,7 +126,7 @@ TEST(each_free_finds_its_allocation_among_many)
                 (i * 7919 % NUM_LIVE + 1) * 256);
     }
     fclose(stream);
-    trace = read_good(text);
+    read_good(text);
     free(text);
     ck_assert_uint_eq(trace->num_events, 2 * NUM_LIVE);
     ck_assert_uint_eq(trace->remarks.num_unknown, 0);
@@ -151,81 +134,68 @@ TEST(each_free_finds_its_allocation_among_many)
         ck_assert_uint_eq(trace->events[NUM_LIVE + i].allocation,
                           i * 7919 % NUM_LIVE);
     }
-    trace_destroy(trace);
 }
 
 TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
-                               "1,t,allocate failure,(nil),999,0\n"
-                               "1,t,allocate failure,0x0,999,0x1\n");
-
+    read_good("1,t,allocate,0x100,64,0\n"
+              "1,t,allocate failure,(nil),999,0\n"
+              "1,t,allocate failure,0x0,999,0x1\n");
     ck_assert_uint_eq(trace->num_events, 1);
     ck_assert_uint_eq(trace->remarks.num_failures, 2);
     ck_assert_uint_eq(trace->num_left, 1);
-    trace_destroy(trace);
 }
 
 TEST(streams_without_played_events_do_not_count)
 {
-    trace_t *trace = read_good("1,t,free,0x900,64,0x10\n"
-                               "2,t,allocate failure,(nil),64,0x20\n"
-                               "3,t,allocate,0x100,64,0x30\n");
-
+    read_good("1,t,free,0x900,64,0x10\n"
+              "2,t,allocate failure,(nil),64,0x20\n"
+              "3,t,allocate,0x100,64,0x30\n");
     ck_assert_uint_eq(trace->num_streams, 1);
     ck_assert_uint_eq(trace->streams[0], 0x30);
-    trace_destroy(trace);
 }
 
 TEST(a_free_of_an_unknown_address_is_reported)
 {
-    trace_t *trace = read_good("1,t,free,0x900,64,0\n"
-                               "1,t,allocate,0x100,64,0\n"
-                               "1,t,free,0x100,64,0\n"
-                               "1,t,free,0x100,64,0\n"
-                               "1,t,free,(nil),64,0\n");
-
+    read_good("1,t,free,0x900,64,0\n"
+              "1,t,allocate,0x100,64,0\n"
+              "1,t,free,0x100,64,0\n"
+              "1,t,free,0x100,64,0\n"
+              "1,t,free,(nil),64,0\n");
     ck_assert_uint_eq(trace->num_events, 2);
     ck_assert_uint_eq(trace->remarks.num_unknown, 3);
     ck_assert_uint_eq(trace->remarks.unknown_line, 1);
-    trace_destroy(trace);
 }
 
 TEST(an_address_allocated_twice_is_freed_first)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
-                               "1,t,allocate,0x100,32,0\n"
-                               "1,t,free,0x100,32,0\n");
-
+    read_good("1,t,allocate,0x100,64,0\n"
+              "1,t,allocate,0x100,32,0\n"
+              "1,t,free,0x100,32,0\n");
     ck_assert_uint_eq(trace->num_events, 4);
     ck_assert(trace->events[1].is_free);
     ck_assert_uint_eq(trace->events[1].allocation, 0);
     ck_assert_uint_eq(trace->remarks.num_twice, 1);
     ck_assert_uint_eq(trace->remarks.twice_line, 2);
     ck_assert_uint_eq(trace->peak_live, 64);
-    trace_destroy(trace);
 }
 
 TEST(the_size_of_the_allocation_counts_not_of_its_free)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
-                               "1,t,free,0x100,63,0\n");
-
+    read_good("1,t,allocate,0x100,64,0\n"
+              "1,t,free,0x100,63,0\n");
     ck_assert_uint_eq(trace->num_events, 2);
     ck_assert_uint_eq(trace->remarks.num_other_sizes, 1);
     ck_assert_uint_eq(trace->remarks.other_size_line, 2);
-    trace_destroy(trace);
 }
 
 TEST(calls_for_0_bytes_are_skipped)
 {
-    trace_t *trace = read_good("1,t,allocate,(nil),0,0\n"
-                               "1,t,free,(nil),0,0\n"
-                               "1,t,allocate,0x100,64,0\n");
-
+    read_good("1,t,allocate,(nil),0,0\n"
+              "1,t,free,(nil),0,0\n"
+              "1,t,allocate,0x100,64,0\n");
     ck_assert_uint_eq(trace->num_events, 1);
     ck_assert_uint_eq(trace->remarks.num_empty, 2);
-    trace_destroy(trace);
 }
 
 TEST(bad_lines_are_reported_with_their_line_numbers)
@@ -279,10 +249,9 @@ TEST(a_missing_file_is_reported)
 
 TEST(divided_sizes_are_rounded_up)
 {
-    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
-                               "1,t,allocate,0x200,65,0\n"
-                               "1,t,allocate,0x300,1,0\n");
-
+    read_good("1,t,allocate,0x100,64,0\n"
+              "1,t,allocate,0x200,65,0\n"
+              "1,t,allocate,0x300,1,0\n");
     trace_scale(trace, 16);
     trace_survey(trace);
     ck_assert_uint_eq(trace->sizes[0], 4);
@@ -290,5 +259,4 @@ TEST(divided_sizes_are_rounded_up)
     ck_assert_uint_eq(trace->sizes[2], 1);
     ck_assert_uint_eq(trace->peak_live, 10);
     ck_assert_uint_eq(trace->divisor, 16);
-    trace_destroy(trace);
 }
