@@ -175,24 +175,15 @@ static void finish_handshake(void)
 
 TEST_EACH(request_on_an_unopened_channel_expires, 2)
 {
-    ucxpool_channel_params_t to = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
     ucxpool_request_params_t params = within(20);
-    void                    *address;
     ucxpool_request_t       *send;
 
-    pair.a = pair_pool(wires[_i]);
-    pair.b = pair_pool(wires[_i]);
-    assert_ok(ucxpool_address_get(pair.b, &address, &to.address_length));
-    to.address = address;
-    assert_ok(ucxpool_channel_create(pair.a, &to, &pair.to_b));
-    ucxpool_address_release(address);
+    pair_pools(&pair, wires[_i], wires[_i]);
+    pair.to_b = pair_meet(pair.a, pair.b);
     assert_ok(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send));
     check_expires(send);
     pair_check_blocks(&pair);
     finish_handshake();
-    pair_cleanup(&pair);
 }
 
 TEST_EACH(deadline_wakes_a_sleeping_thread, 2)

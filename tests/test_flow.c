@@ -78,20 +78,9 @@ static void connect_all(crowd_t *crowd)
 {
     for (int i = 0; i < PEERS; i++) {
         for (int j = 0; j < PEERS; j++) {
-            ucxpool_channel_params_t to = {
-                .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-            };
-            void *address;
-
-            if (i == j) {
-                continue;
+            if (i != j) {
+                crowd->to[i][j] = pair_meet(crowd->pools[i], crowd->pools[j]);
             }
-            assert_ok(ucxpool_address_get(crowd->pools[j], &address,
-                                          &to.address_length));
-            to.address = address;
-            assert_ok(
-                ucxpool_channel_create(crowd->pools[i], &to, &crowd->to[i][j]));
-            ucxpool_address_release(address);
         }
     }
 }
@@ -101,7 +90,7 @@ static void post_recv(crowd_t *crowd, int i, int j)
 {
     static ucxpool_segment_t pieces[PEERS][PEERS][LARGE / 1000];
 
-    crowd->targets[i][j] = malloc(LARGE);
+    crowd->targets[i][j] = test_alloc(LARGE);
     for (size_t k = 0; k < LARGE / 1000; k++) {
         pieces[i][j][k] =
             (ucxpool_segment_t){crowd->targets[i][j] + k * 1000, 1000};
@@ -114,7 +103,7 @@ static void post_recv(crowd_t *crowd, int i, int j)
 static void post_all(crowd_t *crowd)
 {
     for (int i = 0; i < PEERS; i++) {
-        crowd->sources[i] = malloc(LARGE);
+        crowd->sources[i] = test_alloc(LARGE);
         memset(crowd->sources[i], 'a' + i, LARGE);
         for (int j = 0; j < PEERS; j++) {
             if (i == j) {
@@ -153,7 +142,6 @@ static void check_all(crowd_t *crowd)
                 memcmp(crowd->targets[i][j], crowd->sources[j], LARGE), 0);
             ucxpool_request_release(crowd->sends[i][j]);
             ucxpool_request_release(crowd->recvs[i][j]);
-            free(crowd->targets[i][j]);
         }
         assert_ok(ucxpool_check(crowd->pools[i]));
     }
@@ -185,7 +173,6 @@ TEST_EACH(all_to_all_completes_with_one_block_each_way, 2)
 
         blocked_ns += stats.counts.blocked_ns;
         ucxpool_destroy(crowd.pools[i]);
-        free(crowd.sources[i]);
     }
     ck_assert_uint_gt(blocked_ns, 0);
 }
@@ -358,10 +345,8 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
     for (unsigned i = KIND_NUM; i-- > 0;) {
         memset(target, 0, 70000);
         recv = pair_recv(pair.b, NULL, target, 70000, i);
-        while (!pair_ended(recv)) {
-            pair_progress(&pair);
-        }
-        ucxpool_request_query(recv, &attr, sizeof(attr));
+        pair_until(&pair, pair_ended(recv));
+        attr = pair_request_attr(recv);
         ck_assert_mem_eq(target, bytes, attr.length);
         ck_assert_uint_eq(attr.metadata_length, (i == 2) ? 300 : 0);
         assert_ok(pair_finish(&pair, recv));
@@ -636,7 +621,7 @@ TEST_EACH(a_message_without_segments_arrives, 2)
     assert_ok(send_segments(pair.to_b, NULL, 0, TAG, &params, &send));
     assert_ok(pair_finish(&pair, send));
     pair_until(&pair, pair_ended(recv));
-    ucxpool_request_query(recv, &attr, sizeof(attr));
+    attr = pair_request_attr(recv);
     assert_ok(attr.status);
     ck_assert_uint_eq(attr.length, 0);
     ck_assert_uint_eq(attr.metadata_length, 4);
@@ -648,7 +633,7 @@ TEST_EACH(a_message_without_segments_arrives, 2)
 static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
                                     size_t *length_p)
 {
-    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
+    ucxpool_segment_t *segments = test_alloc(count * sizeof(*segments));
 
     *length_p = 0;
     for (size_t i = 0; i < count; i++) {
@@ -712,7 +697,7 @@ TEST_EACH(messages_of_one_tag_arrive_in_their_order, 2)
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         assert_ok(pair_finish(&pair, sends[i]));
         pair_until(&pair, pair_ended(recvs[i]));
-        ucxpool_request_query(recvs[i], &attr, sizeof(attr));
+        attr = pair_request_attr(recvs[i]);
         ck_assert_uint_eq(attr.length, (i % 4 == 3) ? SIZE : i % 9);
         ck_assert_mem_eq(targets[i], sources[i], attr.length);
         assert_ok(pair_finish(&pair, recvs[i]));
@@ -769,8 +754,6 @@ TEST_EACH(list_of_65536_different_lengths_arrives, 2)
         at += segments[i].length;
     }
     pair_check_blocks(&pair);
-    pair_cleanup(&pair);
-    free(segments);
 }
 
 TEST_EACH(more_than_our_limits_is_rejected_at_once, 2)
@@ -794,38 +777,23 @@ TEST_EACH(more_than_our_limits_is_rejected_at_once, 2)
     assert_error(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
                  LIMIT);
     pair_exchange(&pair, 5000);
-    pair_cleanup(&pair);
-    free(segments);
 }
 
 TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
 {
-    ucxpool_channel_params_t to = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
     uint8_t            bytes[200] = {0};
     size_t             length;
     ucxpool_segment_t *segments = differing(bytes, 20, &length);
-    void              *address;
     ucxpool_request_t *send;
 
-    pair.a = pair_pool(wires[_i]);
-    pair.b = pair_pool(with(wires[_i], "MAX_SEGMENTS=19"));
-    assert_ok(ucxpool_address_get(pair.b, &address, &to.address_length));
-    to.address = address;
-    assert_ok(ucxpool_channel_create(pair.a, &to, &pair.to_b));
-    ucxpool_address_release(address);
+    pair_pools(&pair, wires[_i], with(wires[_i], "MAX_SEGMENTS=19"));
+    pair.to_b = pair_meet(pair.a, pair.b);
     assert_ok(send_segments(pair.to_b, segments, 20, TAG, NULL, &send));
-    assert_ok(ucxpool_address_get(pair.a, &address, &to.address_length));
-    to.address = address;
-    assert_ok(ucxpool_channel_create(pair.b, &to, &pair.to_a));
-    ucxpool_address_release(address);
+    pair.to_a = pair_meet(pair.b, pair.a);
     assert_error(pair_finish(&pair, send), LIMIT);
     assert_error(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
                  LIMIT);
     pair_exchange(&pair, 100000);
-    pair_cleanup(&pair);
-    free(segments);
 }
 
 /* More than 4 GiB: one small buffer many times, received the same way. */
@@ -855,10 +823,8 @@ TEST_EACH(a_message_of_5_gib_arrives, 2)
     assert_ok(send_segments(pair.to_b, sources, count, TAG, NULL, &send));
     assert_ok(recv_segments(pair.b, NULL, targets, count, TAG, ALL_BITS, NULL,
                             &recv));
-    while (!pair_ended(recv)) {
-        pair_progress(&pair);
-    }
-    ucxpool_request_query(recv, &attr, sizeof(attr));
+    pair_until(&pair, pair_ended(recv));
+    attr = pair_request_attr(recv);
     assert_ok(attr.status);
     ck_assert_uint_eq(attr.length, piece * count);
     ucxpool_request_release(recv);

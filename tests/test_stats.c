@@ -395,23 +395,17 @@ static const char *const names[] = {
 static char *print(const char *name, ucxpool_stats_format_t format)
 {
     ucxpool_params_t params = {
-        .field_mask = UCXPOOL_PARAM_FIELD_NAME | UCXPOOL_PARAM_FIELD_CONFIG,
+        .field_mask = UCXPOOL_PARAM_FIELD_NAME,
         .name       = name,
     };
-    ucxpool_config_t *config;
-    ucxpool_t        *pool;
-    char             *text;
-    size_t            size;
-    FILE             *stream = open_memstream(&text, &size);
+    ucxpool_t *pool;
+    char      *text;
+    size_t     size;
+    FILE      *stream = open_memstream(&text, &size);
 
-    assert_ok(ucxpool_config_read(&config));
-    assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "16m"));
-    assert_ok(ucxpool_config_modify(config, "BLOCK_SIZE", "4m"));
-    params.config = config;
-    assert_ok(ucxpool_create(&params, &pool));
+    assert_ok(pair_try_pool(&params, "COMM_SIZE=16m BLOCK_SIZE=4m", &pool));
     ucxpool_stats_print(pool, stream, format);
     fclose(stream);
-    ucxpool_config_release(config);
     ucxpool_destroy(pool);
     return text;
 }
