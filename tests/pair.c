@@ -421,6 +421,11 @@ void pair_fill(void *bytes, size_t length)
     pair_fill_with(bytes, length, (unsigned)rand());
 }
 
+void pair_fill_of(void *bytes, size_t length, bool childs, unsigned round)
+{
+    pair_fill_with(bytes, length, 2 * round + (childs ? 1 : 0));
+}
+
 bool pair_is_all(const void *bytes, size_t length, uint8_t byte)
 {
     uint8_t word[8];

@@ -143,10 +143,12 @@ bool pair_is_mapped(const pair_t *pair);
 /* Returns true if pidfd_open() works. Valgrind does not support it. */
 bool pair_has_pidfd(void);
 
-/* Fill memory with new random bytes, with those of a seed, or with bytes that
- * these never contain. */
+/* Fill memory with new random bytes; with those of a seed; with those that a
+ * child or its parent sends in a round, known to both; or with bytes that these
+ * never contain. */
 void pair_fill(void *bytes, size_t length);
 void pair_fill_with(void *bytes, size_t length, unsigned seed);
+void pair_fill_of(void *bytes, size_t length, bool childs, unsigned round);
 void pair_poison(void *bytes, size_t length);
 /* Returns true if all these bytes are equal to `byte`. */
 bool pair_is_all(const void *bytes, size_t length, uint8_t byte);

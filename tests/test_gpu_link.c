@@ -46,12 +46,6 @@ static two_t    two;
 static peer_t   peers[PEERS];
 static unsigned depth;
 
-/* The initial content of one side's memory for a peer. */
-static void fill(uint8_t *bytes, unsigned number, bool childs)
-{
-    pair_fill_with(bytes, SIZE, 2 * number + (childs ? 1 : 0));
-}
-
 static void init_peer(unsigned number)
 {
     peer_t *peer = &peers[number];
@@ -62,7 +56,7 @@ static void init_peer(unsigned number)
             (ucxpool_segment_t){peer->memory + i * 7 % NUM * PIECE, PIECE};
         peer->places[i] = (ucxpool_place_t){i * 7 % NUM * PIECE, PIECE};
     }
-    fill(peer->bytes, number, two.is_child);
+    pair_fill_of(peer->bytes, SIZE, two.is_child, number);
     gpu_write(peer->memory, peer->bytes, SIZE);
 }
 
@@ -281,7 +275,7 @@ static void check_all(work_t work)
     for (unsigned i = 0; i < PEERS; i++) {
         bool changes = two.is_child != (work == READS);
 
-        fill(others, i, !two.is_child);
+        pair_fill_of(others, SIZE, !two.is_child, i);
         check_memory(&peers[i], changes ? others : peers[i].bytes);
     }
 }

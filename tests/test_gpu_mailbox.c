@@ -36,15 +36,9 @@ static uint8_t *target;
 static uint8_t *bytes;
 static uint8_t *right;
 
-/* The data that the process with this role sends; known to both. */
-static void fill(uint8_t *data, size_t size, bool childs, unsigned round)
-{
-    pair_fill_with(data, size, round * 2 + (childs ? 1 : 0));
-}
-
 static void put(unsigned round)
 {
-    fill(bytes, SIZE, two.is_child, round);
+    pair_fill_of(bytes, SIZE, two.is_child, round);
     gpu_write(source, bytes, SIZE);
     memset(bytes, 0xfe, SIZE);
     gpu_write(target, bytes, SIZE);
@@ -54,7 +48,7 @@ static void put(unsigned round)
 static void check(unsigned round, size_t offset, size_t size)
 {
     gpu_read(bytes, target, offset + size);
-    fill(right, offset + size, !two.is_child, round);
+    pair_fill_of(right, offset + size, !two.is_child, round);
     two_check(memcmp(bytes + offset, right + offset, size) == 0);
 }
 

@@ -34,12 +34,6 @@ static two_t  two;
 static side_t source;
 static side_t target;
 
-/* The data that the process with this role sends in a round; known to both. */
-static void fill(uint8_t *bytes, bool childs, unsigned round)
-{
-    pair_fill_with(bytes, SIZE, round * 2 + (childs ? 1 : 0));
-}
-
 static void init_side(side_t *side, size_t step)
 {
     side->memory = gpu_alloc(SIZE);
@@ -100,7 +94,7 @@ static void put(unsigned round)
 {
     uint8_t *bytes = test_alloc(SIZE);
 
-    fill(bytes, two.is_child, round);
+    pair_fill_of(bytes, SIZE, two.is_child, round);
     gpu_write(source.memory, bytes, SIZE);
     memset(bytes, 0xfe, SIZE);
     gpu_write(target.memory, bytes, SIZE);
@@ -111,7 +105,7 @@ static void check(unsigned round)
     uint8_t *bytes = test_alloc(SIZE);
     uint8_t *right = test_alloc(SIZE);
 
-    fill(right, !two.is_child, round);
+    pair_fill_of(right, SIZE, !two.is_child, round);
     gpu_read(bytes, target.memory, SIZE);
     for (size_t i = 0; i < NUM; i++) {
         two_check(memcmp(bytes + (i * 11) % NUM * PIECE,
@@ -295,7 +289,7 @@ TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
     requests[1] = post_send_of(num, TAG);
     two_ok(two_finish(&two, requests[0]));
     two_ok(two_finish(&two, requests[1]));
-    fill(right, !two.is_child, 0);
+    pair_fill_of(right, SIZE, !two.is_child, 0);
     gpu_read(bytes, target.memory, SIZE);
     two_check(memcmp(bytes, right, SIZE) == 0);
     two_check(two_count(&two, "sent_map_pushed_bytes") == pushed);

@@ -224,17 +224,11 @@ typedef struct exchange {
     ucxpool_request_t *recv;
 } exchange_t;
 
-/* The bytes that the child or the parent sends. */
-static void fill(uint8_t *bytes, bool is_child, unsigned number)
-{
-    pair_fill_with(bytes, SIZE, 2 * number + (is_child ? 1 : 0));
-}
-
 static void exchange_start(two_t *two, exchange_t *exchange, unsigned number)
 {
     exchange->source = malloc(SIZE);
     exchange->target = malloc(SIZE);
-    fill(exchange->source, two->is_child, number);
+    pair_fill_of(exchange->source, SIZE, two->is_child, number);
     exchange->send = post(two, exchange->source, true);
     exchange->recv = post(two, exchange->target, false);
 }
@@ -252,7 +246,7 @@ static void exchange_finish(two_t *two, exchange_t *exchange, unsigned number)
 {
     two_ok(ucxpool_request_wait(exchange->recv, pair_patience()));
     two_ok(ucxpool_request_wait(exchange->send, pair_patience()));
-    fill(exchange->source, !two->is_child, number);
+    pair_fill_of(exchange->source, SIZE, !two->is_child, number);
     two_check(memcmp(exchange->target, exchange->source, SIZE) == 0);
     exchange_release(exchange);
 }
