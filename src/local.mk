@@ -45,6 +45,7 @@ libucxpool_internal_la_SOURCES = \
 	src/base/log.c src/base/log.h \
 	src/base/math.h \
 	src/base/memcheck.h \
+	src/base/random.c src/base/random.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/text.c src/base/text.h \
 	src/base/trace.h \

@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "base/random.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -683,6 +683,7 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
                                      const bootstrap_self_t *self)
 {
     bootstrap_auth_side_t *side;
+    ucxpool_status_t       status;
 
     assert(self->blob_length <= BOOTSTRAP_BLOB_MAX);
     io_init(&auth->io, fd);
@@ -700,10 +701,9 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
     side->blob        = self->blob;
     side->blob_length = (uint32_t)self->blob_length;
     side->flags = self->secret != NULL ? BOOTSTRAP_MESSAGE_FLAG_SECRET : 0;
-    if (RAND_bytes(side->nonce, BOOTSTRAP_NONCE_SIZE) != 1) {
-        return fail(auth, UCXPOOL_ERR_IO,
-                    "libcrypto cannot generate random numbers; check its "
-                    "configuration");
+    status      = base_random(side->nonce, BOOTSTRAP_NONCE_SIZE);
+    if (status != UCXPOOL_OK) {
+        return fail(auth, status, "%s", ucxpool_error_detail());
     }
     if (is_client) {
         auth->state = BOOTSTRAP_AUTH_CHALLENGE;

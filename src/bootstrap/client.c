@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/math.h"
+#include "base/random.h"
 #include "bootstrap/auth.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ static ucxpool_status_t schedule_retry(bootstrap_client_t *client,
 
     /* A failure is ignored, because the next try also needs random numbers and
      * reports the failure. */
-    (void)RAND_bytes((unsigned char *)&number, sizeof(number));
+    (void)base_random(&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
     close_socket(client);
     client->refusal = status;

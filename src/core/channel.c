@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "core/inbox.h"
 #include "core/wire.h"
 
-#include <openssl/rand.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -174,9 +174,8 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
         goto err_free_channel;
     }
     read_params(channel, params, name);
-    if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
-        status = base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
-                                            "numbers; check its configuration");
+    status = base_random(&channel->key, sizeof(channel->key));
+    if (status != UCXPOOL_OK) {
         goto err_table_del;
     }
     if (pool->config.wire != BASE_WIRE_UCX) {

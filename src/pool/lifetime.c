@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "core/control.h"
 #include "core/inbox.h"
 #include "core/network.h"
@@ -20,7 +21,6 @@
 #include "xfer/state.h"
 
 #include <errno.h>
-#include <openssl/rand.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -161,12 +161,12 @@ static ucxpool_status_t take_ids(ucxpool_t *pool)
 
 static ucxpool_status_t make_id(ucxpool_t *pool)
 {
-    if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
-        (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
-        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
-                                          "numbers; check its configuration");
+    ucxpool_status_t status = base_random(pool->id, sizeof(pool->id));
+
+    if (status == UCXPOOL_OK) {
+        status = base_random(pool->key, sizeof(pool->key));
     }
-    return UCXPOOL_OK;
+    return status;
 }
 
 ucxpool_status_t pool_init(ucxpool_t *pool)

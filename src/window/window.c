@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "core/control.h"
 #include "copy/engine.h"
 #include "window/serve.h"
@@ -14,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,10 +123,10 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     if (window == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a window");
     }
-    if (RAND_bytes(&window->key[0][0], sizeof(window->key)) != 1) {
+    status = base_random(window->key, sizeof(window->key));
+    if (status != UCXPOOL_OK) {
         free(window);
-        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
-                                          "numbers; check its configuration");
+        return status;
     }
     if ((fields & UCXPOOL_WINDOW_PARAM_FIELD_NAME) && (params->name != NULL)) {
         snprintf(window->name, sizeof(window->name), "%s", params->name);

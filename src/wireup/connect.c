@@ -3,11 +3,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "bootstrap/client.h"
 #include "core/local.h"
 #include "core/remote.h"
 
-#include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,10 +70,11 @@ ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
  * has the same pair number. */
 static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
-    if (RAND_bytes((unsigned char *)&channel->wireup.pair,
-                   sizeof(channel->wireup.pair)) != 1) {
-        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
-                                          "numbers; check its configuration");
+    ucxpool_status_t status =
+        base_random(&channel->wireup.pair, sizeof(channel->wireup.pair));
+
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     channel->wireup.via_listener = true;
     channel->wireup.begins       = true;

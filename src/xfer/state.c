@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "wire/wire.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
-#include <openssl/rand.h>
 #include <stdlib.h>
 
 /* --- index ---------------------------------------------------------------- */
@@ -33,18 +33,18 @@ static void index_cleanup(xfer_index_t *index)
 /* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: libcrypto fails */
 static ucxpool_status_t index_init(xfer_index_t *index, unsigned num_kinds)
 {
-    base_list_t *lists = malloc(sizeof(*lists) * num_kinds * SIZE_MIN);
+    base_list_t     *lists = malloc(sizeof(*lists) * num_kinds * SIZE_MIN);
+    ucxpool_status_t status;
 
     *index = (xfer_index_t){.num_kinds = num_kinds};
     if (lists == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an index");
     }
     set_lists(index, lists, SIZE_MIN);
-    if (RAND_bytes((unsigned char *)&index->factor, sizeof(index->factor)) !=
-        1) {
+    status = base_random(&index->factor, sizeof(index->factor));
+    if (status != UCXPOOL_OK) {
         index_cleanup(index);
-        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot generate random "
-                                          "numbers; check its configuration");
+        return status;
     }
     index->factor |= 1;
     return UCXPOOL_OK;
