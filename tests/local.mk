@@ -247,7 +247,7 @@ tests_test_degrade_SOURCES = tests/reg_stand_in/reg.c tests/test_degrade.c
 tests_test_degrade_LDFLAGS = $(WRAP_REG)
 tests_test_device_LDFLAGS = -Wl,--wrap=ucp_init_version
 tests_test_domains_SOURCES = tests/domains_stand_in.c tests/test_domains.c
-tests_test_domains_LDFLAGS = $(WRAP_DOMAINS) -Wl,--wrap=malloc
+tests_test_domains_LDFLAGS = $(WRAP_DOMAINS) -Wl,--wrap=malloc,--wrap=realloc
 tests_test_events_LDFLAGS = \
 	-Wl,--wrap=epoll_wait,--wrap=recvmsg,--wrap=sendmsg,--wrap=ucp_worker_arm
 tests_test_fd_export_SOURCES = tests/forbid.c tests/net_calls.c \

@@ -52,6 +52,13 @@ REPLACE(void *, malloc, size_t size)
     return __real_malloc(size);
 }
 
+static bool has_memory = true; /* else realloc() fails */
+
+REPLACE(void *, realloc, void *memory, size_t size)
+{
+    return has_memory ? __real_realloc(memory, size) : NULL;
+}
+
 static void setup(void)
 {
     const ucp_params_t params = {
@@ -122,6 +129,17 @@ TEST(missing_answers_of_ucx_are_tolerated)
         }
         ck_assert_int_eq(domains_num_live(), 0);
     }
+}
+
+TEST(domains_are_unknown_if_memory_runs_out_while_ucx_prints)
+{
+    ucx_domains_t found;
+
+    has_memory = false;
+    ucx_domains_read(context, false, &found);
+    has_memory = true;
+    ck_assert_uint_eq(found.num, 0);
+    assert_detail("no memory for a string");
 }
 
 TEST(more_domains_than_mask_bits_are_rejected)

@@ -124,8 +124,8 @@ FILE *base_string_open(base_string_t *string)
     const cookie_io_functions_t calls = {.write = append};
 
     memset(string, 0, sizeof(*string));
-    string->text = calloc(1, 1);
-    if (string->text != NULL) {
+    (void)append(string, "", 0);
+    if (!string->has_failed) {
         string->stream = fopencookie(string, "w", calls);
     }
     return string->stream;
@@ -142,6 +142,15 @@ char *base_string_close(base_string_t *string)
                          string->length);
     }
     return string->text;
+}
+
+char *base_string_close_or_warn(base_string_t *string)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    char            *text  = base_string_close(string);
+
+    base_error_log_at(level);
+    return text;
 }
 
 /* --- values of settings --------------------------------------------------- */

@@ -44,6 +44,10 @@ FILE *base_string_open(base_string_t *string);
  * NULL and records an error if memory ran out. */
 char *base_string_close(base_string_t *string);
 
+/* The same for a caller that continues without the text: logs the error as a
+ * warning. */
+char *base_string_close_or_warn(base_string_t *string);
+
 /* --- values of settings --------------------------------------------------- */
 
 /*

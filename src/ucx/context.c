@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "ucx/status.h"
 
 #include <dlfcn.h>
@@ -273,17 +274,16 @@ typedef struct shown {
  * the worker. */
 static shown_t look_at_text(const probe_t *probe)
 {
-    shown_t shown = {false, false};
-    char   *text  = NULL;
-    size_t  size;
-    FILE   *stream = open_memstream(&text, &size);
+    shown_t       shown = {false, false};
+    base_string_t string;
+    char         *text;
 
-    if (stream == NULL) {
-        return shown;
+    if (base_string_open(&string) != NULL) {
+        ucp_ep_print_info(probe->ep, string.stream);
+        ucp_worker_print_info(probe->worker, string.stream);
     }
-    ucp_ep_print_info(probe->ep, stream);
-    ucp_worker_print_info(probe->worker, stream);
-    if (fclose(stream) == 0) {
+    text = base_string_close_or_warn(&string);
+    if (text != NULL) {
         shown.uses_self = strstr(text, ":self/") != NULL;
         shown.puts      = (strstr(text, "put_short:") != NULL) ||
                      (strstr(text, "put[") != NULL);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -133,23 +134,16 @@ static char *print_context(const ucp_config_t *config)
         .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
     };
     ucp_context_h context;
-    char         *text = NULL;
-    size_t        size;
-    FILE         *stream;
+    base_string_t string;
 
     if (ucp_init(&params, config, &context) != UCS_OK) {
         return NULL;
     }
-    stream = open_memstream(&text, &size);
-    if (stream != NULL) {
-        ucp_context_print_info(context, stream);
-        if (fclose(stream) != 0) {
-            free(text);
-            text = NULL;
-        }
+    if (base_string_open(&string) != NULL) {
+        ucp_context_print_info(context, string.stream);
     }
     ucp_cleanup(context);
-    return text;
+    return base_string_close_or_warn(&string);
 }
 
 /* Tune the transports that a context with these settings uses. */

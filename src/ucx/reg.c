@@ -3,6 +3,7 @@
 #include "ucx/reg.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ucx/status.h"
 
 #include <assert.h>
@@ -60,16 +61,15 @@ static unsigned parse_names(char *text, ucx_domain_t *domains)
 
 static unsigned read_names(ucp_context_h context, ucx_domain_t *domains)
 {
-    char    *text = NULL;
-    size_t   size;
-    unsigned num    = 0;
-    FILE    *stream = open_memstream(&text, &size);
+    base_string_t string;
+    unsigned      num = 0;
+    char         *text;
 
-    if (stream == NULL) {
-        return 0;
+    if (base_string_open(&string) != NULL) {
+        ucp_context_print_info(context, string.stream);
     }
-    ucp_context_print_info(context, stream);
-    if (fclose(stream) == 0) {
+    text = base_string_close_or_warn(&string);
+    if (text != NULL) {
         num = parse_names(text, domains);
     }
     free(text);

@@ -1,6 +1,7 @@
 #include "ucx/reg.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ucx/status.h"
 
 #include <assert.h>
@@ -209,17 +210,15 @@ static bool is_native_lane(const char *line, bool for_gpu)
 
 bool ucx_rma_is_native(ucp_ep_h ep, bool for_gpu)
 {
-    char  *text = NULL;
-    size_t size;
-    bool   found  = false;
-    FILE  *stream = open_memstream(&text, &size);
-    char  *rest;
+    base_string_t string;
+    bool          found = false;
+    char         *text, *rest;
 
-    if (stream == NULL) {
-        return false;
+    if (base_string_open(&string) != NULL) {
+        ucp_ep_print_info(ep, string.stream);
     }
-    ucp_ep_print_info(ep, stream);
-    if (fclose(stream) == 0) {
+    text = base_string_close_or_warn(&string);
+    if (text != NULL) {
         for (char *line = strtok_r(text, "\n", &rest); (line != NULL) && !found;
              line       = strtok_r(NULL, "\n", &rest)) {
             found = is_native_lane(line, for_gpu);

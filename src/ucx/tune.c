@@ -1,5 +1,7 @@
 #include "ucx/context.h"
 
+#include "base/text.h"
+
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -147,24 +149,23 @@ static const char *find_value(char *text, const char *name)
 
 char *ucx_tune_read(const ucp_config_t *config, const char *name)
 {
-    char       *text  = NULL;
-    const char *value = NULL;
-    char       *copy  = NULL;
-    size_t      size;
-    FILE       *stream = open_memstream(&text, &size);
+    base_string_t string;
+    const char   *value;
+    char         *text;
 
-    if (stream == NULL) {
+    if (base_string_open(&string) != NULL) {
+        ucp_config_print(config, string.stream, NULL, UCS_CONFIG_PRINT_CONFIG);
+    }
+    text = base_string_close_or_warn(&string);
+    if (text == NULL) {
         return NULL;
     }
-    ucp_config_print(config, stream, NULL, UCS_CONFIG_PRINT_CONFIG);
-    if (fclose(stream) == 0) {
-        value = find_value(text, name);
+    value = find_value(text, name);
+    if (value == NULL) {
+        free(text);
+        return NULL;
     }
-    if (value != NULL) {
-        copy = strdup(value);
-    }
-    free(text);
-    return copy;
+    return memmove(text, value, strlen(value) + 1);
 }
 
 /* Returns true if UCX may use TCP. A list that begins with ^ names the
