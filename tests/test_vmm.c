@@ -751,7 +751,9 @@ STAND_IN_TEST_EACH(a_gpu_without_virtual_memory_is_unsupported, 3)
     static const char *const poor[] = {"vmm=n", "without=cuMemMap", "grain=4m"};
 
     device_open(poor[_i]);
-    assert_error_detail(create(GPU), UNSUPPORTED, "cannot have a heap");
+    assert_error_detail(create(GPU), UNSUPPORTED,
+                        (_i == 2) ? "cannot have a heap: its granularity"
+                                  : "which a heap needs");
     device_close();
 }
 

@@ -401,10 +401,8 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
         }
     }
     if (!attempt->device->has_vmm) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) or its driver does not support virtual "
-                          "memory, which is needed to map a peer's memory",
-                          attempt->device->ordinal, attempt->device->name);
+        return mem_cuda_no_vmm(attempt->device,
+                               "is needed to map a peer's memory");
     }
     return UCXPOOL_OK;
 }

@@ -194,11 +194,8 @@ ucxpool_status_t ipc_virtual_retain(const mem_cuda_device_t *device,
     *memory = (ipc_virtual_memory_t){.handles = NULL};
     if (!device->has_vmm ||
         (device->driver->cuMemRetainAllocationHandle == NULL)) {
-        return base_error(
-            UCXPOOL_ERR_UNSUPPORTED,
-            "the memory was not allocated by cuMemAlloc(), and GPU %d (%s) or "
-            "its driver has no virtual memory functions",
-            device->ordinal, device->name);
+        return mem_cuda_no_vmm(device, "is needed to share memory that "
+                                       "cuMemAlloc() did not allocate");
     }
     status = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {
@@ -284,10 +281,7 @@ ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
     CUresult         result;
 
     if (!device->has_vmm) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) or its driver does not support virtual "
-                          "memory, which is needed to map a peer's memory",
-                          device->ordinal, device->name);
+        return mem_cuda_no_vmm(device, "is needed to map a peer's memory");
     }
     if (!measure(layout, length, &range)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,

@@ -267,6 +267,15 @@ void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
                     "cuMemAddressFree");
 }
 
+ucxpool_status_t mem_cuda_no_vmm(const mem_cuda_device_t *device,
+                                 const char              *need)
+{
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "GPU %d (%s) or its driver does not support virtual "
+                      "memory, which %s",
+                      device->ordinal, device->name, need);
+}
+
 CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};

@@ -79,6 +79,11 @@ CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
 ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
                                        size_t *free_p, size_t *total_p);
 
+/* Report that the GPU or its driver has no virtual memory. `need` follows
+ * "which". Returns UCXPOOL_ERR_UNSUPPORTED. */
+ucxpool_status_t mem_cuda_no_vmm(const mem_cuda_device_t *device,
+                                 const char              *need);
+
 /* Returns the properties for allocating physical memory on the device. Memory
  * with these properties can be exported as a file and accessed by a NIC, if the
  * device supports that. */

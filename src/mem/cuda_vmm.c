@@ -289,15 +289,6 @@ static ucxpool_status_t memory_take(vmm_t *vmm)
     return status;
 }
 
-static ucxpool_status_t no_vmm(const mem_cuda_device_t *device)
-{
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "GPU %d (%s) or its driver has no virtual memory "
-                      "functions: use cuMemAlloc memory "
-                      "(UCXPOOL_CUDA_BACKING=alloc)",
-                      device->ordinal, device->name);
-}
-
 static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
 {
     vmm_t              vmm = {.regions = regions};
@@ -309,7 +300,8 @@ static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
         return status;
     }
     if (!device->has_vmm) {
-        status = no_vmm(device);
+        status = mem_cuda_no_vmm(
+            device, "UCXPOOL_CUDA_BACKING=vmm needs: set it to alloc");
         goto err_close;
     }
     vmm.device = device;

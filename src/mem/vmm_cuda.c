@@ -382,10 +382,7 @@ static ucxpool_status_t support_check(const heap_vmm_t *cuda)
     CUresult                 result;
 
     if (!device->has_vmm) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) cannot have a heap: the GPU or its "
-                          "driver has no virtual memory functions",
-                          device->ordinal, device->name);
+        return mem_cuda_no_vmm(device, "a heap needs");
     }
     result = device->driver->cuMemGetAllocationGranularity(
         &granularity, &cuda->prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
