@@ -175,6 +175,23 @@ static void run(void)
     run_in_pieces(BOOTSTRAP_MESSAGE_MAX);
 }
 
+/* Run with a byte that is changed in transit. */
+static void run_changed(side_t *side, size_t offset, uint8_t bits)
+{
+    changed_side   = side;
+    changed_offset = offset;
+    changed_bits   = bits;
+    run();
+    changed_side = NULL;
+}
+
+/* The peer sends nothing more. */
+static void end_of_stream(side_t *side)
+{
+    shutdown(side->our_fd, SHUT_WR);
+    progress(side);
+}
+
 static void assert_reason(const side_t *side, ucxpool_status_t status,
                           const char *words)
 {
@@ -207,8 +224,7 @@ static void assert_refused(ucxpool_status_t status, const char *words)
 {
     assert_reason(&client, status, words);
     /* The client closes its connection. */
-    shutdown(listener.our_fd, SHUT_WR);
-    progress(&listener);
+    end_of_stream(&listener);
     assert_reason(&listener, status, words);
 }
 
@@ -337,11 +353,7 @@ TEST(client_sends_no_proof_to_a_listener_without_a_secret)
 {
     use(secret, secret);
     begin();
-    changed_side   = &listener;
-    changed_offset = AT_FLAGS;
-    changed_bits   = BOOTSTRAP_MESSAGE_FLAG_SECRET;
-    run();
-    changed_side = NULL;
+    run_changed(&listener, AT_FLAGS, BOOTSTRAP_MESSAGE_FLAG_SECRET);
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the listener has none");
     ck_assert_uint_eq(client.num_sent, NONCE_MESSAGE);
 }
@@ -349,11 +361,7 @@ TEST(client_sends_no_proof_to_a_listener_without_a_secret)
 TEST(refusal_of_another_version_names_both_versions)
 {
     begin();
-    changed_side   = &client;
-    changed_offset = AT_VERSION;
-    changed_bits   = BOOTSTRAP_AUTH_VERSION ^ 2;
-    run();
-    changed_side = NULL;
+    run_changed(&client, AT_VERSION, BOOTSTRAP_AUTH_VERSION ^ 2);
     assert_refused(UCXPOOL_ERR_PROTOCOL,
                    "the client uses protocol 2, the listener uses protocol 1");
 }
@@ -369,19 +377,14 @@ TEST(longer_hello_of_another_version_gets_a_refusal)
     ck_assert_int_eq(listener.status, UCXPOOL_INPROGRESS);
     collect(&listener);
     ck_assert_uint_eq(listener.sent[AT_TYPE], BOOTSTRAP_MESSAGE_REFUSE);
-    shutdown(listener.our_fd, SHUT_WR);
-    progress(&listener);
+    end_of_stream(&listener);
     assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "uses protocol 3");
 }
 
 TEST(listener_of_another_version_is_reported)
 {
     begin();
-    changed_side   = &listener;
-    changed_offset = AT_VERSION;
-    changed_bits   = BOOTSTRAP_AUTH_VERSION ^ 2;
-    run();
-    changed_side = NULL;
+    run_changed(&listener, AT_VERSION, BOOTSTRAP_AUTH_VERSION ^ 2);
     assert_reason(&client, UCXPOOL_ERR_PROTOCOL,
                   "the listener uses protocol 2, the client uses protocol 1");
 }
@@ -479,27 +482,23 @@ TEST_EACH(any_changed_byte_is_detected, 8)
         NONCE_MESSAGE + HEADER + BOOTSTRAP_MAC_SIZE + sizeof(client_blob);
     size_t listener_length =
         NONCE_MESSAGE + HEADER + BOOTSTRAP_MAC_SIZE + sizeof(listener_blob);
+    uint8_t bit = (uint8_t)(1u << _i);
 
-    changed_bits = (uint8_t)(1u << (_i & 7));
-    for (changed_offset = 0; changed_offset < client_length; changed_offset++) {
-        changed_side = &client;
+    for (size_t i = 0; i < client_length; i++) {
         begin();
-        run();
+        run_changed(&client, i, bit);
         ck_assert_uint_le(client.num_sent, client_length);
         ck_assert_int_ne(listener.status, UCXPOOL_OK);
         ck_assert_int_ne(client.status, UCXPOOL_OK);
         test_end();
     }
-    for (changed_offset = 0; changed_offset < listener_length;
-         changed_offset++) {
-        changed_side = &listener;
+    for (size_t i = 0; i < listener_length; i++) {
         begin();
-        run();
+        run_changed(&listener, i, bit);
         ck_assert_uint_le(listener.num_sent, BOOTSTRAP_MESSAGE_MAX * 2);
         ck_assert_int_ne(client.status, UCXPOOL_OK);
         test_end();
     }
-    changed_side = NULL;
 }
 
 TEST(foreign_protocol_is_reported)
@@ -541,8 +540,7 @@ TEST(peer_closing_at_any_byte_is_reported_lost)
             collect(&client);
             give(&listener, client.sent + NONCE_MESSAGE, cut - NONCE_MESSAGE);
         }
-        shutdown(listener.our_fd, SHUT_WR);
-        progress(&listener);
+        end_of_stream(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PEER_LOST,
                       "closed the connection");
         test_end();
@@ -577,8 +575,7 @@ TEST(wrong_length_is_rejected_before_the_body_is_read)
         give(&listener, bytes, sizeof(bytes));
         progress(&listener);
         ck_assert_int_eq(listener.auth.state, BOOTSTRAP_AUTH_DRAIN);
-        shutdown(listener.our_fd, SHUT_WR);
-        progress(&listener);
+        end_of_stream(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "invalid length");
         test_end();
     }
@@ -628,8 +625,7 @@ TEST(message_out_of_order_is_rejected)
         begin();
         if (type != BOOTSTRAP_MESSAGE_HELLO) {
             give(&listener, bytes, sizeof(bytes));
-            shutdown(listener.our_fd, SHUT_WR);
-            progress(&listener);
+            end_of_stream(&listener);
             assert_reason(&listener, UCXPOOL_ERR_PROTOCOL,
                           "instead of message");
         }
@@ -661,8 +657,7 @@ TEST(replayed_proof_is_rejected)
     begin();
     give(&listener, recorded, length);
     progress(&listener);
-    shutdown(listener.our_fd, SHUT_WR);
-    progress(&listener);
+    end_of_stream(&listener);
     assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the secrets differ");
 }
 

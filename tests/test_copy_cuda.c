@@ -135,6 +135,7 @@ static void restart(const char *configuration)
     start_all(configuration);
 }
 
+/* Until the job has ended. */
 static void wait_for(copy_cuda_job_t *job)
 {
     ucxpool_status_t status;
@@ -145,6 +146,13 @@ static void wait_for(copy_cuda_job_t *job)
         }
     }
     assert_ok(status);
+}
+
+static void run(copy_cuda_job_t *job, copy_form_t form, uint32_t uniform,
+                bool is_gather)
+{
+    assert_ok(copy_cuda_job_start(copier, job, form, uniform, is_gather));
+    wait_for(job);
 }
 
 /* Pieces that do not overlap, in random order of address. */
@@ -292,9 +300,7 @@ static void gather(int way)
 {
     copy_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
 
-    assert_ok(copy_cuda_job_start(copier, job, ways[way].form,
-                                  (uint32_t)ways[way].uniform, true));
-    wait_for(job);
+    run(job, ways[way].form, (uint32_t)ways[way].uniform, true);
     copy_cuda_job_put(copier, job);
 }
 
@@ -327,9 +333,7 @@ TEST(gather_clears_the_last_padding_on_request)
     for (size_t length = 1; length <= 2 * COPY_UNIT; length++) {
         poison_stream();
         job = make_job_padded(COPY_UNIFORM, length, true);
-        assert_ok(copy_cuda_job_start(copier, job, COPY_UNIFORM,
-                                      (uint32_t)length, true));
-        wait_for(job);
+        run(job, COPY_UNIFORM, (uint32_t)length, true);
         copy_cuda_job_put(copier, job);
         layout.size = base_align_up(layout.size, (size_t)COPY_UNIT);
         check_gathered();
@@ -349,14 +353,12 @@ TEST(list_with_stream_offsets_may_contain_zeros)
         entries[i].address = 0;
         memset(pattern + layout.offsets[i], 0, layout.lengths[i]);
     }
-    assert_ok(copy_cuda_job_start(copier, job, COPY_EXACT, 0, true));
-    wait_for(job);
+    run(job, COPY_EXACT, 0, true);
     check_gathered();
 
     put(scattered.address, result, SIZE);
     get(pattern, scattered.address, SIZE);
-    assert_ok(copy_cuda_job_start(copier, job, COPY_EXACT, 0, false));
-    wait_for(job);
+    run(job, COPY_EXACT, 0, false);
     copy_cuda_job_put(copier, job);
     for (size_t i = 1; i < layout.num; i += 2) {
         memcpy(pattern + layout.offsets[i], result + layout.stream[i],
@@ -383,9 +385,7 @@ TEST_EACH(scatter_restores_every_byte_and_no_other, NUM_WAYS)
     put(contiguous.address, pattern, SIZE);
     memset(result, 0xdd, SIZE);
     put(scattered.address, result, SIZE);
-    assert_ok(copy_cuda_job_start(copier, job, ways[_i].form,
-                                  (uint32_t)ways[_i].uniform, false));
-    wait_for(job);
+    run(job, ways[_i].form, (uint32_t)ways[_i].uniform, false);
     copy_cuda_job_put(copier, job);
 
     get(result, scattered.address, SIZE);
@@ -419,8 +419,7 @@ TEST(a_job_takes_several_lists)
     list.entries = &segments[2];
     list.stream  = (uintptr_t)contiguous.address;
     ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
-    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
-    wait_for(job);
+    run(job, COPY_SEGMENTS, 0, true);
     copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
     ck_assert_int_eq(memcmp(result + ((size_t)1 << 20), pattern, 5000), 0);
@@ -516,9 +515,7 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
     job                      = make_job(COPY_EVEN_PLACES, 1000);
     entries                  = job->entries;
     entries[NUM_PIECES + at] = layout.stream[NUM_PIECES - 1] + 1;
-    assert_ok(
-        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather));
-    wait_for(job);
+    run(job, COPY_EVEN_PLACES, 1000, is_gather);
     ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_BEYOND | (at + 1));
     get(result, contiguous.address, SIZE);
     ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
@@ -530,9 +527,7 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
 
     entries[NUM_PIECES + at] = layout.stream[at];
     entries[at]              = 0;
-    assert_ok(
-        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather));
-    wait_for(job);
+    run(job, COPY_EVEN_PLACES, 1000, is_gather);
     ck_assert_uint_eq(copy_cuda_job_fault(job), at + 1);
     copy_cuda_job_put(copier, job);
 }
@@ -549,9 +544,7 @@ TEST_EACH(segment_of_wrong_length_is_reported_and_not_touched, 2)
     segments = (copy_segment_t *)job->entries;
     for (int is_longer = 0; is_longer < 2; is_longer++) {
         segments[at].length = is_longer ? 1001 : 996;
-        assert_ok(copy_cuda_job_start(copier, job, COPY_EVEN_SEGMENTS, 1000,
-                                      is_gather));
-        wait_for(job);
+        run(job, COPY_EVEN_SEGMENTS, 1000, is_gather);
         ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_OTHER | (at + 1));
         get(result, contiguous.address, SIZE);
         ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
@@ -603,8 +596,7 @@ TEST(empty_job_completes)
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
     assert_ok(copy_cuda_job_poll(copier, job));
-    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
-    wait_for(job);
+    run(job, COPY_SEGMENTS, 0, true);
     assert_ok(copy_cuda_job_poll(copier, job));
     copy_cuda_job_put(copier, job);
 }
@@ -904,8 +896,7 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
         assert_ok(copy_cuda_job_poll(copier, job));
         ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
         ck_assert_ptr_null(current);
-        assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
-        wait_for(job);
+        run(job, COPY_SEGMENTS, 0, true);
         copy_cuda_job_put(copier, job);
         check_gathered();
     }

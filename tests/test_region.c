@@ -61,10 +61,15 @@ static void teardown(void)
     setrlimit(RLIMIT_FSIZE, &real_limit);
 }
 
+static ucxpool_status_t init_of(unsigned num, size_t size, int huge_pages)
+{
+    return mem_regions_init(&regions, &mem_kind_host, -1, num, size,
+                            huge_pages);
+}
+
 static ucxpool_status_t init(int huge_pages)
 {
-    return mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
-                            REGION_SIZE, huge_pages);
+    return init_of(NUM_REGIONS, REGION_SIZE, huge_pages);
 }
 
 static size_t page_size(void)
@@ -397,33 +402,22 @@ TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
 
 TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
 {
-    assert_error_detail(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                         page_size() + 1, BASE_SWITCH_TRY),
+    assert_error_detail(init_of(1, page_size() + 1, BASE_SWITCH_TRY),
                         INVALID_PARAM, "UCXPOOL_REGION_SIZE");
 }
 
 TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
 {
-    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 0, REGION_SIZE,
-                                  BASE_SWITCH_TRY),
-                 INVALID_PARAM);
-    assert_error(
-        mem_regions_init(&regions, &mem_kind_host, -1, 1, 0, BASE_SWITCH_TRY),
-        INVALID_PARAM);
-    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 4, SIZE_MAX / 2,
-                                  BASE_SWITCH_TRY),
-                 INVALID_PARAM);
+    assert_error(init_of(0, REGION_SIZE, BASE_SWITCH_TRY), INVALID_PARAM);
+    assert_error(init_of(1, 0, BASE_SWITCH_TRY), INVALID_PARAM);
+    assert_error(init_of(4, SIZE_MAX / 2, BASE_SWITCH_TRY), INVALID_PARAM);
 }
 
 TEST(a_size_beyond_the_address_space_is_out_of_memory)
 {
     fake_machine.available = SIZE_MAX;
-    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                  (size_t)1 << 62, BASE_SWITCH_NO),
-                 NO_MEMORY);
-    assert_error(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                  SIZE_MAX & ~(REGION_SIZE - 1),
-                                  BASE_SWITCH_TRY),
+    assert_error(init_of(1, (size_t)1 << 62, BASE_SWITCH_NO), NO_MEMORY);
+    assert_error(init_of(1, SIZE_MAX & ~(REGION_SIZE - 1), BASE_SWITCH_TRY),
                  NO_MEMORY);
 }
 
@@ -473,8 +467,7 @@ TEST(real_huge_pages_are_used_if_the_machine_has_some)
         fprintf(stderr, "skipped: no free huge pages\n");
         return;
     }
-    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2,
-                               system.huge_page_size, BASE_SWITCH_TRY));
+    assert_ok(init_of(2, system.huge_page_size, BASE_SWITCH_TRY));
     ck_assert_uint_eq(regions.page_size, system.huge_page_size);
     {
         const mem_piece_t pieces[] = {{1, 0, system.huge_page_size},
@@ -487,8 +480,7 @@ TEST(real_huge_pages_are_used_if_the_machine_has_some)
         regions.kind->unstitch(&regions, address, 2 * system.huge_page_size);
     }
     mem_regions_cleanup(&regions);
-    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2,
-                               system.huge_page_size, BASE_SWITCH_NO));
+    assert_ok(init_of(2, system.huge_page_size, BASE_SWITCH_NO));
     ck_assert_uint_eq(regions.page_size, system.page_size);
 }
 

@@ -178,6 +178,29 @@ static void owner_end(owner_t *owner)
     close(owner->from);
 }
 
+static void owner_kill(owner_t *owner)
+{
+    ck_assert_int_eq(kill(owner->pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(owner->pid, NULL, 0), owner->pid);
+    close(owner->to);
+    close(owner->from);
+}
+
+/* Run a check in a child process. It returns 0, or 77 to skip the test. */
+static void run_in_child(int (*check)(void))
+{
+    pid_t child = fork();
+    int   status;
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        _exit(check());
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
+                  (unsigned)status);
+}
+
 /* --- use ---------------------------------------------------------------- */
 
 TEST_SETTINGS(.teardown = teardown);
@@ -219,33 +242,31 @@ TEST(changes_in_a_peers_file_are_visible)
     owner_end(&owner);
 }
 
+static void *own_file; /* mapped by this process */
+
+/* Inherited descriptors are not used. */
+static int check_own_file(void)
+{
+    close(fd);
+    munmap(own_file, SIZE);
+    return (map(&host, &file) == UCXPOOL_OK) && (strcmp(mapped, "mine") == 0)
+               ? 0
+               : 1;
+}
+
 TEST(two_processes_map_each_others_files)
 {
     owner_t owner;
-    void   *address;
-    pid_t   pid;
-    int     status;
 
-    assert_ok(ipc_create("mine", SIZE, &fd, &address));
+    assert_ok(ipc_create("mine", SIZE, &fd, &own_file));
     announce(fd);
-    memcpy(address, "mine", 5);
+    memcpy(own_file, "mine", 5);
     owner_start(&owner, geteuid());
     assert_ok(map(&owner.host, &owner.file));
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        /* Inherited descriptors are not used. */
-        close(fd);
-        munmap(address, SIZE);
-        _exit((map(&host, &file) == UCXPOOL_OK) && (strcmp(mapped, "mine") == 0)
-                  ? 0
-                  : 1);
-    }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    run_in_child(check_own_file);
     ipc_unmap(mapped, SIZE);
     owner_end(&owner);
-    ipc_unmap(address, SIZE);
+    ipc_unmap(own_file, SIZE);
 }
 
 TEST(a_mapping_outlives_its_owner)
@@ -254,12 +275,9 @@ TEST(a_mapping_outlives_its_owner)
 
     owner_start(&owner, geteuid());
     assert_ok(map(&owner.host, &owner.file));
-    ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
+    owner_kill(&owner);
     ck_assert_int_eq(((const char *)mapped)[SIZE - 1], 'o');
     ipc_unmap(mapped, SIZE);
-    close(owner.to);
-    close(owner.from);
 }
 
 TEST(a_mapping_cannot_be_made_writable)
@@ -375,12 +393,9 @@ TEST(the_end_of_a_peer_is_detected)
         return;
     }
     ck_assert_int_eq(poll(&event, 1, 0), 0);
-    ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
+    owner_kill(&owner);
     ck_assert_int_eq(poll(&event, 1, -1), 1);
-    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
     close(event.fd);
-    close(owner.to);
-    close(owner.from);
 }
 
 /* --- incompatible hosts -------------------------------------------------- */
@@ -633,31 +648,28 @@ TEST(a_pid_of_another_namespace_is_not_used)
 }
 
 /* Without a map, the user is reported as nobody, like all other users. */
+static int check_unmapped_user(void)
+{
+    if ((geteuid() == 0) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) {
+        return 77;
+    }
+    if (!ipc_user_is_ours((uint32_t)geteuid())) {
+        return 1;
+    }
+    if (unshare(CLONE_NEWUSER) != 0) {
+        return 77;
+    }
+    ipc_host_fill(&host);
+    return !ipc_user_is_ours(NOBODY) &&
+                   !ipc_host_fits(&host, reason, sizeof(reason)) &&
+                   (strstr(reason, "does not map its user") != NULL)
+               ? 0
+               : 2;
+}
+
 TEST(a_user_that_its_namespace_does_not_map_fits_no_peer)
 {
-    pid_t child = fork();
-    int   status;
-
-    if (child == 0) {
-        if ((geteuid() == 0) && (setresuid(NOBODY, NOBODY, NOBODY) != 0)) {
-            _exit(77);
-        }
-        if (!ipc_user_is_ours((uint32_t)geteuid())) {
-            _exit(1);
-        }
-        if (unshare(CLONE_NEWUSER) != 0) {
-            _exit(77);
-        }
-        ipc_host_fill(&host);
-        _exit(!ipc_user_is_ours(NOBODY) &&
-                      !ipc_host_fits(&host, reason, sizeof(reason)) &&
-                      (strstr(reason, "does not map its user") != NULL)
-                  ? 0
-                  : 2);
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
-                  (unsigned)status);
+    run_in_child(check_unmapped_user);
 }
 
 /* Enter a user namespace that maps only user 5, to NOBODY. Exits if this is
@@ -677,28 +689,15 @@ static void enter_namespace_as_5(void)
     close(fd);
 }
 
-/* Run a check in a child process, which exits with 0, or 77 to skip it. */
-static void run_in_child(int (*check)(void))
-{
-    pid_t child = fork();
-    int   status;
-
-    if (child == 0) {
-        enter_namespace_as_5();
-        _exit(check());
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
-                  (unsigned)status);
-}
-
 /* Without a mount over kernel.overflowuid, the check is skipped. */
 static int check_overflow_user(void)
 {
     char path[] = "/tmp/test_share.XXXXXX";
-    int  number = mkstemp(path);
+    int  number;
     bool done;
 
+    enter_namespace_as_5();
+    number = mkstemp(path);
     if ((number < 0) || (write(number, "5\n", 2) != 2)) {
         return 1;
     }
@@ -722,6 +721,7 @@ static int check_unread_map(void)
 {
     struct rlimit none = {0}, limit;
 
+    enter_namespace_as_5();
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 1;
     }
@@ -779,17 +779,19 @@ TEST(a_sparse_file_is_rejected)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "backed by memory");
 }
 
+/* The file is rejected if one field of its announcement has another value. */
+#define CHECK_REFUSED_WITH(_field, _value, _words) \
+    do { \
+        ipc_file_t wrong_ = file; \
+        wrong_._field     = (_value); \
+        check_refused(&host, &wrong_, UCXPOOL_ERR_PROTOCOL, (_words)); \
+    } while (0)
+
 TEST(a_file_other_than_the_announced_one_is_rejected)
 {
-    ipc_file_t wrong;
-
     make_file(SIZE, F_SEAL_SHRINK);
-    wrong = file;
-    wrong.inode++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
-    wrong = file;
-    wrong.device++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "not the announced one");
+    CHECK_REFUSED_WITH(inode, file.inode + 1, "not the announced one");
+    CHECK_REFUSED_WITH(device, file.device + 1, "not the announced one");
 }
 
 TEST(a_closed_descriptor_is_rejected)
@@ -801,35 +803,17 @@ TEST(a_closed_descriptor_is_rejected)
 
 TEST(invalid_descriptors_and_sizes_are_rejected)
 {
-    ipc_host_t no_host;
-    ipc_file_t wrong;
-
     make_file(SIZE, F_SEAL_SHRINK);
-    wrong    = file;
-    wrong.fd = -1;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "descriptor is negative");
-    wrong    = file;
-    wrong.fd = INT32_MIN;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "descriptor is negative");
-    wrong      = file;
-    wrong.size = 0;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "a file of 0 bytes");
-    wrong.size = UINT64_MAX;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "cannot be mapped");
-    wrong.size = (uint64_t)1 << 62;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "but the owner announced");
-    wrong      = file;
-    wrong.size = SIZE + 1;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
-                  "but the owner announced");
-    no_host     = host;
-    no_host.pid = 0;
-    check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
-    no_host.pid = UINT32_MAX;
-    check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
+    CHECK_REFUSED_WITH(fd, -1, "descriptor is negative");
+    CHECK_REFUSED_WITH(fd, INT32_MIN, "descriptor is negative");
+    CHECK_REFUSED_WITH(size, 0, "a file of 0 bytes");
+    CHECK_REFUSED_WITH(size, UINT64_MAX, "cannot be mapped");
+    CHECK_REFUSED_WITH(size, (uint64_t)1 << 62, "but the owner announced");
+    CHECK_REFUSED_WITH(size, SIZE + 1, "but the owner announced");
+    host.pid = 0;
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
+    host.pid = UINT32_MAX;
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
 }
 
 TEST(invalid_page_sizes_are_rejected)
@@ -906,33 +890,29 @@ TEST(the_file_of_another_user_is_rejected)
     owner_end(&owner);
 }
 
+static int check_as_another_user(void)
+{
+    if (setresuid(NOBODY, NOBODY, NOBODY) != 0) {
+        return 1;
+    }
+    if (ipc_host_fits(&host, reason, sizeof(reason)) ||
+        (strstr(reason, "other user") == NULL)) {
+        return 2;
+    }
+    if (map(&host, &file) != UCXPOOL_ERR_PERMISSION) {
+        return 3;
+    }
+    return strstr(reason, "cannot be opened") != NULL ? 0 : 4;
+}
+
 TEST(another_user_cannot_open_our_files)
 {
-    pid_t pid;
-    int   status;
-
     if (geteuid() != 0) {
         fprintf(stderr, "skipped: only root can be another user\n");
         return;
     }
     make_file(SIZE, F_SEAL_SHRINK);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        if (setresuid(NOBODY, NOBODY, NOBODY) != 0) {
-            _exit(1);
-        }
-        if (ipc_host_fits(&host, reason, sizeof(reason)) ||
-            (strstr(reason, "other user") == NULL)) {
-            _exit(2);
-        }
-        if (map(&host, &file) != UCXPOOL_ERR_PERMISSION) {
-            _exit(3);
-        }
-        _exit(strstr(reason, "cannot be opened") != NULL ? 0 : 4);
-    }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    run_in_child(check_as_another_user);
 }
 
 /* --- failing system calls ------------------------------------------------ */

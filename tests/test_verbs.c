@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -518,49 +517,34 @@ TEST(destroy_continues_past_a_region_with_memory_windows)
 #define NUM_TURNS   50
 
 /* Two threads per domain. */
-static void *take_turns(void *argument)
+static void *take_turns(void *pd)
 {
-    struct ibv_pd        *pd = argument;
     ucxpool_verbs_t      *mine;
     ucxpool_verbs_piece_t piece;
     core_stats_t          stats;
     ucxpool_block_t       block;
-    void                 *failed = NULL;
 
-    for (int i = 0; (failed == NULL) && (i < NUM_TURNS); i++) {
-        if ((ucxpool_verbs_register(pool, pd, ACCESS, &mine) != UCXPOOL_OK) ||
-            (ucxpool_block_get(pool, &block) != UCXPOOL_OK) ||
-            (ucxpool_verbs_keys(mine, block.address, block.size, &piece) !=
-             UCXPOOL_OK) ||
-            (piece.length != block.size)) {
-            failed = pd;
-        }
+    for (int i = 0; i < NUM_TURNS; i++) {
+        assert_ok(ucxpool_verbs_register(pool, pd, ACCESS, &mine));
+        assert_ok(ucxpool_block_get(pool, &block));
+        assert_ok(ucxpool_verbs_keys(mine, block.address, block.size, &piece));
+        ck_assert_uint_eq(piece.length, block.size);
         core_stats_get(pool, &stats);
-        if ((stats.verbs_domains == 0) || (stats.verbs_domains > 2) ||
-            (stats.verbs_host_regions < NUM_REGIONS)) {
-            failed = pd;
-        }
+        ck_assert_uint_ge(stats.verbs_domains, 1);
+        ck_assert_uint_le(stats.verbs_domains, 2);
+        ck_assert_uint_ge(stats.verbs_host_regions, NUM_REGIONS);
         ucxpool_block_put(pool, &block);
-        if (ucxpool_verbs_deregister(mine) != UCXPOOL_OK) {
-            failed = pd;
-        }
+        assert_ok(ucxpool_verbs_deregister(mine));
     }
-    return failed;
+    return NULL;
 }
 
 TEST(threads_register_concurrently)
 {
-    pthread_t threads[NUM_THREADS];
-    void     *failed;
-
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, take_turns, &pds[i % 2]), 0);
+        test_thread(take_turns, &pds[i % 2]);
     }
-    for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_join(threads[i], &failed), 0);
-        ck_assert_ptr_null(failed);
-    }
+    test_join(NUM_THREADS);
     check_nothing_is_registered();
 }
 

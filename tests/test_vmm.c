@@ -842,12 +842,19 @@ STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
 
 static CUdeviceptr memory;
 
+/* Call a function of the driver in the device's context. */
+#define MUST(_function, ...) \
+    do { \
+        assert_ok(mem_cuda_device_enter(device)); \
+        ck_assert_int_eq(device->driver->_function(__VA_ARGS__), \
+                         CUDA_SUCCESS); \
+        mem_cuda_device_leave(device); \
+    } while (0)
+
 static void stop_still(void)
 {
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(device->driver->cuCtxSynchronize(), CUDA_SUCCESS);
-    ck_assert_int_eq(device->driver->cuMemFree(memory), CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
+    MUST(cuCtxSynchronize);
+    MUST(cuMemFree, memory);
     destroy();
 }
 
@@ -855,9 +862,7 @@ static void start_still(void)
 {
     device_open("run=n");
     assert_ok(create(GPU));
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(device->driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
+    MUST(cuMemAlloc, &memory, 4096);
     test_at_end(stop_still);
 }
 
@@ -865,27 +870,13 @@ static CUstream stream_create(void)
 {
     CUstream stream = NULL;
 
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(
-        device->driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-        CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     return stream;
-}
-
-static void stream_destroy(CUstream stream)
-{
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(device->driver->cuStreamDestroy(stream), CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
 }
 
 static void post_work(CUstream stream)
 {
-    assert_ok(mem_cuda_device_enter(device));
-    ck_assert_int_eq(device->driver->cuMemsetD32Async(memory, 7, 1, stream),
-                     CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
+    MUST(cuMemsetD32Async, memory, 7, 1, stream);
 }
 
 static mem_fence_t *fence_set(CUstream stream)
@@ -933,23 +924,8 @@ TEST_EACH(a_fence_is_reached_after_the_work_before_it, 2)
         calls()->fence_put(vmm, fence);
     }
     if (_i == 1) {
-        stream_destroy(stream);
+        MUST(cuStreamDestroy, stream);
     }
-}
-
-TEST(a_stream_waiting_for_a_fence_runs_after_it)
-{
-    mem_fence_t *fence;
-    CUstream     stream;
-
-    start_still();
-    stream = stream_create();
-    post_work(stream);
-    fence = fence_set(stream);
-    assert_ok(calls()->fence_sync(vmm, fence));
-    ck_assert(is_reached(fence));
-    calls()->fence_put(vmm, fence);
-    stream_destroy(stream);
 }
 
 /* The fence may be released and set elsewhere before the waiting stream reaches
@@ -980,8 +956,8 @@ TEST(a_waiting_stream_runs_after_the_other)
     assert_ok(calls()->fence_sync(vmm, behind));
     calls()->fence_put(vmm, other);
     calls()->fence_put(vmm, behind);
-    stream_destroy(a);
-    stream_destroy(b);
+    MUST(cuStreamDestroy, a);
+    MUST(cuStreamDestroy, b);
 }
 
 TEST(fences_are_reused)

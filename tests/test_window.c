@@ -566,47 +566,48 @@ static void refuses(bool is_write, const ucxpool_places_t *places,
 
 TEST_EACH(operations_beyond_the_window_are_rejected_at_once, NUM_WAYS)
 {
-    uint8_t          bytes[100];
-    uint64_t         offset     = SIZE - 50;
-    uint64_t         offsets[2] = {0, UINT64_MAX};
-    ucxpool_place_t  beyond     = {SIZE - 50, 100};
-    ucxpool_place_t  wraps[2]   = {{0, 1}, {2, UINT64_MAX}};
-    ucxpool_place_t  fits       = {0, 101};
-    ucxpool_places_t places;
+    uint8_t         bytes[100];
+    uint64_t        offset     = SIZE - 50;
+    uint64_t        offsets[2] = {0, UINT64_MAX};
+    ucxpool_place_t beyond     = {SIZE - 50, 100};
+    ucxpool_place_t wraps[2]   = {{0, 1}, {2, UINT64_MAX}};
+    ucxpool_place_t fits       = {0, 101};
+    const struct {
+        ucxpool_places_t places;
+        ucxpool_status_t status;
+        const char      *words;
+    } cases[] = {
+        {ucxpool_places(&beyond, 1), UCXPOOL_ERR_INVALID_PARAM,
+         "place 0 is beyond the end of the window"},
+        {ucxpool_places_even(&offset, 1, 100), UCXPOOL_ERR_INVALID_PARAM,
+         "place 0 is beyond"},
+        {ucxpool_places_even(offsets, 2, 50), UCXPOOL_ERR_INVALID_PARAM,
+         "place 1 is beyond"},
+        {ucxpool_places(wraps, 2), UCXPOOL_ERR_INVALID_PARAM,
+         "place 1 is beyond"},
+        {ucxpool_places(&fits, 1), UCXPOOL_ERR_INVALID_PARAM,
+         "the data has 100 bytes, but the places have 101"},
+        {ucxpool_places(NULL, 1), UCXPOOL_ERR_INVALID_PARAM,
+         "the list of places is NULL"},
+        {ucxpool_places_even(offsets, (size_t)1 << 21, 1), UCXPOOL_ERR_LIMIT,
+         "for one operation"},
+    };
+    ucxpool_places_t places = ucxpool_places(&fits, 1);
     ucxpool_data_t   data   = ucxpool_data_buffer(bytes, 100);
     ucxpool_data_t   source = ucxpool_source_buffer(bytes, 100);
 
     begin(_i, BOTH);
+    refuses(false, &places, &source, UCXPOOL_ERR_INVALID_PARAM,
+            "use ucxpool_data_");
+    places.reserved[1] = 1;
     for (int is_write = 0; is_write < 2; is_write++) {
-        places = ucxpool_places(&beyond, 1);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 0 is beyond the end of the window");
-        places = ucxpool_places_even(&offset, 1, 100);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 0 is beyond");
-        places = ucxpool_places_even(offsets, 2, 50);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 1 is beyond");
-        places = ucxpool_places(wraps, 2);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 1 is beyond");
-        places = ucxpool_places(&fits, 1);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "the data has 100 bytes, but the places have 101");
-        places = ucxpool_places(NULL, 1);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "the list of places is NULL");
-        places = ucxpool_places_even(offsets, (size_t)1 << 21, 1);
-        refuses(is_write, &places, &data, UCXPOOL_ERR_LIMIT,
-                "for one operation");
-        places             = ucxpool_places(&fits, 1);
-        places.reserved[1] = 1;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            refuses(is_write, &cases[i].places, &data, cases[i].status,
+                    cases[i].words);
+        }
         refuses(is_write, &places, &data, UCXPOOL_ERR_UNSUPPORTED,
                 "does not know these places");
     }
-    places = ucxpool_places(&fits, 1);
-    refuses(false, &places, &source, UCXPOOL_ERR_INVALID_PARAM,
-            "use ucxpool_data_");
 }
 
 TEST_EACH(a_blob_allows_only_the_access_it_was_exported_for, NUM_WAYS)
@@ -775,19 +776,15 @@ TEST(required_paths_allow_windows_by_messages)
 
 TEST_EACH(a_revoked_window_is_not_accessed, NUM_WAYS)
 {
-    enum { NUM = 20 };
-    static uint8_t     bytes[NUM][1 << 20];
-    ucxpool_place_t    place  = {0, sizeof(bytes[0])};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    enum { NUM = 20, LENGTH = 1 << 20 };
+    static uint8_t     bytes[NUM][LENGTH];
     ucxpool_request_t *requests[NUM];
     ucxpool_status_t   status;
     int                num_canceled = 0;
 
     begin(_i, BOTH);
     for (size_t i = 0; i < NUM; i++) {
-        ucxpool_data_t data = ucxpool_data_buffer(bytes[i], sizeof(bytes[i]));
-
-        assert_ok(post(i % 2 != 0, &places, &data, NULL, &requests[i]));
+        requests[i] = pair_access(remote, i % 2 != 0, 0, bytes[i], LENGTH);
     }
     pair_progress(&pair);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
