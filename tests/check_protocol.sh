@@ -75,11 +75,11 @@ prologue() {
     echo '#include "window/window.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
         WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END \
-        RETURNED MAILBOX; do
+        RETURNED MAILBOX BYE; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done
-    for name in GO CREDIT BYE DOORBELL KEPT; do
+    for name in GO CREDIT DOORBELL KEPT; do
         echo "#define FIXED_PROTO_$name proto_head_t x;"
     done
 }

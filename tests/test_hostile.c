@@ -522,6 +522,25 @@ REJECTED(entry_over_the_end)
                            UINT64_C(1) << 32);
 }
 
+static char text[PROTO_REASON_MAX + 1];
+
+static void send_bye(hostile_t *hostile, int32_t status, size_t size)
+{
+    proto_fixed_t fixed = {.bye = {.status = status}};
+
+    hostile_post_message(hostile, PROTO_BYE, &fixed, text, size);
+}
+
+REJECTED(goodbye_with_a_long_reason)
+{
+    send_bye(hostile, UCXPOOL_ERR_UNSUPPORTED, PROTO_REASON_MAX + 1);
+}
+
+REJECTED(goodbye_with_an_invalid_status)
+{
+    send_bye(hostile, UCXPOOL_INPROGRESS, 0);
+}
+
 /* The victim answers each refused message, and the peer never reads the
  * answers. */
 REJECTED(unexpected_answers)
@@ -1070,6 +1089,61 @@ TEST(early_messages_are_delivered_in_batches)
     ck_assert_uint_eq(hostile.pair.a->xfer->index.num, NUM - 1);
     hostile_let_peer_read(&hostile);
     ck_assert(hostile_is_over(&hostile));
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+
+#define AT_PEER "the channel has failed at the peer: "
+
+/* Returns the peer's reason in the reason of the victim. */
+static const char *peer_reason(void)
+{
+    hostile_let_peer_read(&hostile);
+    ck_assert_int_eq(hostile.victim->state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(strncmp(hostile.victim->reason, AT_PEER, strlen(AT_PEER)),
+                     0);
+    return hostile.victim->reason + strlen(AT_PEER);
+}
+
+TEST(unprintable_bytes_of_a_reason_are_replaced)
+{
+    static const char raw[] = "no map\n\x1b[2J\0\xff%s";
+
+    hostile_init(&hostile, SETTINGS);
+    memcpy(text, raw, sizeof(raw));
+    send_bye(&hostile, UCXPOOL_ERR_UNSUPPORTED, sizeof(raw));
+    ck_assert_str_eq(peer_reason(), "no map??[2J??%s?");
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+
+TEST(reason_without_a_terminator_is_terminated)
+{
+    hostile_init(&hostile, SETTINGS);
+    memset(text, 'x', sizeof(text));
+    send_bye(&hostile, UCXPOOL_ERR_UNSUPPORTED, PROTO_REASON_MAX);
+    ck_assert_uint_eq(strspn(peer_reason(), "x"), PROTO_REASON_MAX);
+    ck_assert_uint_eq(strlen(peer_reason()), PROTO_REASON_MAX);
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+
+/* The entry claims more bytes than the peer has written. */
+TEST(reason_that_is_shorter_than_its_entry_is_padded)
+{
+    enum { CLAIMED = 200 };
+    uint64_t place;
+
+    hostile_init(&hostile, SETTINGS);
+    place = hostile.channel->ring.head;
+    memcpy(text, "short", 5);
+    send_bye(&hostile, UCXPOOL_ERR_UNSUPPORTED, 5);
+    hostile_write_word(&hostile, place,
+                       sizeof(proto_bye_t) | (uint64_t)CLAIMED << 16 |
+                           UINT64_C(1) << 32);
+    ck_assert_int_eq(strncmp(peer_reason(), "short???", 8), 0);
+    ck_assert_uint_eq(strlen(peer_reason()), CLAIMED);
     hostile_check(&hostile);
     hostile_cleanup(&hostile);
 }

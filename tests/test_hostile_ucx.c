@@ -372,17 +372,24 @@ static void with_the_other_id(void)
     say(first_id() + 1, &fixed, NULL, 0, UCP_AM_SEND_FLAG_EAGER);
 }
 
+static void goodbye_with_a_long_reason(void)
+{
+    proto_fixed_t fixed = {.bye = {.head   = {.type = PROTO_BYE},
+                                   .status = UCXPOOL_ERR_UNSUPPORTED}};
+
+    say(first_id(), &fixed, scene.bytes, PROTO_REASON_MAX + 1,
+        UCP_AM_SEND_FLAG_EAGER);
+}
+
 static void nothing(void)
 {
 }
 
 static void (*const tolerated_attacks[])(void) = {
-    fragments_of_no_message,
-    with_a_wrong_key,
-    with_the_other_id,
-    nothing,
+    fragments_of_no_message,    with_a_wrong_key, with_the_other_id,
+    goodbye_with_a_long_reason, nothing,
 };
-#define NUM_NOISES 4
+#define NUM_NOISES 5
 
 /* --- runs ---------------------------------------------------------------- */
 
@@ -393,6 +400,11 @@ static void check_rejected(const char *name)
                   scene.victim->reason);
     pair_until(&scene.pair, pair_ended(scene.recv));
     assert_error(ucxpool_request_test(scene.recv), PROTOCOL);
+    /* The hostile peer receives the reason. */
+    pair_until(&scene.pair,
+               pair_state(scene.channel) == UCXPOOL_CHANNEL_FAILED);
+    assert_error_detail(ucxpool_channel_wait(scene.channel, 0), PROTOCOL,
+                        "the channel has failed at the peer: the peer ");
     check_unharmed();
 }
 

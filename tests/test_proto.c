@@ -84,6 +84,22 @@ TEST(texts_must_be_terminated)
     }
 }
 
+TEST(a_goodbye_has_a_status_and_a_bounded_reason)
+{
+    const int32_t wrong[] = {UCXPOOL_INPROGRESS, UCXPOOL_ERR_LIMIT - 1,
+                             INT32_MAX, INT32_MIN};
+
+    begin(PROTO_BYE);
+    assert_ok(parse(0));
+    fixed.bye.status = UCXPOOL_ERR_LIMIT;
+    assert_ok(parse(PROTO_REASON_MAX));
+    assert_error(parse(PROTO_REASON_MAX + 1), PROTOCOL);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        fixed.bye.status = wrong[i];
+        assert_error(parse(0), PROTOCOL);
+    }
+}
+
 TEST(a_cancel_must_have_an_error_status)
 {
     const int32_t wrong[] = {UCXPOOL_OK, UCXPOOL_INPROGRESS,

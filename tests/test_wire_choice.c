@@ -22,6 +22,24 @@ static void check_reason(const ucxpool_channel_t *channel, const char *reason)
     ck_assert_str_eq(attr.wire_reason, reason);
 }
 
+/* The channel fails because its peer has refused it for this reason. */
+static void check_refused(ucxpool_channel_t *channel, const char *reason)
+{
+    char                   expected[UCXPOOL_REASON_SIZE];
+    ucxpool_channel_attr_t attr;
+
+    pair_until(&pair, pair_attr(channel).state >= UCXPOOL_CHANNEL_CLOSED);
+    snprintf(expected, sizeof(expected), "the peer refused the channel: %s",
+             reason);
+    attr = pair_attr(channel);
+    ck_assert_str_eq(attr.reason, expected);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    assert_error_detail(ucxpool_channel_wait(channel, 0), UNSUPPORTED,
+                        expected);
+    assert_error_detail(ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL),
+                        UNSUPPORTED, expected);
+}
+
 TEST_SETTINGS(.timeout = 60);
 
 TEST(pools_on_one_host_read_each_others_blocks)
@@ -59,8 +77,7 @@ TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
                      "mapped: the owner does not offer its memory");
     assert_error(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
                  UNSUPPORTED);
-    /* The other side's channel ends, too. */
-    pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+    check_refused(pair.to_a, attr.reason);
     pair_check_blocks(&pair);
 }
 
@@ -106,7 +123,7 @@ TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
         ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
         ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
         ck_assert_str_eq(attr.reason, reason);
-        pair_until(&pair, pair_attr(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+        check_refused(pair.to_a, reason);
     }
     pair_check_blocks(&pair);
 }
@@ -207,12 +224,7 @@ TEST_EACH(an_accepted_channel_fails_unless_its_path_is_allowed, NUM_ACCEPTANCES)
     accepted = pair_attr(pair.to_a);
     ck_assert_int_eq(accepted.status, UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_eq(strstr(accepted.reason, reason), accepted.reason);
-    pair_until(&pair, pair_attr(pair.to_b).state >= UCXPOOL_CHANNEL_CLOSED);
-    assert_error_detail(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
-                        CLOSED,
-                        "the peer closed the channel before it opened; if the "
-                        "peer refused the path (UCXPOOL_REQUIRE), its log has "
-                        "the reason");
+    check_refused(pair.to_b, accepted.reason);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }

@@ -368,9 +368,7 @@ void core_channel_peer_left(ucxpool_channel_t *channel)
         snprintf(channel->reason, sizeof(channel->reason), "%s",
                  (channel->state == UCXPOOL_CHANNEL_OPEN)
                      ? "the peer closed the channel"
-                     : "the peer closed the channel before it opened; if the "
-                       "peer refused the path (UCXPOOL_REQUIRE), its log has "
-                       "the reason");
+                     : "the peer closed the channel before it opened");
         record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
     channel->closing.bye_received = true;

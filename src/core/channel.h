@@ -62,8 +62,9 @@ void core_numbers_cleanup(core_numbers_t *numbers);
 /* --- channels ------------------------------------------------------------- */
 
 #define CORE_REASON_SIZE 164u
-/* Size of the reason of a failure, which may contain a wire_reason. */
-#define CORE_FAILURE_SIZE 288u
+/* Size of the reason of a failure, which may contain a wire_reason or the
+ * peer's reason. */
+#define CORE_FAILURE_SIZE 320u
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 

@@ -44,7 +44,7 @@ static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
 static const size_t rooms[CORE_CONTROL_SIZES] = {ROOM_WORDS, ROOM_WINDOW,
                                                  PROTO_DATA_MAX};
 
-static_assert(PROTO_TEXT_MAX <= ROOM_WORDS, "a text must fit");
+static_assert(PROTO_REASON_MAX <= ROOM_WORDS, "a text must fit");
 static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= ROOM_WORDS,
               "all granted blocks must fit");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
@@ -367,9 +367,9 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
 proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
                                         proto_type_t type, const char *reason)
 {
-    size_t size =
-        (reason == NULL) ? 0 : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
-    void          *data;
+    size_t max  = (type == PROTO_BYE) ? PROTO_REASON_MAX : PROTO_TEXT_MAX;
+    size_t size = (reason == NULL) ? 0 : base_min(strlen(reason), max);
+    void  *data;
     proto_fixed_t *fixed;
 
     fixed = core_control_begin(channel, type, size, CORE_MUST, &data);

@@ -20,7 +20,7 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_DONE]          = sizeof(proto_done_t),
     [PROTO_CANCEL]        = sizeof(proto_cancel_t),
     [PROTO_CREDIT]        = sizeof(proto_head_t),
-    [PROTO_BYE]           = sizeof(proto_head_t),
+    [PROTO_BYE]           = sizeof(proto_bye_t),
     [PROTO_DOORBELL]      = sizeof(proto_head_t),
     [PROTO_KEPT]          = sizeof(proto_head_t),
     [PROTO_SHORT]         = sizeof(proto_short_t),
@@ -59,6 +59,7 @@ static_assert(sizeof(proto_window_end_t) == 32, "layout");
 static_assert(sizeof(proto_lent_t) == 24, "layout");
 static_assert(sizeof(proto_returned_t) == 24, "layout");
 static_assert(sizeof(proto_mailbox_t) == 40, "layout");
+static_assert(sizeof(proto_bye_t) == 24, "layout");
 static_assert(sizeof(proto_call_t) == 48, "layout");
 static_assert(sizeof(proto_import_t) == 32, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
@@ -104,6 +105,8 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     case PROTO_CANCEL:
     case PROTO_WINDOW_END:
         return data_size <= PROTO_TEXT_MAX;
+    case PROTO_BYE:
+        return data_size <= PROTO_REASON_MAX;
     case PROTO_WINDOW_OPENED:
         return opened_size_fits(&message->window_opened, data_size);
     case PROTO_DESC:
@@ -168,6 +171,14 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                           "a peer canceled a message with status %d, which is "
                           "not an error",
                           (int)message_p->cancel.status);
+    }
+    if ((message_p->head.type == PROTO_BYE) &&
+        (message_p->bye.status != UCXPOOL_OK) &&
+        !is_error(message_p->bye.status)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer ended a channel with status %d, which is "
+                          "invalid",
+                          (int)message_p->bye.status);
     }
     if (!data_size_fits(message_p, data_size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,

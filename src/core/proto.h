@@ -22,13 +22,15 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 2
+#define PROTO_VERSION 3
 
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
 #define PROTO_DATA_MAX 20480u
 /* The longest text, without a final 0. */
 #define PROTO_TEXT_MAX 127u
+/* The longest text in BYE, without a final 0. */
+#define PROTO_REASON_MAX 255u
 /* The maximum number of files that a peer may announce. */
 #define PROTO_FILES_MAX 1024u
 /* The maximum number of sends of one channel with data in flight. */
@@ -407,7 +409,14 @@ typedef struct proto_call {
     uint64_t size; /* total length of the places */
 } proto_call_t;
 
-/* CREDIT, BYE, DOORBELL, KEPT and GO have only a head. */
+/* Variable part: the reason of a failure, as text. */
+typedef struct proto_bye {
+    proto_head_t head;
+    int32_t      status; /* ucxpool_status_t; OK: the channel was closed */
+    uint32_t     reserved;
+} proto_bye_t;
+
+/* CREDIT, DOORBELL, KEPT and GO have only a head. */
 
 typedef union proto_fixed {
     proto_head_t          head;
@@ -428,6 +437,7 @@ typedef union proto_fixed {
     proto_window_end_t    window_end;
     proto_returned_t      returned;
     proto_mailbox_t       mailbox;
+    proto_bye_t           bye;
 } proto_fixed_t;
 
 /* Returns the size of the fixed part of a type; 0 for an unknown type. */
@@ -435,8 +445,8 @@ size_t proto_fixed_size(unsigned type);
 
 /*
  * Copy the fixed part of a peer's message. Check its version, its size and the
- * size of the variable part. Check that the status of a CANCEL is an error. The
- * payload of a DATA message is not read.
+ * size of the variable part. Check the status of a CANCEL or BYE. The payload
+ * of a DATA message is not read.
  *
  * UCXPOOL_ERR_PROTOCOL  the message is invalid; the detail contains the reason
  */

@@ -49,6 +49,23 @@ static void handle_cancel(ucxpool_channel_t    *channel,
     xfer_recv_canceled(channel, cancel, reason);
 }
 
+/* If the channel has failed at the peer, it fails here with the same status. */
+static void handle_bye(ucxpool_channel_t *channel, const proto_bye_t *bye,
+                       const void *data, size_t data_size)
+{
+    char reason[PROTO_REASON_MAX + 1];
+
+    if (bye->status != UCXPOOL_OK) {
+        proto_copy_text(reason, sizeof(reason), data, data_size);
+        core_channel_fail(channel, bye->status, "%s: %s",
+                          (channel->state == UCXPOOL_CHANNEL_OPEN)
+                              ? "the channel has failed at the peer"
+                              : "the peer refused the channel",
+                          reason);
+    }
+    core_channel_peer_left(channel);
+}
+
 /* Dispatch one parsed message of a live channel. The message came from a ring
  * or from UCX. */
 static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
@@ -90,7 +107,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_mailbox_lent(channel, &message->mailbox);
         break;
     case PROTO_BYE:
-        core_channel_peer_left(channel);
+        handle_bye(channel, &message->bye, data, data_size);
         break;
     case PROTO_WINDOW_OPEN:
     case PROTO_WINDOW_OPENED:

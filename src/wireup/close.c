@@ -86,6 +86,20 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
     return base_min(channel->closing.deadline, goodbye);
 }
 
+/* Send BYE. If the channel has failed, BYE contains the status and the reason.
+ * Only a peer whose HELLO matched the channel receives it. */
+static void post_bye(ucxpool_channel_t *channel)
+{
+    bool           has_failed = channel->state == UCXPOOL_CHANNEL_FAILED;
+    proto_fixed_t *fixed      = core_control_begin_words(
+             channel, PROTO_BYE, has_failed ? channel->reason : NULL);
+
+    if (fixed != NULL) {
+        fixed->bye.status = has_failed ? channel->status : UCXPOOL_OK;
+        core_control_end(channel);
+    }
+}
+
 /* Send the queued messages and BYE. Returns false if the wire has no room for
  * them now. */
 static bool send_bye(ucxpool_channel_t *channel)
@@ -101,7 +115,7 @@ static bool send_bye(ucxpool_channel_t *channel)
         channel->closing.bye_sent      = true;
         channel->closing.waiting_since = base_clock_now();
         if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
-            core_control_post(channel, PROTO_BYE, CORE_MUST);
+            post_bye(channel);
         }
     }
     return base_list_is_empty(&channel->control.backlog);

@@ -142,6 +142,11 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         CHECK(size <= PROTO_TEXT_MAX);
         check_text(data, size);
         break;
+    case PROTO_BYE:
+        CHECK(message->bye.status <= 0);
+        CHECK(size <= PROTO_REASON_MAX);
+        check_text(data, size);
+        break;
     case PROTO_DESC:
         check_desc(&message->desc, data, size);
         break;
