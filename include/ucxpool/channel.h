@@ -102,8 +102,9 @@ typedef struct ucxpool_channel_params {
     /*
      * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
      * If the channel would use another path, it fails before its first message,
-     * with UCXPOOL_ERR_UNSUPPORTED and a reason. Default: the setting REQUIRE.
-     * The paths do not limit how windows are accessed: WINDOW_WAY does
+     * with UCXPOOL_ERR_UNSUPPORTED and a reason. The peer's channel fails with
+     * the same status, and its reason contains this one. Default: the setting
+     * REQUIRE. The paths do not limit how windows are accessed: WINDOW_WAY does
      * (window.h).
      */
     uint64_t require;
@@ -259,7 +260,8 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
  *
  * UCXPOOL_OK          open
  * UCXPOOL_INPROGRESS  still connecting
- * others              why the channel ended
+ * others              why the channel ended. If it has failed at the peer, this
+ *                     is the peer's error, and the detail contains its reason
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);

@@ -951,8 +951,8 @@ class Pool(_core.Pool):
         "direct,rma" or "any" (default: the setting REQUIRE). Raises
         InvalidParameterError if `where` is not of the form "host:port",
         PeerLostError if no process listens there, NotPermittedError if the
-        secrets differ, UnsupportedError if the channel cannot use a required
-        path."""
+        secrets differ, UnsupportedError if the channel cannot use a path that
+        this side or the listener requires."""
         return Operation(
             lambda: self._connect(where, name, timeout, require),
             lambda limit: self._connect_wait(

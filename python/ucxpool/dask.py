@@ -44,7 +44,8 @@ from distributed.utils import ensure_ip, get_ip, nbytes
 from distributed.worker import Worker
 
 from . import (ClosedError, Error, LimitError, NotPermittedError, Pool,
-               ProtocolError, RefusedError, TimedOutError, _dask_gpu)
+               ProtocolError, RefusedError, TimedOutError, UnsupportedError,
+               _dask_gpu)
 
 logger = logging.getLogger(__name__)
 
@@ -358,7 +359,8 @@ class UcxPoolConnector(Connector):
         try:
             channel = await pool().connect(
                 unparse_host_port(ensure_ip(host), port))
-        except (ClosedError, NotPermittedError, ProtocolError) as error:
+        except (ClosedError, NotPermittedError, ProtocolError,
+                UnsupportedError) as error:
             # Another attempt would not help, or the channel was open and then
             # closed.
             raise FatalCommClosedError(
