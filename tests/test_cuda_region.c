@@ -188,7 +188,7 @@ STAND_IN_TEST(gpu_without_virtual_memory_is_an_error)
 {
     stand_in.configure("vmm=n");
     assert_error_detail(init(&mem_kind_cuda_vmm), UNSUPPORTED,
-                        "use cuMemAlloc memory");
+                        "set it to alloc");
     ck_assert_uint_eq(stand_in.live(), 0);
     assert_ok(init(&mem_kind_cuda_alloc));
 }
