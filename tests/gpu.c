@@ -53,6 +53,13 @@ ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request)
     return pair_finish(pair, request);
 }
 
+void gpu_finish_both(pair_t *pair, ucxpool_request_t *one,
+                     ucxpool_request_t *other)
+{
+    assert_ok(gpu_finish(pair, one));
+    assert_ok(gpu_finish(pair, other));
+}
+
 /* Valgrind does not support pidfd_open(), which a peer needs to take virtual
  * memory. */
 static const char *possible(const char *settings, char *text, size_t size)

@@ -33,6 +33,9 @@ bool gpu_step(void);
 
 /* The same as pair_finish(), but also steps the stand-in. */
 ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request);
+/* The same as pair_finish_both(), but also steps the stand-in. */
+void gpu_finish_both(pair_t *pair, ucxpool_request_t *one,
+                     ucxpool_request_t *other);
 
 /* Create and connect two pools on GPU 0. */
 void gpu_connect(pair_t *pair, const char *settings_a, const char *settings_b);

@@ -327,6 +327,13 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
     return status;
 }
 
+void pair_finish_both(pair_t *pair, ucxpool_request_t *one,
+                      ucxpool_request_t *other)
+{
+    assert_ok(pair_finish(pair, one));
+    assert_ok(pair_finish(pair, other));
+}
+
 void pair_finish_error(pair_t *pair, ucxpool_request_t *request,
                        ucxpool_status_t error, const char *detail)
 {
@@ -505,6 +512,16 @@ void pair_warm_up(void)
     pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
     pair_exchange(&pair, (size_t)1 << 20);
     pair_cleanup(&pair);
+}
+
+bool pair_is_settled(ucxpool_t *pool)
+{
+    core_stats_t   stats = pair_stats(pool);
+    block_stats_t *share = stats.blocks;
+
+    return (share[BLOCK_SHARE_SEND].free == share[BLOCK_SHARE_SEND].total) &&
+           (share[BLOCK_SHARE_RECV].free == share[BLOCK_SHARE_RECV].total) &&
+           (share[BLOCK_SHARE_USER].quarantined == 0);
 }
 
 bool pair_is_whole(ucxpool_t *pool)

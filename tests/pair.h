@@ -108,6 +108,9 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 /* The same, and require this error with this detail. */
 void pair_finish_error(pair_t *pair, ucxpool_request_t *request,
                        ucxpool_status_t error, const char *detail);
+/* The same for two requests, which must succeed. */
+void pair_finish_both(pair_t *pair, ucxpool_request_t *one,
+                      ucxpool_request_t *other);
 
 /* Send bytes, or receive the next message of the channel with this tag. */
 ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
@@ -163,6 +166,8 @@ void pair_warm_up(void);
 
 /* Returns true if no block of the pool is held or quarantined. */
 bool pair_is_whole(ucxpool_t *pool);
+/* The same, except that the caller may hold blocks, also as buffers. */
+bool pair_is_settled(ucxpool_t *pool);
 
 /* Progress until pair_is_whole() returns true for both pools. */
 void pair_check_blocks(pair_t *pair);

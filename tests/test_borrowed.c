@@ -161,8 +161,7 @@ TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
         ucxpool_progress(pair.a);
         ck_assert(!pair_is_late(until));
     }
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_mem_eq(source, target, sizeof(source));
 }
 
@@ -211,8 +210,7 @@ TEST_EACH(wait_polls_without_ucp_wakeup, NUM_WIRES)
         ucxpool_request_wait(recv, 1000000);
         ucxpool_progress(pair.b);
     }
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 TEST(worker_without_its_context_is_rejected)

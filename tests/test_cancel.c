@@ -46,27 +46,10 @@ static ucxpool_request_t *post_send(const void *source, size_t length,
     return pair_send(pair.to_b, source, length, tag);
 }
 
-static bool is_open(void)
-{
-    return (pair_state(pair.to_a) == UCXPOOL_CHANNEL_OPEN) &&
-           (pair_state(pair.to_b) == UCXPOOL_CHANNEL_OPEN);
-}
-
-static bool is_settled(ucxpool_t *pool)
-{
-    core_stats_t   stats;
-    block_stats_t *share = stats.blocks;
-
-    core_stats_get(pool, &stats);
-    return (share[BLOCK_SHARE_SEND].free == share[BLOCK_SHARE_SEND].total) &&
-           (share[BLOCK_SHARE_RECV].free == share[BLOCK_SHARE_RECV].total) &&
-           (share[BLOCK_SHARE_USER].quarantined == 0);
-}
-
 /* Nothing is in flight. Comm memory may stay allocated. */
 static void settle(void)
 {
-    pair_until(&pair, is_settled(pair.a) && is_settled(pair.b));
+    pair_until(&pair, pair_is_settled(pair.a) && pair_is_settled(pair.b));
     assert_ok(ucxpool_check(pair.a));
     assert_ok(ucxpool_check(pair.b));
 }
@@ -271,16 +254,6 @@ static bool look(transfer_t *transfer)
     return transfer->send_ended && transfer->recv_ended;
 }
 
-static void check_is_afterwards(const uint8_t *bytes)
-{
-    size_t i = 0;
-
-    while ((i < LENGTH) && (bytes[i] == AFTERWARDS)) {
-        i++;
-    }
-    ck_assert_uint_eq(i, LENGTH);
-}
-
 /* Returns whether the transfer was still in flight when the test ended it. */
 static bool cut_short(const plan_t *plan, transfer_t *transfer,
                       unsigned num_steps)
@@ -313,7 +286,7 @@ static bool cut_short(const plan_t *plan, transfer_t *transfer,
     ck_assert_int_ne(received, UCXPOOL_ERR_CHECKSUM);
     ucxpool_request_release(transfer->recv);
     settle();
-    check_is_afterwards(transfer->target);
+    ck_assert(pair_is_all(transfer->target, LENGTH, AFTERWARDS));
     return sent != UCXPOOL_OK;
 }
 
@@ -346,15 +319,14 @@ TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
     const int    wire      = _i / NUM_PLANS;
     const plan_t plan      = get_plan(_i % NUM_PLANS);
     transfer_t   transfer  = {0};
-    uint8_t     *packed    = test_alloc(LENGTH);
     unsigned     num_steps = 0;
 
-    transfer.source = packed;
-    transfer.copy   = malloc(LENGTH);
-    transfer.target = malloc(LENGTH);
+    transfer.source = test_alloc(LENGTH);
+    transfer.copy   = test_alloc(LENGTH);
+    transfer.target = test_alloc(LENGTH);
     renew(&plan, wire, &transfer);
     while (cut_short(&plan, &transfer, num_steps)) {
-        ck_assert(is_open());
+        ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
         if (num_steps % 4 == 0) {
             check_channel();
         }
@@ -362,8 +334,6 @@ TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
     }
     ck_assert_uint_gt(num_steps, 4);
     retire(&plan, &transfer);
-    free(transfer.copy);
-    free(transfer.target);
 }
 
 static block_stats_t sent_blocks(ucxpool_t *pool)
@@ -371,49 +341,45 @@ static block_stats_t sent_blocks(ucxpool_t *pool)
     return pair_stats(pool).blocks[BLOCK_SHARE_SEND];
 }
 
-TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)
+/* A transfer of which the peer reads a block. */
+static void start_read(const char *wire, transfer_t *transfer)
 {
-    uint8_t           *source = test_alloc(LENGTH);
-    uint8_t           *target = test_alloc(LENGTH);
-    ucxpool_request_t *recv;
-    ucxpool_request_t *send;
-
-    pair_begin(&pair, wires[_i], wires[_i]);
-    recv = post_recv(target, LENGTH);
-    send = post_send(source, LENGTH, TAG);
+    transfer->source = test_alloc(LENGTH);
+    transfer->target = test_alloc(LENGTH);
+    pair_begin(&pair, wire, wire);
+    transfer->recv = post_recv(transfer->target, LENGTH);
+    transfer->send = post_send(transfer->source, LENGTH, TAG);
     while (sent_blocks(pair.a).held == 0) {
         ucxpool_progress(pair.b);
         ucxpool_progress(pair.a);
     }
-    ucxpool_request_cancel(send);
-    assert_error(ucxpool_request_test(send), CANCELED);
+}
+
+TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)
+{
+    transfer_t transfer;
+
+    start_read(wires[_i], &transfer);
+    ucxpool_request_cancel(transfer.send);
+    assert_error(ucxpool_request_test(transfer.send), CANCELED);
     ck_assert_uint_eq(sent_blocks(pair.a).held, 0);
     ck_assert_uint_ge(sent_blocks(pair.a).quarantined, 1);
     assert_ok(ucxpool_check(pair.a));
-    ucxpool_request_release(send);
-    assert_error(pair_finish(&pair, recv), CANCELED);
+    ucxpool_request_release(transfer.send);
+    assert_error(pair_finish(&pair, transfer.recv), CANCELED);
     pair_check_blocks(&pair);
     check_channel();
 }
 
 TEST_EACH(close_during_a_read_recovers_the_blocks, NUM_RENDEZVOUS)
 {
-    uint8_t           *source = test_alloc(LENGTH);
-    uint8_t           *target = test_alloc(LENGTH);
-    ucxpool_request_t *recv;
-    ucxpool_request_t *send;
+    transfer_t transfer;
 
-    pair_begin(&pair, wires[_i], wires[_i]);
-    recv = post_recv(target, LENGTH);
-    send = post_send(source, LENGTH, TAG);
-    while (sent_blocks(pair.a).held == 0) {
-        ucxpool_progress(pair.b);
-        ucxpool_progress(pair.a);
-    }
+    start_read(wires[_i], &transfer);
     ucxpool_channel_abort(pair.to_b);
-    assert_error(ucxpool_request_test(send), CANCELED);
-    ucxpool_request_release(send);
-    ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_error(ucxpool_request_test(transfer.send), CANCELED);
+    ucxpool_request_release(transfer.send);
+    ck_assert_int_ne(pair_finish(&pair, transfer.recv), UCXPOOL_OK);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
 }

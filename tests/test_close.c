@@ -173,8 +173,7 @@ TEST_EACH(messages_posted_before_a_close_arrive, 2)
     send = post_send();
     ucxpool_channel_close(pair.to_b);
     recv = post_recv();
-    assert_ok(pair_finish(&pair, recv));
-    assert_ok(pair_finish(&pair, send));
+    pair_finish_both(&pair, recv, send);
     ck_assert_mem_eq(sent, got, LENGTH);
     pair_until(&pair, pair.a->channels.count == 0);
     pair_check_blocks(&pair);

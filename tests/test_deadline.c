@@ -186,20 +186,6 @@ TEST_EACH(request_on_an_unopened_channel_expires, 2)
     finish_handshake();
 }
 
-TEST_EACH(deadline_wakes_a_sleeping_thread, 2)
-{
-    ucxpool_request_params_t params = within(20);
-    ucxpool_t               *pool   = pair_pool(wires[_i]);
-    char                     target;
-    ucxpool_request_t       *recv;
-
-    assert_ok(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
-                                  &params, &recv));
-    assert_error(ucxpool_request_wait(recv, UCXPOOL_FOREVER), TIMED_OUT);
-    ucxpool_request_release(recv);
-    ucxpool_destroy(pool);
-}
-
 /* --- a peer that is stopped during a transfer ---------------------------- */
 
 static void await_go(two_t *two)
@@ -207,11 +193,6 @@ static void await_go(two_t *two)
     char byte;
 
     two_check(recv(two->talk, &byte, 1, MSG_WAITALL) == 1);
-}
-
-static void send_go(two_t *two)
-{
-    two_check(send(two->talk, "g", 1, MSG_NOSIGNAL) == 1);
 }
 
 static void await(two_t *two, ucxpool_request_t *request)
@@ -244,7 +225,7 @@ static void run_receiver(two_t *two)
 
     two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                ALL_BITS, NULL, &recv));
-    send_go(two);
+    two_say(two);
     await(two, recv);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
     /* The memory of the ended receive is not written any more. */
@@ -254,7 +235,7 @@ static void run_receiver(two_t *two)
     for (size_t i = 0; i < LONG; i++) {
         two_check(target[i] == 9);
     }
-    send_go(two);
+    two_say(two);
     await_go(two);
     free(target);
 }
@@ -319,7 +300,7 @@ static void run_sender(two_t *two, bool in_place)
     two_check(kill(two->child, SIGCONT) == 0);
     await_blocks(two);
     await_go(two);
-    send_go(two);
+    two_say(two);
     free(source);
 }
 
@@ -423,7 +404,7 @@ static void run_stopped_sender(two_t *two)
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     ucxpool_request_release(send);
     await_blocks(two);
-    send_go(two);
+    two_say(two);
     await_go(two);
     free(source);
 }
@@ -437,7 +418,7 @@ static void run_expiring_receiver(two_t *two)
 
     two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                ALL_BITS, &params, &recv));
-    send_go(two);
+    two_say(two);
     while (received_bytes(two->pool) < LENGTH) {
         ucxpool_wait(two->pool, 1000000);
     }
@@ -454,7 +435,7 @@ static void run_expiring_receiver(two_t *two)
     for (size_t i = 0; i < LONG; i++) {
         two_check(target[i] == 9);
     }
-    send_go(two);
+    two_say(two);
     free(target);
 }
 

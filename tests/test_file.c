@@ -172,8 +172,7 @@ TEST_EACH(empty_ranges_are_empty_segments, NUM_WIRES)
     ck_assert_uint_eq(lengths[1], 77);
     assert_ok(message_recv_segments(message, &(ucxpool_segment_t){memory, 77},
                                     1, NULL, &recv));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_mem_eq(memory, file.bytes + 10, 77);
 }
 
@@ -233,8 +232,7 @@ TEST_EACH(pool_sends_a_file_to_itself_during_wait, NUM_WIRES)
     recv      = post_recv(target, FILE_SIZE);
     send      = post_send(1);
     assert_ok(ucxpool_request_wait(send, UCXPOOL_FOREVER));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_mem_eq(target, file.bytes, FILE_SIZE);
     assert_ok(ucxpool_check(pair.a));
     ucxpool_destroy(pair.a);
@@ -265,8 +263,7 @@ static void check_rounds(size_t num, size_t length)
         ck_assert(!pair_is_late(until));
     }
     for (size_t i = 0; i < num; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
         ck_assert_mem_eq(target + i * length, file.bytes, length);
     }
 }
@@ -301,8 +298,7 @@ TEST_EACH(sends_from_files_take_turns, NUM_WIRES)
         assert_ok(send_ranges(pair.to_b, &ranges[i], 1, TAG, NULL, &sends[i]));
     }
     for (size_t i = 0; i < 2; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_mem_eq(target, file.bytes, BLOCK);
     ck_assert_mem_eq(target + BLOCK, other.bytes, BLOCK);
@@ -345,11 +341,9 @@ TEST(send_with_a_full_ring_delays_no_other_send)
     full_ring = &pair.to_b->ring;
     recvs[1]  = pair_recv(pair.b, to_a, target + LONG, LONG, TAG);
     assert_ok(send_ranges(to_b, ranges, 1, TAG, NULL, &sends[1]));
-    assert_ok(pair_finish(&pair, sends[1]));
-    assert_ok(pair_finish(&pair, recvs[1]));
+    pair_finish_both(&pair, sends[1], recvs[1]);
     full_ring = NULL;
-    assert_ok(pair_finish(&pair, sends[0]));
-    assert_ok(pair_finish(&pair, recvs[0]));
+    pair_finish_both(&pair, sends[0], recvs[0]);
     ck_assert_mem_eq(target, file.bytes, LONG);
     ck_assert_mem_eq(target + LONG, file.bytes, LONG);
     test_end();
@@ -558,8 +552,7 @@ TEST_EACH(send_can_be_canceled_while_it_reads, NUM_WIRES)
     assert_error(pair_finish(&pair, canceled), CANCELED);
     assert_error(pair_finish(&pair, recv), CANCELED);
     recv = post_recv(target, LONG);
-    assert_ok(pair_finish(&pair, next));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, next, recv);
     ck_assert_mem_eq(target, file.bytes, LONG);
     test_end();
 }
@@ -599,8 +592,7 @@ TEST_EACH(ending_a_channel_ends_only_its_own_sends, NUM_WIRES)
     ck_assert_int_ne(pair_finish(&pair, ended), UCXPOOL_OK);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
     recv = pair_recv(pair.b, to_a, target, LONG, TAG);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_mem_eq(target, file.bytes, LONG);
     test_end();
 }

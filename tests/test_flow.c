@@ -349,8 +349,7 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
         attr = pair_request_attr(recv);
         ck_assert_mem_eq(target, bytes, attr.length);
         ck_assert_uint_eq(attr.metadata_length, (i == 2) ? 300 : 0);
-        assert_ok(pair_finish(&pair, recv));
-        assert_ok(pair_finish(&pair, sends[i]));
+        pair_finish_both(&pair, recv, sends[i]);
     }
     ck_assert_uint_eq(pair.to_b->flow.announced, 0);
 }
@@ -374,8 +373,7 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
     }
     for (int i = 0; i < CREDITS + MAX; i++) {
         recv = pair_recv(pair.b, NULL, &target, 1, TAG);
-        assert_ok(pair_finish(&pair, recv));
-        assert_ok(pair_finish(&pair, sends[i]));
+        pair_finish_both(&pair, recv, sends[i]);
     }
 }
 
@@ -490,8 +488,7 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
     /* The peer returns credits when it owes more than half. */
     ck_assert(pair_ended(sends[WAITING_CREDITS + WAITING_CREDITS / 2]));
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
 }
@@ -562,8 +559,7 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
     ck_assert_uint_eq(most_before, 1);
     ck_assert_uint_gt(most_after, 1);
     for (unsigned i = 0; i < 2; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_int_eq(memcmp(source, target, 2 * SIDE_SIZE), 0);
 }
@@ -745,8 +741,7 @@ TEST_EACH(list_of_65536_different_lengths_arrives, 2)
     pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
     recv = pair_recv(pair.b, NULL, target, length, TAG);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     for (size_t i = 0; i < count; i++) {
         if (memcmp(at, segments[i].address, segments[i].length) != 0) {
             ck_abort_msg("segment %zu differs", i);

@@ -86,8 +86,7 @@ static void message_finish(message_t *message)
     size_t   size   = message->num * message->length;
     uint8_t *result = test_alloc(size);
 
-    assert_ok(gpu_finish(&pair, message->send));
-    assert_ok(gpu_finish(&pair, message->recv));
+    gpu_finish_both(&pair, message->send, message->recv);
     gpu_read(result, message->target, size);
     for (size_t i = 0; i < message->num; i++) {
         ck_assert_mem_eq(message->bytes + i * message->length,
@@ -168,8 +167,7 @@ static unsigned launches_to_send_back(void)
     assert_ok(send_segments(pair.to_a, pieces, 2, TAG, &ready, &send));
     progress_often();
     after = stand_in.count("cuLaunchKernel");
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
     gpu_free(memory);
     return after - before;
 }

@@ -197,20 +197,9 @@ static void take_steps(unsigned num)
     }
 }
 
-static bool is_settled(ucxpool_t *pool)
-{
-    core_stats_t   stats;
-    block_stats_t *share = stats.blocks;
-
-    core_stats_get(pool, &stats);
-    return (share[BLOCK_SHARE_SEND].free == share[BLOCK_SHARE_SEND].total) &&
-           (share[BLOCK_SHARE_RECV].free == share[BLOCK_SHARE_RECV].total) &&
-           (share[BLOCK_SHARE_USER].quarantined == 0);
-}
-
 static void settle(void)
 {
-    gpu_until(&pair, is_settled(pair.a) && is_settled(pair.b));
+    gpu_until(&pair, pair_is_settled(pair.a) && pair_is_settled(pair.b));
     assert_ok(ucxpool_check(pair.a));
     assert_ok(ucxpool_check(pair.b));
 }
@@ -325,7 +314,7 @@ static bool is_over(void)
 
 static bool is_whole(ucxpool_t *pool)
 {
-    return (pool == NULL) || is_settled(pool);
+    return (pool == NULL) || pair_is_settled(pool);
 }
 
 static void free_requests(void)

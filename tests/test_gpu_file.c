@@ -96,8 +96,7 @@ static void exchange(size_t num, const uint8_t *message, size_t length,
     gpu_poison(&target);
     recv = post_recv(num_to);
     send = post_send(num, params);
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
     gpu_check(&target, to, num_to, message, length);
 }
 

@@ -80,8 +80,7 @@ static void post_and_finish(size_t num_from, size_t num_to,
     assert_ok(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
                             params, &recv));
     assert_ok(send_segments(pair.to_b, from, num_from, TAG, params, &send));
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
 }
 
 /* One message. The receiver may have more room than the message needs. */
@@ -223,8 +222,7 @@ static void cross(const crossing_t *crossing, uint8_t *device)
                      length, TAG);
     recv = pair_recv(is_from ? pair.b : pair.a, NULL, is_from ? host : device,
                      length, TAG);
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
     if (!is_from) {
         gpu_read(host, device, length + 1);
     }
@@ -291,8 +289,7 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
                      status);
     assert_ok(message_recv_segments(message, &(ucxpool_segment_t){&byte, 1}, 1,
                                     NULL, &recv));
-    assert_ok(gpu_finish(&pair, recv));
-    assert_ok(gpu_finish(&pair, send));
+    gpu_finish_both(&pair, recv, send);
     ck_assert_int_eq(byte, 'y');
 }
 
@@ -365,8 +362,7 @@ static void pass_twenty(size_t num_from, size_t num_to)
         assert_ok(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
                                 NULL, &recv));
         assert_ok(send_segments(pair.to_b, from, num_from, TAG, NULL, &send));
-        assert_ok(pair_finish(&pair, send));
-        assert_ok(pair_finish(&pair, recv));
+        pair_finish_both(&pair, send, recv);
     }
 }
 

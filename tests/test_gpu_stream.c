@@ -121,62 +121,71 @@ static void require_arrived(void)
     ck_assert(memcmp(found, bytes, size) == 0);
 }
 
-static void require_staged_is_old(void)
-{
-    size_t i = 0;
-
-    while ((i < size) && (staged[i] == 0xfe)) {
-        i++;
-    }
-    ck_assert_uint_eq(i, size);
-}
-
 TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_present);
 
-/* Gates are words that streams wait for. For a driver without stream waits, a
- * stand-in that is stepped by hand shows the same. */
-TEST_EACH(send_reads_after_its_stream_gets_there, NUM_BOTH)
+/* Neither has ended before the gate opens, and both end afterwards. */
+static void require_wait(ucxpool_request_t *send, ucxpool_request_t *recv,
+                         bool send_waits)
+{
+    go_round();
+    ck_assert(!send_waits || !pair_ended(send));
+    ck_assert(!pair_ended(recv));
+    gpu_gate_open(&gate);
+    finish(send);
+    finish(recv);
+    require_arrived();
+}
+
+/* A copy behind the gate writes the bytes that are sent. */
+static void check_send(int i, unsigned flags, bool has_stream)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
 
-    start("", _i, CU_STREAM_NON_BLOCKING);
+    start("", i, flags);
     params = params_of(stream);
     memcpy(staged, bytes, size);
     gpu_gate_wait(&gate, stream);
     gpu_copy(stream, source, staged, size);
     recv = post_recv(target, TAG, NULL);
-    send = post_send(source, TAG, &params);
-    go_round();
-    ck_assert(!pair_ended(send));
-    ck_assert(!pair_ended(recv));
-    gpu_gate_open(&gate);
-    finish(send);
-    finish(recv);
-    require_arrived();
+    send = post_send(source, TAG, has_stream ? &params : NULL);
+    require_wait(send, recv, true);
+}
+
+/* Gates are words that streams wait for. For a driver without stream waits, a
+ * stand-in that is stepped by hand shows the same. */
+TEST_EACH(send_reads_after_its_stream_gets_there, NUM_BOTH)
+{
+    check_send(_i, CU_STREAM_NON_BLOCKING, true);
+}
+
+/* The legacy stream waits for blocking streams. */
+TEST_EACH(without_a_stream_the_legacy_stream_is_used, NUM_BOTH)
+{
+    check_send(_i, 0, false);
+}
+
+/* A copy behind the gate reads the bytes that a receive overwrites. */
+static void read_target(void)
+{
+    memset(staged, 1, size);
+    gpu_gate_wait(&gate, stream);
+    gpu_copy(stream, staged, target, size);
 }
 
 TEST_EACH(receive_writes_after_its_stream_gets_there, NUM_BOTH)
 {
     ucxpool_request_params_t params;
-    ucxpool_request_t       *send, *recv;
+    ucxpool_request_t       *send;
 
     start("", _i, CU_STREAM_NON_BLOCKING);
     params = params_of(stream);
     gpu_write(source, bytes, size);
-    memset(staged, 1, size);
-    gpu_gate_wait(&gate, stream);
-    gpu_copy(stream, staged, target, size);
+    read_target();
     send = post_send(source, TAG, NULL);
-    recv = post_recv(target, TAG, &params);
-    go_round();
-    ck_assert(!pair_ended(recv));
-    gpu_gate_open(&gate);
-    finish(send);
-    finish(recv);
-    require_arrived();
+    require_wait(send, post_recv(target, TAG, &params), false);
     /* The stream has read the old bytes first. */
-    require_staged_is_old();
+    ck_assert(pair_is_all(staged, size, 0xfe));
 }
 
 TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
@@ -190,38 +199,11 @@ TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
     send   = post_send(bytes, TAG, NULL); /* host memory: eager if short */
     gpu_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
-    memset(staged, 1, size);
-    gpu_gate_wait(&gate, stream);
-    gpu_copy(stream, staged, target, size);
+    read_target();
     assert_ok(message_recv_segments(message, &(ucxpool_segment_t){target, size},
                                     1, &params, &recv));
-    go_round();
-    ck_assert(!pair_ended(recv));
-    gpu_gate_open(&gate);
-    finish(send);
-    finish(recv);
-    require_arrived();
-    require_staged_is_old();
-}
-
-TEST_EACH(without_a_stream_the_legacy_stream_is_used, NUM_BOTH)
-{
-    ucxpool_request_t *send, *recv;
-
-    /* The legacy stream waits for blocking streams. */
-    start("", _i, 0);
-    memcpy(staged, bytes, size);
-    gpu_gate_wait(&gate, stream);
-    gpu_copy(stream, source, staged, size);
-    send = post_send(source, TAG, NULL);
-    recv = post_recv(target, TAG, NULL);
-    go_round();
-    ck_assert(!pair_ended(send));
-    ck_assert(!pair_ended(recv));
-    gpu_gate_open(&gate);
-    finish(send);
-    finish(recv);
-    require_arrived();
+    require_wait(send, recv, false);
+    ck_assert(pair_is_all(staged, size, 0xfe));
 }
 
 TEST_EACH(ready_memory_waits_for_no_stream, NUM_BOTH)

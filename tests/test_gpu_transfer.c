@@ -46,8 +46,7 @@ static void exchange(const ucxpool_segment_t *source, size_t num_sources,
     assert_ok(recv_segments(pair.b, pair.to_a, target, num_targets, TAG,
                             ALL_BITS, NULL, &recv));
     assert_ok(send_segments(pair.to_b, source, num_sources, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 static void end_pair(void)
@@ -183,8 +182,7 @@ TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
                             &host_params, &requests[0]));
     assert_ok(send_segments(pair.to_b, from, num_from, TAG, &host_params,
                             &requests[1]));
-    assert_ok(pair_finish(&pair, requests[0]));
-    assert_ok(pair_finish(&pair, requests[1]));
+    pair_finish_both(&pair, requests[0], requests[1]);
     ck_assert_mem_eq(target, source, size);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 0);
@@ -314,8 +312,7 @@ static void exchange_by(start_t *start_both, size_t num_from,
     lay_pieces(twins.target, num_to, to_length, to_pieces);
     start_both(from_pieces, num_from, from_length, to_pieces, num_to, to_length,
                kind, requests);
-    assert_ok(pair_finish(&pair, requests[0]));
-    assert_ok(pair_finish(&pair, requests[1]));
+    pair_finish_both(&pair, requests[0], requests[1]);
     twins_read(&twins);
     for (size_t i = 0; i < size; i++) {
         const uint8_t *source = from_pieces[i / from_length];
@@ -443,8 +440,7 @@ TEST_EACH(an_empty_message_arrives, NUM_KINDS)
                                &params_of_pieces[kind], &recv));
         assert_ok(ucxpool_send(pair.to_b, &data, TAG, &params_of_pieces[kind],
                                &send));
-        assert_ok(pair_finish(&pair, send));
-        assert_ok(pair_finish(&pair, recv));
+        pair_finish_both(&pair, send, recv);
     }
 }
 

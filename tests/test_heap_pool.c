@@ -188,8 +188,7 @@ TEST(stitched_heap_buffer_can_be_sent)
     gpu_write(from, message, sizeof(message));
     recv = pair_recv(pair.b, pair.to_a, to, sizeof(message), TAG);
     send = pair_send(pair.to_b, from, sizeof(message), TAG);
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
     gpu_read(arrived, to, sizeof(arrived));
     ck_assert_int_eq(memcmp(arrived, message, sizeof(message)), 0);
     gpu_free(to);

@@ -77,8 +77,7 @@ TEST(peers_memory_becomes_resident_when_read)
                                 &(ucxpool_segment_t){target, sizeof(target)}, 1,
                                 0, 0, NULL, &receive));
         send = pair_send(pair.to_b, source, sizeof(source), 1);
-        assert_ok(pair_finish(&pair, receive));
-        assert_ok(pair_finish(&pair, send));
+        pair_finish_both(&pair, receive, send);
         ck_assert_mem_eq(source, target, sizeof(source));
     }
     /* The first 32 MiB used the blocks that were free first. */

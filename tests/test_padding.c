@@ -111,8 +111,7 @@ TEST_EACH(blocks_disclose_no_earlier_messages, NUM_WIRES)
     recv   = pair_recv(pair.b, NULL, target, length, TAG);
     assert_ok(
         send_segments(pair.to_b, segments, NUM_SEGMENTS, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     if (_i == MAP) {
         visit(pair.a, check_beside_message);
     } else {

@@ -107,8 +107,7 @@ static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
     pair_until(&pair, pair_ended(send) && pair_ended(recv));
     ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.length, length);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 /* The first `length` bytes of both sides are equal. */

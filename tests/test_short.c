@@ -81,8 +81,7 @@ TEST_EACH(the_next_queued_send_starts_when_the_first_ends, 2)
     ends[_i](first);
     ck_assert_int_eq(pair_finish(&pair, first),
                      (_i == 0) ? UCXPOOL_ERR_CANCELED : UCXPOOL_ERR_TIMED_OUT);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_int_eq(target, 's');
     pair_cleanup(&pair);
     free(longs);
@@ -112,8 +111,7 @@ TEST(a_send_canceled_in_the_queue_is_not_sent)
     ucxpool_request_cancel(first);
     ucxpool_request_release(first);
     recv = pair_recv(pair.b, NULL, &target, 1, TAG);
-    assert_ok(pair_finish(&pair, recv));
-    assert_ok(pair_finish(&pair, sends[2]));
+    pair_finish_both(&pair, recv, sends[2]);
     ck_assert_int_eq(target, 'c');
     pair_cleanup(&pair);
     free(longs);
@@ -146,8 +144,7 @@ TEST(sends_that_find_the_ring_full_start_when_it_has_room)
         ck_assert_uint_lt(ended, FULL_NUM);
     }
     for (unsigned i = 0; i < FULL_NUM; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_mem_eq(targets, sources, size);
     ck_assert_uint_ge(pair.to_b->flow.credits, 1024 - FULL_NUM);
@@ -193,8 +190,7 @@ TEST(a_failed_channel_fails_only_its_own_receives)
         ucxpool_progress(pair.b);
         ck_assert(!pair_is_late(until));
     }
-    assert_ok(pair_finish(&pair, recvs[1]));
-    assert_ok(pair_finish(&pair, recvs[2]));
+    pair_finish_both(&pair, recvs[1], recvs[2]);
     ck_assert_mem_eq(targets,
                      "\0"
                      "12",

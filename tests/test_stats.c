@@ -30,8 +30,7 @@ static void pass(const void *from, void *to, size_t length)
     assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, length, TAG, ALL_BITS,
                                   NULL, &recv));
     assert_ok(ucxpool_send_buffer(pair.to_b, from, length, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 /* Only this mode has moved data. */
@@ -192,8 +191,7 @@ static void pass_over(ucxpool_channel_t *channel, size_t length)
     assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
                                   NULL, &recv));
     assert_ok(ucxpool_send_buffer(channel, source, length, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
@@ -339,8 +337,7 @@ TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
                                       NULL, &sends[i]));
     }
     for (int i = 0; i < 2; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_uint_gt(of_channel(pair.to_b, "block_waits"), 0);
     ck_assert_uint_gt(of_channel(pair.to_b, "blocked_ns"), 0);

@@ -160,8 +160,7 @@ static void exchange(size_t first, size_t second)
     assert_ok(
         recv_segments(pair.b, pair.to_a, to, 2, TAG, ALL_BITS, NULL, &recv));
     assert_ok(send_segments(pair.to_b, from, 2, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 TEST_SETTINGS(.only_if = cuda_is_present);
@@ -226,8 +225,7 @@ TEST(in_place_transfers_have_no_gather_range)
     pair_fill(comm, size);
     recv = pair_recv(pair.b, pair.to_a, target, size, TAG);
     send = pair_send(pair.to_b, comm, size, TAG);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ucxpool_comm_free(pair.a, comm);
     end_pair();
     ck_assert_uint_eq(count("gather"), 0);
@@ -259,8 +257,7 @@ TEST(a_send_waiting_for_a_block_has_a_range)
     post_two(sends, recvs);
     pair_until(&pair, num_open("wait for block") != 0);
     for (unsigned i = 0; i < 2; i++) {
-        assert_ok(pair_finish(&pair, sends[i]));
-        assert_ok(pair_finish(&pair, recvs[i]));
+        pair_finish_both(&pair, sends[i], recvs[i]);
     }
 }
 
@@ -371,8 +368,7 @@ TEST_EACH(launch_ranges_last_until_the_gpu_is_done, 3)
         ck_assert_uint_eq(count("gather"), num_open("gather"));
         ck_assert_uint_eq(count("wire"), 0);
     }
-    assert_ok(gpu_finish(&pair, send));
-    assert_ok(gpu_finish(&pair, recv));
+    gpu_finish_both(&pair, send, recv);
     ck_assert_uint_eq(size_of("gather"), size);
     ck_assert_uint_eq(size_of("wire"), size);
     ck_assert_uint_eq(size_of("scatter"), size);

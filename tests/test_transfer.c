@@ -27,8 +27,7 @@ static void exchange(const void *source, void *target, size_t length)
 
     recv = pair_recv(pair.b, pair.to_a, target, length, TAG);
     send = pair_send(pair.to_b, source, length, TAG);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
 }
 
 TEST_SETTINGS(.timeout = 120);
@@ -96,8 +95,7 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
         assert_ok(send_segments(pair.to_b, from, num_from, TAG, NULL, &send));
         assert_ok(recv_segments(pair.b, NULL, to, num_to, TAG, ALL_BITS, NULL,
                                 &recv));
-        assert_ok(pair_finish(&pair, send));
-        assert_ok(pair_finish(&pair, recv));
+        pair_finish_both(&pair, send, recv);
         ck_assert_mem_eq(source, target, LENGTH);
     }
     pair_check_blocks(&pair);
@@ -155,8 +153,7 @@ TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
     pair_fill(source, sizeof(source));
     recv = pair_recv(pair.b, NULL, target, sizeof(target), TAG);
     assert_ok(send_segments(pair.to_b, from, 3, TAG, NULL, &send));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_mem_eq(target, source + LONG, SHORT);
     ck_assert_mem_eq(target + SHORT, source, LONG);
     ck_assert_mem_eq(target + SHORT + LONG, source + LONG + SHORT, SHORT);

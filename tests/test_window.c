@@ -521,8 +521,7 @@ TEST_EACH(the_owner_is_notified, NUM_WAYS)
         ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_uint_eq(attr.metadata_length, 9);
         ck_assert_mem_eq(attr.metadata, "all there", 9);
-        assert_ok(pair_finish(&pair, recv));
-        assert_ok(pair_finish(&pair, request));
+        pair_finish_both(&pair, recv, request);
     }
 }
 
@@ -545,8 +544,7 @@ TEST_EACH(receives_of_the_caller_do_not_match_window_messages, NUM_WAYS)
         assert_ok(pair_finish(&pair, request));
         ck_assert(!pair_ended(recv));
         send = pair_send(sender, sent, LENGTH, TAG);
-        assert_ok(pair_finish(&pair, recv));
-        assert_ok(pair_finish(&pair, send));
+        pair_finish_both(&pair, recv, send);
         ck_assert_mem_eq(mine, sent, LENGTH);
     }
 }
@@ -668,8 +666,7 @@ TEST_EACH(a_blob_with_any_bit_flipped_is_rejected, NUM_WAYS)
     ck_assert(pair_is_open(pair.to_b));
     ck_assert(!pair_ended(innocent));
     send = pair_send(pair.to_a, memory, sizeof(bytes), TAG);
-    assert_ok(pair_finish(&pair, innocent));
-    assert_ok(pair_finish(&pair, send));
+    pair_finish_both(&pair, innocent, send);
 }
 
 TEST_EACH(a_blob_of_another_length_fails_only_the_import, NUM_WAYS)
