@@ -317,32 +317,6 @@ TEST(messages)
     ucxpool_destroy(pool);
 }
 
-/* The caller's structs are shorter than ours, or longer. */
-TEST(callers_of_other_versions_get_the_fields_both_know)
-{
-    struct {
-        ucxpool_channel_attr_t attr;
-        uint64_t               newer;
-    } large;
-    ucxpool_channel_attr_t attr, small;
-    size_t                 known = offsetof(ucxpool_channel_attr_t, name);
-
-    pair_begin(&pair, "", "");
-    memset(&large, 0xff, sizeof(large));
-    memset(&small, 0xff, sizeof(small));
-    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
-    ucxpool_channel_query(pair.to_b, &small, known);
-    ck_assert_int_eq(small.state, attr.state);
-    ck_assert_str_eq(small.wire_reason, attr.wire_reason);
-    for (size_t i = known; i < sizeof(small); i++) {
-        ck_assert_uint_eq(((unsigned char *)&small)[i], 0xff);
-    }
-    ucxpool_channel_query(pair.to_b, &large.attr, sizeof(large));
-    ck_assert_int_eq(large.attr.state, attr.state);
-    ck_assert_str_eq(large.attr.remote_address, attr.remote_address);
-    ck_assert_uint_eq(large.newer, 0);
-}
-
 TEST(statistics)
 {
     ucxpool_attr_t      attr;
