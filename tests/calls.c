@@ -4,7 +4,6 @@
 #include "replace.h"
 #include "base/math.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -84,21 +83,6 @@ bool calls_is_due(calls_name_t name)
 }
 
 FILE *__real_fopen(const char *path, const char *mode);
-
-unsigned calls_num_fds(void)
-{
-    DIR     *dir = opendir("/proc/self/fd");
-    unsigned n   = 0;
-
-    if (dir == NULL) {
-        abort();
-    }
-    while (readdir(dir) != NULL) {
-        n++;
-    }
-    closedir(dir);
-    return n;
-}
 
 /* Address ranges that this program has reserved, still or earlier. Other
  * code reserves ranges too, and a sanitizer does at any time; those are

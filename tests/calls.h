@@ -6,6 +6,8 @@
 #ifndef TESTS_CALLS_H
 #define TESTS_CALLS_H
 
+#include "fds.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -83,10 +85,8 @@ bool calls_is_due(calls_name_t name);
 /* Call the hook once, after the next readlink() that succeeds. */
 void calls_after_readlink(void (*hook)(void));
 
-/* Return the number of open descriptors, and the size of the address space that
- * belongs to memory files or that the code under test has reserved. A failure
- * must not leak them. */
-unsigned calls_num_fds(void);
-size_t   calls_mapped_size(void);
+/* Returns the size of the address space that belongs to memory files or that
+ * the code under test has reserved. */
+size_t calls_mapped_size(void);
 
 #endif

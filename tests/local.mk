@@ -150,7 +150,7 @@ tests_libtestsupport_la_SOURCES = \
 	tests/config_fixture.c tests/config_fixture.h \
 	tests/copy_twin.c tests/copy_twin.h \
 	tests/cuda_fixture.c tests/cuda_fixture.h tests/domains_stand_in.h \
-	tests/files.h tests/forbid.h tests/gpu.c tests/gpu.h \
+	tests/fds.c tests/fds.h tests/files.h tests/forbid.h tests/gpu.c tests/gpu.h \
 	tests/heap_fixture.c tests/heap_fixture.h tests/hostile.c \
 	tests/hostile.h tests/loopback.c tests/loopback.h tests/main.c \
 	tests/net_calls.h tests/pair.c tests/pair.h tests/rdma_end.h \

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "loopback.h"
+#include "fds.h"
 #include "net_calls.h"
 #include "test.h"
 
@@ -357,7 +358,7 @@ TEST(blob_that_is_too_long_is_rejected)
 
 TEST(cleanup_in_mid_handshake_leaks_nothing)
 {
-    unsigned num_fds = net_call_num_fds();
+    unsigned num_fds = fds_count();
 
     listener = loopback_listener(secret);
     for (unsigned num_steps = 0; num_steps < 4; num_steps++) {
@@ -373,7 +374,7 @@ TEST(cleanup_in_mid_handshake_leaks_nothing)
     bootstrap_client_destroy(NULL);
     bootstrap_listener_destroy(listener);
     listener = NULL;
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 /* One complete authentication. Returns its status, or that of connect if
@@ -426,7 +427,7 @@ TEST(failed_call_is_reported_and_retry_works)
     where    = where_of(bootstrap_listener_port(listener));
     assert_ok(connect_once());
     take_all();
-    num_fds = net_call_num_fds();
+    num_fds = fds_count();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         unsigned n = 0;
 
@@ -440,7 +441,7 @@ TEST(failed_call_is_reported_and_retry_works)
                 assert_ok(status);
             }
             take_all();
-            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+            ck_assert_uint_eq(fds_count(), num_fds);
         } while (has_failed);
         ck_assert_uint_gt(n, 1);
     }

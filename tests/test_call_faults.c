@@ -404,18 +404,18 @@ TEST_EACH(every_request_ends_whichever_call_fails, NUM_WIRES *NUM_FAILURES)
     /* Let UCX make its one-time allocations now. */
     (void)live_with_failure(wire, failure, 0);
     (void)live_with_failure(wire, failure, 0);
-    num_fds       = calls_num_fds();
+    num_fds       = fds_count();
     mapped        = num_mappings();
     num_destroyed = 0;
     while (live_with_failure(wire, failure, n)) {
         if (num_destroyed != 2) {
-            num_fds = calls_num_fds();
+            num_fds = fds_count();
             mapped  = num_mappings();
         }
         num_destroyed = 0;
-        ck_assert_msg(calls_num_fds() == num_fds,
+        ck_assert_msg(fds_count() == num_fds,
                       "call %u leaves %u descriptors, there were %u", n,
-                      calls_num_fds(), num_fds);
+                      fds_count(), num_fds);
         ck_assert_msg(num_mappings() == mapped,
                       "call %u leaves %u mappings, there were %u", n,
                       num_mappings(), mapped);

@@ -1,6 +1,7 @@
 /* Events: only channels and listeners that have something to report are
  * returned. */
 #include "core/channel.h"
+#include "fds.h"
 #include "pair.h"
 #include "rounds.h"
 #include "test.h"
@@ -8,7 +9,6 @@
 #include "xfer/state.h"
 
 #include <poll.h>
-#include <sys/resource.h>
 
 #define TAG           UINT64_C(5)
 #define ALL_BITS      UINT64_MAX
@@ -92,25 +92,13 @@ static void receive(pair_t *pools, ucxpool_channel_t *channel, size_t length)
 static void open_many(const char *settings, unsigned num,
                       ucxpool_channel_t **at_a, ucxpool_channel_t **at_b)
 {
-    pair.a = pair_pool(settings);
-    pair.b = pair_pool(settings);
+    pair_pools(&pair, settings, settings);
     for (unsigned i = 0; i < num; i++) {
         at_a[i] = pair_meet(pair.a, pair.b);
         at_b[i] = pair_meet(pair.b, pair.a);
         ucxpool_channel_set_user_ptr(at_b[i], &at_b[i]);
         pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
     }
-    pair_keep(&pair);
-}
-
-/* Two hundred channels and their rings need more than 1,024 descriptors. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 /* Each of these has opened, and is reported once. */
@@ -144,7 +132,8 @@ TEST_EACH(only_the_channel_with_a_message_is_reported, NUM_WIRES)
     static ucxpool_channel_t *at_a[MANY];
     static ucxpool_channel_t *at_b[MANY];
 
-    raise_limit();
+    /* Two hundred channels and their rings need more than 1,024. */
+    fds_limit(FDS_ALL);
     open_many(wires[_i], MANY, at_a, at_b);
     check_opened(pair.b, at_b);
     send_bytes(at_a[MANY / 2], 1);

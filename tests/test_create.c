@@ -157,7 +157,7 @@ typedef struct maker {
 static bool make_with_failure(maker_t *maker, const failure_t *failure,
                               unsigned n)
 {
-    unsigned         num_fds     = calls_num_fds();
+    unsigned         num_fds     = fds_count();
     size_t           mapped_size = calls_mapped_size();
     void            *made        = NULL;
     ucxpool_status_t status;
@@ -181,9 +181,9 @@ static bool make_with_failure(maker_t *maker, const failure_t *failure,
     if ((status == UCXPOOL_OK) && (maker->pool != NULL)) {
         return !has_failed; /* the other pool keeps a record */
     }
-    ck_assert_msg(calls_num_fds() == num_fds,
+    ck_assert_msg(fds_count() == num_fds,
                   "call %u of kind %d: %u descriptors are left, there were %u",
-                  n, failure->name, calls_num_fds(), num_fds);
+                  n, failure->name, fds_count(), num_fds);
     ck_assert_msg(calls_mapped_size() == mapped_size,
                   "call %u of kind %d: mappings are left", n, failure->name);
     return !has_failed;

@@ -129,14 +129,14 @@ STAND_IN_TEST(failed_host_allocation_leaks_nothing)
 {
     static const calls_name_t calls[] = {CALLS_MEMFD_CREATE, CALLS_FTRUNCATE,
                                          CALLS_FALLOCATE, CALLS_MMAP};
-    unsigned                  num_fds = calls_num_fds();
+    unsigned                  num_fds = fds_count();
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         calls_fail(calls[i], 1, ENOMEM);
         ck_assert_int_lt(init(&mem_kind_cuda_host), 0);
         calls_reset();
         ck_assert_uint_eq(stand_in.live(), 0);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
     assert_ok(init(&mem_kind_cuda_host));
 }

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "caught.h"
+#include "fds.h"
 #include "pair.h"
 #include "replace.h"
 #include "test.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -144,15 +144,11 @@ TEST_EACH(child_can_destroy_its_parents_pools, 2)
 /* From now on this process gets no descriptor below MANY. */
 static void open_many(void)
 {
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    if (limit.rlim_max < MAX_FDS) {
+    fds_limit(MAX_FDS);
+    if (fds_limit(MAX_FDS) < MAX_FDS) {
         fprintf(stderr, "the limit on open files is too low\n");
         return;
     }
-    limit.rlim_cur = MAX_FDS;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     for (int fd = 0; fd < MANY;) {
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         ck_assert_int_ge(fd, 0);

@@ -246,7 +246,7 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
     cuda_start("");
     warm_up(backing);
     assert_ok(mem_cuda_driver_get(&driver));
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     do {
         stand_in.fail_call(NULL, n, (int)result);
         status     = create_on(0, backing_setting(backing));
@@ -260,7 +260,7 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
         }
         ck_assert_msg(stand_in.live() == 0, "call %u: %u things are left", n,
                       stand_in.live());
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_ptr_null(current(driver));
         if (++num % 20 == 0) {
             warm_up(backing);
@@ -339,8 +339,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected,
     ck_assert_ptr_eq(current(driver), expected);
     send = pair_send(pair.to_b, memory + 2 * MIB, 2 * MIB, 1);
     ck_assert_ptr_eq(current(driver), expected);
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     ck_assert_ptr_eq(current(driver), expected);
     gpu_free(memory);
     gpu_disconnect(&pair);

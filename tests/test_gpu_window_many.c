@@ -5,6 +5,7 @@
  */
 #include <config.h>
 
+#include "fds.h"
 #include "test.h"
 #include "two_gpu.h"
 
@@ -12,12 +13,10 @@
 #include "core/pool.h"
 #include "window/remote.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -172,18 +171,6 @@ static memory_t                 memory;
 static ucxpool_window_t        *window;
 static ucxpool_remote_window_t *remote;
 
-static unsigned num_open(void)
-{
-    DIR     *folder = opendir("/proc/self/fd");
-    unsigned num    = 0;
-
-    while (readdir(folder) != NULL) {
-        num++;
-    }
-    closedir(folder);
-    return num;
-}
-
 static ucxpool_remote_window_attr_t query(void)
 {
     ucxpool_remote_window_attr_t attr;
@@ -271,16 +258,6 @@ static void check_way(ucxpool_way_t way, const char *reason)
                   query().way_reason);
 }
 
-/* Let this process open only few more files. */
-static void limit_files(void)
-{
-    struct rlimit limit;
-
-    two_check(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = base_max(64u, num_open() + 12);
-    two_check(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-}
-
 static void gpu_begin(void)
 {
     gpu_start(DRIVER);
@@ -296,13 +273,13 @@ TEST_EACH(window_of_many_allocations_is_used_directly, 8)
     unsigned num_fds, live;
 
     start(nums[_i], same_size);
-    num_fds = num_open();
+    num_fds = fds_count();
     live    = stand_in.live();
     import_window(true);
     check_way(UCXPOOL_WAY_CUDA, "");
     ck_assert_uint_eq(num_messages, (nums[_i] + 31) / 32);
     ck_assert_uint_le(max_fds, 32);
-    ck_assert_uint_eq(num_open(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     read_and_write();
     ucxpool_remote_window_release(remote);
     ck_assert_uint_eq(stand_in.live(), live);
@@ -331,14 +308,14 @@ TEST_EACH(wrong_descriptors_from_the_owner_make_the_window_use_messages,
     unsigned num_fds, live;
 
     start(100, same_size);
-    num_fds  = num_open();
+    num_fds  = fds_count();
     live     = stand_in.live();
     trick    = (trick_t)(1 + _i / 2);
     trick_at = 1 + 2 * (unsigned)(_i % 2);
     import_window(true);
     check_way(UCXPOOL_WAY_MESSAGES, "not those that it announced");
     ck_assert_ptr_null(remote->answer);
-    pair_until(&pair, num_open() == num_fds);
+    pair_until(&pair, fds_count() == num_fds);
     ck_assert_uint_eq(stand_in.live(), live);
     read_and_write();
     stop();
@@ -365,12 +342,12 @@ TEST_EACH(failed_driver_call_makes_the_window_use_messages,
     unsigned num_fds, live;
 
     start(100, same_size);
-    num_fds = num_open();
+    num_fds = fds_count();
     live    = stand_in.live();
     stand_in.fail_call(faults[_i].call, faults[_i].n, CUDA_ERROR_UNKNOWN);
     import_window(true);
     check_way(UCXPOOL_WAY_MESSAGES, faults[_i].reason);
-    pair_until(&pair, num_open() == num_fds);
+    pair_until(&pair, fds_count() == num_fds);
     ck_assert_uint_eq(stand_in.live(), live);
     read_and_write();
     ucxpool_remote_window_release(remote);
@@ -433,7 +410,7 @@ TEST_EACH(end_of_a_window_during_its_import_unmaps_it, 3)
 
     gpu_connect(&pair, SETTINGS, SETTINGS);
     memory  = memory_get(1000, same_size);
-    num_fds = num_open();
+    num_fds = fds_count();
     live    = stand_in.live();
     export_window();
     import_window(false);
@@ -454,7 +431,7 @@ TEST_EACH(end_of_a_window_during_its_import_unmaps_it, 3)
         ck_assert_uint_le(stand_in.live(), live);
     } else {
         ck_assert_uint_eq(stand_in.live(), live);
-        pair_until(&pair, num_open() == num_fds);
+        pair_until(&pair, fds_count() == num_fds);
     }
     ucxpool_window_destroy(window);
     memory_put(&memory);
@@ -475,7 +452,7 @@ TEST(many_windows_are_imported_with_few_descriptors)
         export_window();
         windows[i] = window;
     }
-    limit_files();
+    fds_limit(base_max(64u, fds_count() + 12)); /* only few more */
     for (unsigned i = 0; i < NUM; i++) {
         assert_ok(ucxpool_window_export(windows[i], BOTH, blob));
         assert_ok(ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob),
@@ -586,7 +563,7 @@ TEST_EACH(another_process_reads_many_allocations_directly, 2)
 
     two_start();
     if (_i == 1) {
-        limit_files();
+        fds_limit(base_max(64u, fds_count() + 12)); /* only few more */
     }
     if (two.is_child) {
         own(num);

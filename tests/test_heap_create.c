@@ -57,7 +57,7 @@ TEST_EACH(failed_create_leaves_nothing, 4)
     static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
                                          CALLS_MMAP, CALLS_FSTAT};
 
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
     size_t   size    = calls_mapped_size();
     heap_t  *heap    = NULL;
     unsigned n       = 0;
@@ -77,7 +77,7 @@ TEST_EACH(failed_create_leaves_nothing, 4)
             heap_destroy(heap);
             assert_ok(mem_vmm_create_host(NULL, &vmm));
         }
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);
     }
     ck_assert_uint_gt(n, 1);

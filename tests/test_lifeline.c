@@ -3,6 +3,7 @@
  * channels keep it, what its end means, and that nothing of it leaks.
  */
 #include "core/channel.h"
+#include "fds.h"
 #include "pair.h"
 #include "test.h"
 
@@ -10,7 +11,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
@@ -123,19 +123,16 @@ TEST_EACH(destroyed_listener_closes_waiting_callers, 2)
 /* The process has no descriptor left for the channel's ring. */
 TEST(failed_accept_is_reported_to_the_caller)
 {
-    struct rlimit          none = {0};
-    struct rlimit          limit;
     ucxpool_channel_attr_t attr;
+    uint64_t               limit;
 
     begin("LOG_LEVEL=none");
     pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, core_lifeline_is_up(pair.to_a));
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    none.rlim_max = limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    limit = fds_limit(0);
     ck_assert_int_lt(ucxpool_listener_accept(listener, NULL, &pair.to_b),
                      UCXPOOL_OK);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    fds_limit(limit);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     attr = pair_attr(pair.to_a);
     ck_assert_str_eq(attr.reason, "the channel has failed at the peer");

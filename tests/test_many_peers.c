@@ -2,6 +2,7 @@
  * timeouts. */
 #include <config.h>
 
+#include "fds.h"
 #include "pair.h"
 #include "rounds.h"
 #include "test.h"
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,16 +36,15 @@ static pid_t  processes[NUM_PROCESSES];
 /* Channels per process, as many as the limit on open files allows. */
 static unsigned num_channels(void)
 {
-    struct rlimit limit;
-    unsigned      num;
+    uint64_t limit;
+    unsigned num;
 
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    ck_assert_uint_gt(limit.rlim_cur, 2 * DESCRIPTORS_ELSE);
+    fds_limit(FDS_ALL);
+    limit = fds_limit(FDS_ALL);
+    ck_assert_uint_gt(limit, 2 * DESCRIPTORS_ELSE);
     num = rounds_are_few() ? 10 : MAX_EACH;
     while ((uint64_t)num * NUM_PROCESSES * DESCRIPTORS_EACH >
-           limit.rlim_cur - DESCRIPTORS_ELSE) {
+           limit - DESCRIPTORS_ELSE) {
         num--;
     }
     return num;

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "caught.h"
+#include "fds.h"
 #include "loopback.h"
 #include "net_calls.h"
 #include "slow.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -55,23 +55,6 @@ static void limit_half_open(unsigned num)
 
     params.max_half_open = num;
     assert_ok(try_listener(&params));
-}
-
-static struct rlimit old_limit;
-
-static void limit_descriptors(rlim_t num)
-{
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old_limit), 0);
-    limit          = old_limit;
-    limit.rlim_cur = num;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-}
-
-static void lift_limit(void)
-{
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
 }
 
 static void teardown(void)
@@ -222,7 +205,7 @@ TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
 {
     enum { NUM_STRANGERS = 500 };
     static int fds[NUM_STRANGERS];
-    unsigned   num_fds = net_call_num_fds();
+    unsigned   num_fds = fds_count();
 
     for (int i = 0; i < NUM_STRANGERS; i++) {
         fds[i] = loopback_stranger(listener);
@@ -232,7 +215,7 @@ TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
             assert_open();
         }
     }
-    ck_assert_uint_le(net_call_num_fds(), num_fds + NUM_STRANGERS + 8);
+    ck_assert_uint_le(fds_count(), num_fds + NUM_STRANGERS + 8);
     ck_assert_uint_eq(stats().num_proven, 3);
     ck_assert_uint_ge(stats().num_dropped, NUM_STRANGERS - 8);
     ck_assert_uint_eq(stats().num_refused, stats().num_dropped);
@@ -402,15 +385,16 @@ TEST(a_client_displaced_by_a_new_connection_retries)
 TEST(a_client_retries_when_the_listener_has_no_descriptor)
 {
     unsigned            num_fds;
+    uint64_t            limit;
     bootstrap_client_t *client;
 
     destroy_listener();
-    num_fds = net_call_num_fds();
+    num_fds = fds_count();
     limit_half_open(8);
     client = connected_client();
-    limit_descriptors(net_call_num_fds() + 2);
+    limit  = fds_limit(fds_count() + 2);
     loopback_settle(listener);
-    lift_limit();
+    fds_limit(limit);
     /* Valgrind's own descriptors appear in /proc/self/fd, but do not count
      * here. */
     if (!RUNNING_ON_VALGRIND) {
@@ -418,17 +402,18 @@ TEST(a_client_retries_when_the_listener_has_no_descriptor)
     }
     assert_connects(client);
     destroy_listener();
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
 {
     enum { LIMIT = 200 };
-    int fds[LIMIT];
+    int      fds[LIMIT];
+    uint64_t limit;
 
-    limit_descriptors(LIMIT);
+    limit = fds_limit(LIMIT);
     limit_half_open(LIMIT);
-    lift_limit();
+    fds_limit(limit);
     open_strangers(fds, LIMIT, true);
     ck_assert_uint_eq(num_half_open(), LIMIT / 4);
     close_all(fds, LIMIT);
@@ -538,7 +523,7 @@ TEST(the_callers_epoll_can_watch_the_fd)
 
 TEST(destroying_the_listener_closes_pending_connections)
 {
-    unsigned              num_fds = net_call_num_fds();
+    unsigned              num_fds = fds_count();
     bootstrap_listener_t *second  = loopback_listener(secret);
     int                   fd      = loopback_stranger(second);
     char                  byte;
@@ -548,7 +533,7 @@ TEST(destroying_the_listener_closes_pending_connections)
     ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
     close(fd);
     bootstrap_listener_destroy(NULL);
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 /* A forked child holds copies of the sockets. */
@@ -832,7 +817,7 @@ TEST(a_failing_call_at_creation_leaves_nothing_behind)
     unsigned                    num_fds;
 
     destroy_listener();
-    num_fds = net_call_num_fds();
+    num_fds = fds_count();
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         for (unsigned n = 1;; n++) {
             net_call_fail(calls[i], n, EMFILE);
@@ -844,7 +829,7 @@ TEST(a_failing_call_at_creation_leaves_nothing_behind)
                 break;
             }
             ck_assert(net_call_reset());
-            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+            ck_assert_uint_eq(fds_count(), num_fds);
         }
     }
 }
@@ -876,11 +861,12 @@ TEST(with_no_descriptor_left_at_all_the_listener_recovers)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
     ucxpool_status_t    status;
+    uint64_t            limit;
 
     loopback_wait(bootstrap_listener_fd(listener));
-    limit_descriptors(0);
+    limit = fds_limit(0);
     loopback_settle(listener);
-    lift_limit();
+    fds_limit(limit);
     ck_assert_uint_eq(num_half_open(), 0);
     net_call_skip(1000000000u);
     /* Valgrind accepts the connection and then closes it. */
@@ -920,7 +906,7 @@ TEST(a_persistently_failing_accept_is_not_retried_forever)
 TEST(a_connection_that_cannot_be_served_is_closed)
 {
     static const net_call_t calls[] = {NET_CALL_EPOLL_CTL, NET_CALL_RAND_BYTES};
-    unsigned                num_fds = net_call_num_fds();
+    unsigned                num_fds = fds_count();
     char                    byte;
 
     for (size_t i = 0; i < 2; i++) {
@@ -932,7 +918,7 @@ TEST(a_connection_that_cannot_be_served_is_closed)
         close(fd);
         ck_assert_uint_eq(num_half_open(), 0);
         ck_assert_uint_eq(bootstrap_listener_num_refused(listener), i + 1);
-        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
     assert_open();
 }

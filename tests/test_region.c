@@ -301,7 +301,7 @@ TEST(stitching_can_be_retried_after_a_failure)
 TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
 {
     calls_name_t name       = (calls_name_t)_i;
-    unsigned     num_fds    = calls_num_fds();
+    unsigned     num_fds    = fds_count();
     unsigned     num_errors = 0;
     size_t       mapped     = calls_mapped_size();
 
@@ -327,7 +327,7 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
             assert_detail(name == CALLS_CALLOC ? "list" : "UCXPOOL_COMM_SIZE");
         }
         mem_regions_cleanup(&regions);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
     }
     /* A second seal call is made only if the first one failed, and large pages
@@ -342,13 +342,13 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
 
 TEST(a_file_that_cannot_be_sealed_is_an_error)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
 
     for (unsigned n = 1; n <= NUM_REGIONS; n++) {
         calls_fail_from(CALLS_FCNTL, n, EPERM);
         ck_assert_int_lt(init(BASE_SWITCH_TRY), 0);
         calls_reset();
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
     assert_ok(init(BASE_SWITCH_TRY));
 }
@@ -443,7 +443,7 @@ TEST(huge_pages_require_regions_of_whole_pages)
 
 TEST(base_pages_are_used_if_huge_pages_run_out)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
 
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS;
@@ -454,7 +454,7 @@ TEST(base_pages_are_used_if_huge_pages_run_out)
     ck_assert_uint_eq(regions.page_size, page_size());
     check_stitching();
     mem_regions_cleanup(&regions);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 TEST(real_huge_pages_are_used_if_the_machine_has_some)
@@ -486,14 +486,14 @@ TEST(real_huge_pages_are_used_if_the_machine_has_some)
 
 TEST(cleanup_may_be_called_twice_and_releases_everything)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
     size_t   mapped  = calls_mapped_size();
 
     assert_ok(init(BASE_SWITCH_TRY));
-    ck_assert_uint_gt(calls_num_fds(), num_fds);
+    ck_assert_uint_gt(fds_count(), num_fds);
     mem_regions_cleanup(&regions);
     mem_regions_cleanup(&regions);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     ck_assert_uint_eq(calls_mapped_size(), mapped);
 }
 

@@ -2,6 +2,7 @@
  * with it. */
 #include <config.h>
 
+#include "fds.h"
 #include "net_calls.h"
 #include "test.h"
 
@@ -267,7 +268,7 @@ TEST(reading_the_secret_can_be_retried_after_a_failed_call)
 {
     static const net_call_t calls[] = {NET_CALL_CALLOC, NET_CALL_FSTAT,
                                        NET_CALL_READ};
-    unsigned                num_fds = net_call_num_fds();
+    unsigned                num_fds = fds_count();
 
     write_letters(20, "\n");
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -284,7 +285,7 @@ TEST(reading_the_secret_can_be_retried_after_a_failed_call)
             ck_assert_ptr_null(secret);
         }
     }
-    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 TEST(an_interrupted_read_is_continued)

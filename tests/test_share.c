@@ -20,7 +20,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,7 +54,7 @@ static ucxpool_status_t map(const ipc_host_t *of, const ipc_file_t *what)
 static void check_refused(const ipc_host_t *of, const ipc_file_t *what,
                           ucxpool_status_t status, const char *words)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
     size_t   size    = calls_mapped_size();
 
     ck_assert_int_eq(map(of, what), status);
@@ -63,7 +62,7 @@ static void check_refused(const ipc_host_t *of, const ipc_file_t *what,
                   words, reason);
     assert_detail(words);
     ck_assert_ptr_null(mapped);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     ck_assert_uint_eq(calls_mapped_size(), size);
 }
 
@@ -300,10 +299,10 @@ TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
     owner_t  owner;
 
     owner_start(&owner, geteuid());
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     size    = calls_mapped_size();
     assert_ok(map(&owner.host, &owner.file));
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     ipc_unmap(mapped, SIZE);
     ck_assert_uint_eq(calls_mapped_size(), size);
     owner_end(&owner);
@@ -419,16 +418,13 @@ TEST(an_unknown_host_is_not_treated_as_another)
 
 TEST(our_identity_is_known_without_descriptors)
 {
-    ipc_host_t    again;
-    struct rlimit none = {0};
-    struct rlimit limit;
+    ipc_host_t again;
+    uint64_t   limit;
 
     ipc_host_fill(&host);
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    none.rlim_max = limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    limit = fds_limit(0);
     ipc_host_fill(&again);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    fds_limit(limit);
     ck_assert_uint_ne(host.start_time, 0);
     ck_assert_mem_eq(&host, &again, sizeof(host));
 }
@@ -451,7 +447,7 @@ TEST(another_user_is_rejected)
 
 TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
     void    *address;
 
     assert_ok(ipc_create("mine", SIZE, &fd, &address));
@@ -462,7 +458,7 @@ TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
     ck_assert_int_eq(ipc_watch(&host), -1);
     ipc_unmap(address, SIZE);
     teardown();
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 TEST(a_dead_process_is_not_mapped_or_watched)
@@ -719,25 +715,17 @@ TEST(the_user_of_unmapped_users_is_read_from_the_kernel)
 
 static int check_unread_map(void)
 {
-    struct rlimit none = {0}, limit;
+    uint64_t limit;
 
     enter_namespace_as_5();
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 1;
-    }
-    none.rlim_max = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &none) != 0) {
-        return 1;
-    }
+    limit = fds_limit(0);
     ipc_host_fill(&host);
     if ((host.uid != IPC_NO_USER) ||
         ipc_host_fits(&host, reason, sizeof(reason)) ||
         (strstr(reason, "uid_map cannot be read") == NULL)) {
         return 2;
     }
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 1;
-    }
+    fds_limit(limit);
     ipc_host_fill(&host);
     return (host.uid == NOBODY) && ipc_host_fits(&host, reason, sizeof(reason))
                ? 0
@@ -935,7 +923,7 @@ TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
 
     make_file(SIZE, F_SEAL_SHRINK);
     for (n = 1;; n++) {
-        unsigned         num_fds = calls_num_fds();
+        unsigned         num_fds = fds_count();
         size_t           size    = calls_mapped_size();
         ucxpool_status_t status;
 
@@ -949,7 +937,7 @@ TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
         ck_assert_int_eq(status, rows[_i].status);
         ck_assert_str_ne(reason, "");
         ck_assert_ptr_null(mapped);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);
     }
     calls_reset();
@@ -979,7 +967,7 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
         {CALLS_MMAP, ENOMEM, UCXPOOL_ERR_NO_MEMORY},
         {CALLS_FCNTL, EPERM, UCXPOOL_ERR_PERMISSION},
     };
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
     size_t   size    = calls_mapped_size();
     void    *address = NULL;
     unsigned n;
@@ -1008,7 +996,7 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
         assert_detail("control");
         ck_assert_ptr_null(address);
         ck_assert_int_eq(fd, -1);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);
     }
     ck_assert_uint_gt(n, 1);

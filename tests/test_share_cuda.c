@@ -275,7 +275,7 @@ TEST(a_region_has_one_file_which_is_closed_with_it)
 {
     mem_regions_t regions;
     ipc_cuda_t    share, again;
-    unsigned      num_fds = calls_num_fds();
+    unsigned      num_fds = fds_count();
 
     cuda_start("");
     assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, NUM_REGIONS,
@@ -286,7 +286,7 @@ TEST(a_region_has_one_file_which_is_closed_with_it)
     ck_assert_int_eq(memcmp(&share, &again, sizeof(share)), 0);
     mem_regions_cleanup(&regions);
     if (!cuda_is_real()) {
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
 }
 
@@ -412,9 +412,9 @@ TEST(allocations_are_exported_and_mapped_contiguously)
     char                 byte = 0;
 
     virtual_start(&regions);
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     assert_ok(retain_middle(&regions, &memory));
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     ck_assert_uint_eq(memory.num, 2);
     ck_assert_uint_eq(memory.layout.offset, MIDDLE);
     ck_assert_uint_eq(memory.layout.num_runs, 1);
@@ -443,7 +443,7 @@ TEST(allocations_are_exported_and_mapped_contiguously)
         UCXPOOL_OK);
     ipc_virtual_unmap(device, &range);
     close_all(fds, 2);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
     ipc_virtual_release(device, &memory);
     ipc_virtual_release(device, &memory); /* has no effect */
     virtual_end(&regions);
@@ -519,7 +519,7 @@ STAND_IN_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
     ucxpool_status_t     status;
 
     virtual_start(&regions);
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     live    = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
@@ -529,7 +529,7 @@ STAND_IN_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
         num_failed++;
         stand_in.fail_call(NULL, 0, 0);
         ck_assert_uint_eq(memory.num, 0);
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(stand_in.live(), live);
     }
     ck_assert_uint_ge(num_failed, 5);
@@ -540,7 +540,7 @@ STAND_IN_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
             break;
         }
         num_failed++;
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
     ck_assert_uint_ge(num_failed, 8);
     live = stand_in.live();

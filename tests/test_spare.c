@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "core/channel.h"
+#include "fds.h"
 #include "pair.h"
 #include "test.h"
 
@@ -19,15 +20,6 @@
 /* More connections than a listener leaves descriptors for. */
 #define NUM_STRANGERS 12
 
-static void limit_files(rlim_t count)
-{
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = count;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-}
-
 static ucxpool_status_t try_pool(ucxpool_t **pool_p)
 {
     return pair_try_pool(NULL, "COMM_SIZE=1m BLOCK_SIZE=64k WIRE=ucx", pool_p);
@@ -39,7 +31,7 @@ static ucxpool_t *smallest_pool(void)
     ucxpool_t *pool;
 
     for (rlim_t count = 8;; count++) {
-        limit_files(count);
+        fds_limit(count);
         if (try_pool(&pool) == UCXPOOL_OK) {
             return pool;
         }
@@ -60,7 +52,7 @@ TEST(free_descriptors_are_counted)
     int      fds[32];
     unsigned count = 0;
 
-    limit_files(32);
+    fds_limit(32);
     while ((fds[count] = dup(0)) >= 0) {
         count++;
     }
@@ -82,7 +74,7 @@ static int create_with(rlim_t count)
     if (pid == 0) {
         ucxpool_t *pool;
 
-        limit_files(count);
+        fds_limit(count);
         if (try_pool(&pool) == UCXPOOL_OK) {
             _exit(0);
         }
@@ -107,8 +99,7 @@ TEST(creation_with_few_descriptors_fails_with_a_message)
 
 TEST(creation_without_memory_for_a_thread_fails_with_a_message)
 {
-    struct rlimit    before;
-    struct rlimit    limit;
+    struct rlimit    before, limit;
     ucxpool_status_t status;
 
     ck_assert_int_eq(getrlimit(RLIMIT_DATA, &before), 0);
@@ -189,13 +180,12 @@ TEST(unauthenticated_connections_leave_descriptors_for_a_client)
 
 TEST(an_endpoint_without_descriptors_fails_with_a_message)
 {
-    struct rlimit    before;
+    uint64_t         before;
     ucxpool_status_t status;
 
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
-    limit_files(0);
+    before = fds_limit(0);
     status = base_limits_check_endpoint();
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    fds_limit(before);
     ck_assert_int_eq(status, UCXPOOL_ERR_LIMIT);
     assert_detail("ulimit -n");
     assert_ok(base_limits_check_endpoint());
@@ -215,14 +205,13 @@ TEST(a_channel_without_descriptors_fails_and_names_the_limit)
     ucxpool_t             *second = (first == pair.a) ? pair.b : pair.a;
     ucxpool_channel_t     *channel;
     ucxpool_channel_attr_t attr;
-    struct rlimit          before;
+    uint64_t               before;
 
     pair_meet(first, second);
     pair_until(&pair, second->wireup.num_early == 1);
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
-    limit_files(0);
+    before  = fds_limit(0);
     channel = pair_meet(second, first);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    fds_limit(before);
     attr = pair_attr(channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);

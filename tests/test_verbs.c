@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "base/config.h"
+#include "fds.h"
 #include "gpu.h"
 #include "mem/reg_verbs.h"
 #include "pair.h"
@@ -11,7 +12,6 @@
 
 #include "core/stats.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -596,19 +596,6 @@ static void gpu_pool(const char *backing)
     pool = pair_pool_on(0, settings);
 }
 
-static unsigned num_files(void)
-{
-    DIR     *folder = opendir("/proc/self/fd");
-    unsigned num    = 0;
-
-    ck_assert_ptr_nonnull(folder);
-    while (readdir(folder) != NULL) {
-        num++;
-    }
-    closedir(folder);
-    return num;
-}
-
 /* How memory of each kind is registered. */
 static const struct {
     const char *backing;
@@ -630,9 +617,9 @@ TEST_EACH(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address,
     unsigned     files;
 
     gpu_pool(gpu_kinds[_i].backing);
-    files = num_files();
+    files = fds_count();
     must_register();
-    ck_assert_uint_eq(num_files(), files);
+    ck_assert_uint_eq(fds_count(), files);
     ck_assert_str_eq(verbs_library->journal(), gpu_kinds[_i].calls);
     stats = pair_stats(pool);
     ck_assert_uint_eq(stats.verbs_host_bytes, is_host ? 8 * MIB : 0);
@@ -678,12 +665,12 @@ TEST(a_device_without_dmabuf_may_register_by_address)
     unsigned files;
 
     gpu_pool("vmm");
-    files = num_files();
+    files = fds_count();
     verbs_library->set_peermem(1);
     verbs_library->refuse(1, EOPNOTSUPP, 1);
     must_register();
     ck_assert_str_eq(verbs_library->journal(), "refused reg0 reg1 reg2 reg3");
-    ck_assert_uint_eq(num_files(), files);
+    ck_assert_uint_eq(fds_count(), files);
     must_deregister();
 }
 
@@ -710,14 +697,14 @@ TEST(gpu_registration_can_be_retried_after_a_refusal)
     unsigned files;
 
     gpu_pool("vmm");
-    files = num_files();
+    files = fds_count();
     for (unsigned n = 2; n <= 4; n++) {
         verbs_library->refuse(n, ENOMEM, 0);
         assert_error_detail(try_register(), NO_MEMORY,
                             "by ibv_reg_dmabuf_mr: Cannot allocate memory");
         assert_detail("BAR1 may be full: lower UCXPOOL_COMM_SIZE");
         check_nothing_is_registered();
-        ck_assert_uint_eq(num_files(), files);
+        ck_assert_uint_eq(fds_count(), files);
     }
     verbs_library->refuse(0, 0, 0);
     must_register();

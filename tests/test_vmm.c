@@ -76,7 +76,7 @@ static ucxpool_status_t create(int kind)
 
 static void open_vmm(int kind)
 {
-    num_fds     = calls_num_fds();
+    num_fds     = fds_count();
     mapped_size = calls_mapped_size();
     if (kind == GPU) {
         device_open("");
@@ -109,7 +109,7 @@ static void stop(void)
 
     destroy();
     if (!is_real) {
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped_size);
     }
 }
@@ -466,7 +466,7 @@ TEST_EACH(a_failed_creation_leaks_nothing, NUM_KINDS)
     static const ucxpool_status_t results[] = {
         UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO};
 
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     if (_i == GPU) {
         device_open("");
     }
@@ -477,7 +477,7 @@ TEST_EACH(a_failed_creation_leaks_nothing, NUM_KINDS)
         calls_reset();
         ck_assert_ptr_null(vmm);
         if (_i == HOST) {
-            ck_assert_uint_eq(calls_num_fds(), num_fds);
+            ck_assert_uint_eq(fds_count(), num_fds);
         }
     }
     assert_ok(create(_i));

@@ -230,9 +230,9 @@ TEST_EACH(a_failed_call_is_reported_and_leaks_nothing, NUM_WAYS *NUM_FAILURES)
     make_places();
     /* Calls that are made only once, for example by UCX, are made here. */
     (void)live_with_failure(way, failure, 0);
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     while (live_with_failure(way, failure, ++n)) {
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
     if ((failures[failure].way == NUM_WAYS) || (failures[failure].way == way)) {
         ck_assert_uint_gt(n, 1);

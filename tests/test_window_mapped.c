@@ -317,12 +317,12 @@ TEST(more_parts_than_a_message_holds_are_not_mapped)
 static void check_refused(void *address, size_t size, int file,
                           const char *words)
 {
-    unsigned num_fds = calls_num_fds();
+    unsigned num_fds = fds_count();
 
     assert_error(make_window(address, size, file), INVALID_PARAM);
     ck_assert_ptr_null(window);
     assert_detail(words);
-    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_eq(fds_count(), num_fds);
 }
 
 TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
@@ -390,7 +390,7 @@ TEST(destroying_a_window_leaks_nothing)
     size_t   mapped;
 
     map_whole_file();
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     mapped  = calls_mapped_size();
     for (int i = 0; i < 10; i++) {
         begin(memory, SIZE, BOTH);
@@ -398,7 +398,7 @@ TEST(destroying_a_window_leaks_nothing)
         assert_ok(ucxpool_window_revoke(window, 0));
         pair_until(&pair, calls_mapped_size() == mapped);
         end();
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
     }
 }
 
@@ -418,7 +418,7 @@ TEST(another_way_is_used_after_a_failed_call)
     size_t   mapped;
 
     map_whole_file();
-    num_fds = calls_num_fds();
+    num_fds = fds_count();
     mapped  = calls_mapped_size();
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         assert_ok(make_window(memory, SIZE, fd));
@@ -432,7 +432,7 @@ TEST(another_way_is_used_after_a_failed_call)
         check_reason(calls[i].words);
         check_bytes(memory, SIZE);
         end();
-        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
     }
     begin(memory, SIZE, BOTH);
