@@ -104,7 +104,7 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
         ucxpool_request_query(request, &attr, sizeof(attr));
         slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
-            end_fail(slot->end, "a message", "a message has a wrong size");
+            end_fail(slot->end, "a message", "its size is wrong");
         }
     }
 }
