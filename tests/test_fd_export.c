@@ -529,6 +529,24 @@ TEST(valid_request_is_answered_and_the_socket_closed)
     close(fd);
 }
 
+TEST(request_for_memory_that_the_peer_cannot_map_is_disconnected)
+{
+    bool is_explained;
+    int  fd;
+
+    pair_begin(&pair, "LOG_LEVEL=warn", "LOG_LEVEL=warn");
+    pair.to_b->peer.host.boot_id[0]++;
+    fd = stranger();
+    caught_begin();
+    say(fd, question());
+    pair_until(&pair, is_hung_up(fd));
+    is_explained =
+        strstr(caught_text(), "receives no descriptors: other host") != NULL;
+    caught_end();
+    ck_assert(is_explained);
+    close(fd);
+}
+
 TEST(request_before_the_hello_is_deferred)
 {
     int fd = ask_early();

@@ -220,17 +220,17 @@ static ucxpool_status_t get_fds(const caller_t          *caller,
 }
 
 /* Check that the caller is the process that sent the HELLO and may map the
- * memory. Returns the reason if the check fails, else NULL. */
+ * memory. Returns the reason if the check fails, else NULL. text: a buffer for
+ * the reason. */
 static const char *check_caller(const caller_t          *caller,
-                                const ucxpool_channel_t *channel)
+                                const ucxpool_channel_t *channel,
+                                char text[PROTO_TEXT_MAX + 1])
 {
-    char reason[PROTO_TEXT_MAX + 1];
-
     if (!ipc_caller_is(&caller->peer, &channel->peer.host)) {
         return "it is not the process that sent the HELLO";
     }
-    if (!ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
-        return "it is not a process of this host and user";
+    if (!ipc_host_fits(&channel->peer.host, text, PROTO_TEXT_MAX + 1)) {
+        return text;
     }
     if (caller->request.first >= num_asked(caller, channel)) {
         return "it requests descriptors that do not exist";
@@ -292,6 +292,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     };
     const ucxpool_channel_t *channel = core_channel_find(pool, &head);
     const char              *reason;
+    char                     text[PROTO_TEXT_MAX + 1];
 
     if (channel == NULL) {
         return refuse(pool, caller, "it names an unknown channel");
@@ -304,7 +305,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return false;
     }
-    reason = check_caller(caller, channel);
+    reason = check_caller(caller, channel, text);
     if (reason != NULL) {
         return refuse(pool, caller, reason);
     }
