@@ -318,13 +318,19 @@ STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)
     check_wire(UCXPOOL_WIRE_UCX, "cannot pin");
 }
 
-STAND_IN_TEST(cpu_copies_if_the_peers_memory_cannot_be_pinned)
+STAND_IN_TEST_EACH(cpu_copies_if_the_peers_memory_cannot_be_pinned, 2)
 {
     create_pair();
-    stand_in.fail_call("cuMemHostRegister", 2, CUDA_ERROR_NOT_SUPPORTED);
+    stand_in.fail_call("cuMemHostRegister", 2,
+                       (_i == 0) ? CUDA_ERROR_NOT_SUPPORTED
+                                 : CUDA_ERROR_OUT_OF_MEMORY);
     pair_connect(&pair);
     ck_assert(stand_in.has_failed());
     check_wire(UCXPOOL_WIRE_MAP, "the CPU copies for the GPU: cannot pin");
+    check_wire(UCXPOOL_WIRE_MAP,
+               (_i == 0) ? "): CUDA_ERROR_NOT_SUPPORTED (801"
+                         : "be locked, raise the limit (ulimit -l): "
+                           "CUDA_ERROR_OUT_OF_MEMORY (2");
     exchange();
 }
 
@@ -334,7 +340,9 @@ STAND_IN_TEST(memory_of_peers_is_pinned_up_to_a_limit)
     static const char *words[] = {
         "through pinned host memory",
         "the CPU copies for the GPU: cannot pin 4194304 bytes of the peer's "
-        "memory",
+        "memory: a pool may pin half of the machine's memory, of which "
+        "4194303 bytes are left; lower the peers' UCXPOOL_COMM_SIZE or import "
+        "fewer windows",
     };
 
     create_pair();

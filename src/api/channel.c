@@ -160,7 +160,7 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
 }
 
 _Static_assert((CORE_NAME_SIZE <= UCXPOOL_NAME_SIZE) &&
-                   (CORE_FAILURE_SIZE <= UCXPOOL_REASON_SIZE) &&
+                   (CORE_LONG_REASON_SIZE <= UCXPOOL_REASON_SIZE) &&
                    (BOOTSTRAP_ADDRESS_NAME_SIZE <= UCXPOOL_HOST_PORT_SIZE),
                "queries copy whole strings");
 

@@ -62,9 +62,8 @@ void core_numbers_cleanup(core_numbers_t *numbers);
 /* --- channels ------------------------------------------------------------- */
 
 #define CORE_REASON_SIZE 164u
-/* Size of the reason of a failure, which may contain a wire_reason or the
- * peer's reason. */
-#define CORE_FAILURE_SIZE 320u
+/* Size of a reason that contains another one. */
+#define CORE_LONG_REASON_SIZE 320u
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
@@ -109,9 +108,8 @@ typedef struct core_mapping {
     bool is_written;     /* GPU memory: also mapped for writing */
     bool is_pinned;      /* host memory that we have pinned, so our GPU can read
                             it */
-    char unpinned[CORE_REASON_SIZE]; /* why our GPU cannot read the
-                                        regions */
-    ipc_host_t host;                 /* the peer's process */
+    char       unpinned[CORE_LONG_REASON_SIZE]; /* why it is not pinned */
+    ipc_host_t host;                            /* the peer's process */
     uint32_t   num_files; /* files in HELLO, without the ring's file */
     ipc_file_t files[];
 } core_mapping_t;
@@ -241,13 +239,13 @@ struct ucxpool_channel {
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
-    char                    reason[CORE_FAILURE_SIZE];
+    char                    reason[CORE_LONG_REASON_SIZE];
     unsigned                require; /* ucxpool_path_t; 0: any path */
     const struct core_wire *wire;
     /* Latency histograms of the channel's wire: `ucx` if that wire is in use,
      * otherwise `map`. */
     struct core_latency_wire *latency;
-    char                      wire_reason[CORE_REASON_SIZE];
+    char                      wire_reason[CORE_LONG_REASON_SIZE];
 
     core_channel_wireup_t   wireup;
     core_connection_t       conn;

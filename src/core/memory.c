@@ -728,8 +728,8 @@ ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "cannot pin %" PRIu64 " bytes of the peer's memory: "
                           "a pool may pin half of the machine's memory, of "
-                          "which %" PRIu64 " bytes are left; lower "
-                          "UCXPOOL_COMM_SIZE of the peer",
+                          "which %" PRIu64 " bytes are left; lower the peers' "
+                          "UCXPOOL_COMM_SIZE or import fewer windows",
                           total, pool->memory.pinnable);
     }
     status = ipc_cuda_pin(pool->engine->device, addresses, sizes, num);

@@ -105,6 +105,18 @@ static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
                           size, device->ordinal, device->name, remedy);
 }
 
+/* Memory that is mapped for reading only belongs to a peer. */
+static const char *pin_remedy(CUresult result, bool is_read_only)
+{
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        return "";
+    }
+    return is_read_only ? "; if too little memory can be locked, raise the "
+                          "limit (ulimit -l)"
+                        : "; if too little memory can be locked, lower "
+                          "UCXPOOL_COMM_SIZE or raise the limit (ulimit -l)";
+}
+
 /* Verify that the device uses the same address as the host, because a copy list
  * holds one address for both. */
 ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
@@ -119,8 +131,7 @@ ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
     result = device->driver->cuMemHostRegister(address, size, flags);
     if (result != CUDA_SUCCESS) {
         return pin_error(device, result, size,
-                         "; if too little memory can be locked, lower "
-                         "UCXPOOL_COMM_SIZE or raise the limit (ulimit -l)");
+                         pin_remedy(result, is_read_only));
     }
     result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
     if (result != CUDA_SUCCESS) {

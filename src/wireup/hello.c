@@ -542,7 +542,7 @@ static void set_ucx_reason(ucxpool_channel_t *channel)
 static void __attribute__((format(printf, 2, 3)))
 fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
 {
-    char    reason[CORE_FAILURE_SIZE];
+    char    reason[CORE_LONG_REASON_SIZE];
     va_list arguments;
 
     if (core_channel_peer_has_ended(channel)) {
