@@ -62,7 +62,7 @@ static_assert(sizeof(proto_mailbox_t) == 40, "layout");
 static_assert(sizeof(proto_bye_t) == 24, "layout");
 static_assert(sizeof(proto_call_t) == 48, "layout");
 static_assert(sizeof(proto_import_t) == 32, "layout");
-static_assert(sizeof(proto_given_t) == 16, "layout");
+static_assert(sizeof(proto_given_t) == 144, "layout");
 
 size_t proto_fixed_size(unsigned type)
 {

@@ -161,7 +161,9 @@ typedef struct proto_given {
     uint16_t version;
     uint16_t count;
     uint32_t first;
-    uint32_t total; /* number of all descriptors */
+    uint32_t total;                      /* number of all descriptors */
+    char     reason[PROTO_TEXT_MAX + 1]; /* if `count` is 0: why the owner sends
+                                            no descriptors, as text */
 } proto_given_t;
 
 typedef enum proto_desc_flags {

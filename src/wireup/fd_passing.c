@@ -238,6 +238,17 @@ static const char *check_caller(const caller_t          *caller,
     return NULL;
 }
 
+/* Send the reason to a caller that has passed check_caller(), and disconnect
+ * it. */
+static bool refuse_known(ucxpool_t *pool, caller_t *caller,
+                         proto_given_t *given, const char *reason)
+{
+    given->count = 0;
+    snprintf(given->reason, sizeof(given->reason), "%s", reason);
+    (void)ipc_socket_send(caller->source.fd, given, sizeof(*given), NULL, 0);
+    return refuse(pool, caller, reason);
+}
+
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
@@ -259,7 +270,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     given.count = (uint16_t)count;
 
     if (get_fds(caller, channel, count, fds, &are_new) != UCXPOOL_OK) {
-        return refuse(pool, caller, ucxpool_error_detail());
+        return refuse_known(pool, caller, &given, ucxpool_error_detail());
     }
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
@@ -271,7 +282,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
         return false;
     }
     if (error != 0) {
-        return refuse(pool, caller, strerror(error));
+        return refuse_known(pool, caller, &given, strerror(error));
     }
     caller->has_request = false;
     caller->num_given   = first + count;
@@ -844,6 +855,7 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
 
 static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
 {
+    char          reason[PROTO_TEXT_MAX + 1];
     proto_given_t given;
     int           fds[IPC_FDS_MAX];
     unsigned      num_fds;
@@ -865,11 +877,16 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
         (given.version != PROTO_VERSION) || (given.count != num_fds) ||
         (given.first != fd_import->num_received) ||
-        (given.total != fd_import->total) || (num_fds == 0) ||
+        (given.total != fd_import->total) ||
         (num_fds > fd_import->total - fd_import->num_received)) {
         ipc_close_all(fds, num_fds);
         return no(fd_import, "the descriptors that it sent are not those that "
                              "it announced");
+    }
+    if (num_fds == 0) {
+        proto_copy_text(reason, sizeof(reason), given.reason,
+                        strnlen(given.reason, sizeof(given.reason)));
+        return no(fd_import, "it sends no descriptors: %s", reason);
     }
     memcpy(fd_import->fds + fd_import->num_fds, fds, num_fds * sizeof(fds[0]));
     fd_import->num_fds += num_fds;
