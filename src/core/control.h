@@ -64,8 +64,9 @@ unsigned core_control_flush(ucxpool_channel_t *channel);
 void core_control_doorbell(ucxpool_channel_t *channel);
 
 /* Between these calls, messages in rings are published, but peers are not
- * woken. core_control_release() wakes each sleeping peer once. The lock must be
- * held from one call to the other. */
+ * woken. core_control_release() wakes each sleeping peer once. A message then
+ * needs no fence, which would wait until the peer's CPU has released the cache
+ * lines. The lock must be held from one call to the other. */
 void core_control_hold(ucxpool_t *pool);
 void core_control_release(ucxpool_t *pool);
 

@@ -1,6 +1,7 @@
 #include "xfer/send.h"
 
 #include "base/clock.h"
+#include "core/control.h"
 #include "xfer/state.h"
 
 static ucxpool_request_t *first_of(const ucxpool_channel_t *channel)
@@ -141,6 +142,7 @@ unsigned xfer_queue_progress(ucxpool_request_t *request)
     ucxpool_request_t *next;
 
     core_channel_get(channel);
+    core_control_hold(channel->pool);
     while (moved) {
         count++;
         core_request_reuse(request);
@@ -154,6 +156,7 @@ unsigned xfer_queue_progress(ucxpool_request_t *request)
     if (!moved) {
         core_request_reuse(request);
     }
+    core_control_release(channel->pool);
     core_channel_put(channel);
     return count;
 }
