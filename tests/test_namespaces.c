@@ -31,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SO_PEERPIDFD
@@ -302,6 +303,73 @@ TEST_EACH(a_child_does_not_use_its_parents_user_map, NUM_OTHERS)
     ipc_host_fill(&host);
     start(&two, _i);
     exchange_and_end(&two);
+}
+
+/* Process 1 of a PID namespace. Returns true if all children have succeeded. */
+static bool await_children(void)
+{
+    bool is_good = true;
+    int  status;
+
+    while (wait(&status) > 0) {
+        is_good = is_good && (status == 0);
+    }
+    return is_good;
+}
+
+/* Set the PID of the next process of this PID namespace. */
+static bool set_next_pid(pid_t pid)
+{
+    int fd     = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
+    int length = dprintf(fd, "%d", (int)pid - 1);
+
+    close(fd);
+    return length > 0;
+}
+
+/* A descendant of a process gets its PID, after it has ended and a clock tick
+ * has passed. */
+static bool knows_its_start_time(void)
+{
+    const struct timespec ticks = {.tv_nsec = 30000000};
+    ipc_host_t            host;
+    pid_t                 first;
+
+    if (mount("proc", "/proc", "proc", 0, NULL) != 0) {
+        return false;
+    }
+    if (fork() != 0) {
+        return await_children();
+    }
+    ipc_host_fill(&host);
+    first = getpid();
+    if (fork() != 0) {
+        _exit(0);
+    }
+    while (kill(first, 0) == 0) {
+        sched_yield();
+    }
+    nanosleep(&ticks, NULL);
+    if (!set_next_pid(first)) {
+        _exit(1);
+    }
+    if (fork() != 0) {
+        _exit(await_children() ? 0 : 1);
+    }
+    ipc_host_fill(&host);
+    _exit((getpid() == first) && ipc_host_is_alive(&host) ? 0 : 1);
+}
+
+static bool knows_its_start_time_in_a_namespace(void)
+{
+    return (unshare(CLONE_NEWPID | NAMESPACES) == 0) &&
+           (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0) &&
+           succeeds_in_child(knows_its_start_time);
+}
+
+TEST(a_descendant_with_the_pid_of_an_ancestor_has_its_own_start_time)
+{
+    ck_assert(succeeds_in_child(knows_its_start_time_in_a_namespace));
 }
 
 TEST(an_old_kernel_uses_the_ucx_wire)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,18 +147,31 @@ static uint64_t namespace_of(const char *path)
     return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
 }
 
-/* Returns a number that differs from that of any forked child, which inherits
- * `kept`. The PID alone may be the same in another PID namespace. */
+/* Returns a number that differs from that of a child, which may inherit `kept`.
+ * The PID alone may be the same in another PID namespace. */
 static uint64_t process_key(const ipc_host_t *host)
 {
     return (host->pid_namespace << 32) | host->pid;
 }
 
+/* In a forked child: its PID may have been that of an ancestor that has
+ * ended. */
+static void forget_start_time(void)
+{
+    __atomic_store_n(&kept.process, 0, __ATOMIC_RELAXED);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_start_time);
+}
+
 /* Returns the start time of this process; 0: unknown. */
 static uint64_t own_start_time(const ipc_host_t *host)
 {
-    uint64_t    key = process_key(host);
-    proc_stat_t own;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint64_t              key  = process_key(host);
+    proc_stat_t           own;
 
     if (__atomic_load_n(&kept.process, __ATOMIC_ACQUIRE) == key) {
         return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
@@ -165,6 +179,7 @@ static uint64_t own_start_time(const ipc_host_t *host)
     if (stat_read(host->pid, &own) != 0) {
         return 0;
     }
+    pthread_once(&once, watch_forks);
     __atomic_store_n(&kept.start_time, own.start_time, __ATOMIC_RELAXED);
     __atomic_store_n(&kept.process, key, __ATOMIC_RELEASE);
     return own.start_time;
