@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 #include "calls.h"
+#include "core/proto.h"
 #include "cuda_fixture.h"
 #include "test.h"
 #include "ipc/cuda.h"
@@ -10,6 +11,7 @@
 
 #include <ucxpool/ucxpool.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -223,6 +225,28 @@ TEST_EACH(sizes_beyond_the_allocation_are_rejected, 2)
         ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address),
         PROTOCOL);
     drop(fd);
+    end_all();
+}
+
+TEST_EACH(forbidden_import_names_the_remedy, 2)
+{
+    static const struct {
+        int         error;
+        const char *words;
+    } errors[] = {
+        {ENOSYS, ", needs Linux 5.6 or later): Function not implemented"},
+        {EPERM, ", see kernel.yama.ptrace_scope): Operation not permitted"},
+    };
+    ucxpool_status_t status;
+    int              fd;
+
+    start_owner(&mem_kind_cuda_vmm);
+    calls_fail(CALLS_SYSCALL, 2, errors[_i].error); /* after pidfd_open() */
+    status = ipc_cuda_import(&offer.host, &offer.shares[0], &fd);
+    calls_reset();
+    ck_assert_int_lt(status, 0);
+    assert_detail(errors[_i].words);
+    ck_assert_uint_le(strlen(ucxpool_error_detail()), PROTO_TEXT_MAX);
     end_all();
 }
 

@@ -161,13 +161,14 @@ static ucxpool_status_t import_error(const ipc_host_t *host, int error)
                           " does not have the descriptor that it announced",
                           host->pid);
     }
-    /* A kernel before 5.6 returns ENOSYS, which becomes
-     * UCXPOOL_ERR_UNSUPPORTED. */
-    return base_error_errno(error,
-                            "cannot take a descriptor of process %" PRIu32
-                            " with pidfd_getfd (needs Linux 5.6 and ptrace "
-                            "permission: see kernel.yama.ptrace_scope)",
-                            host->pid);
+    /* ENOSYS becomes UCXPOOL_ERR_UNSUPPORTED. */
+    return base_error_errno(
+        error,
+        "cannot take a descriptor of process %" PRIu32 " (pidfd_getfd%s)",
+        host->pid,
+        (error == ENOSYS)  ? ", needs Linux 5.6 or later"
+        : (error == EPERM) ? ", see kernel.yama.ptrace_scope"
+                           : "");
 }
 
 ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
