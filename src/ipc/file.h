@@ -1,13 +1,14 @@
 /*
  * Shares files with a process of the same user on the same host. An owner
- * announces its files, and a peer maps them once, for reading.
+ * announces its files, and a peer maps them: whole files for reading, and parts
+ * of them (ipc_view_map()) for reading, or for reading and writing.
  *
  * A peer opens a memfd as /proc/PID/fd/N. The file must be the announced one
  * (same device and inode) and must belong to the same user. It must be a memfd
- * that is sealed against shrinking, has the announced size, and is fully backed
- * by memory. Otherwise the peer does not map it. Reading a truncated file would
- * kill the reader. Reading a sparse file would allocate pages that are charged
- * to the reader.
+ * that is sealed against shrinking, has the announced size, and is backed by as
+ * much memory as the peer maps. Otherwise the peer does not map it. Reading a
+ * truncated file would kill the reader. Reading a sparse file would allocate
+ * pages that are charged to the reader.
  *
  * If the system does not allow the peer to open the file, the owner passes the
  * descriptor (ipc/socket.h); the same checks apply.
