@@ -223,8 +223,9 @@ unsigned stream_work(unsigned num)
     return num_done;
 }
 
-/* Runs while the queue has operations. The lock is released in between, so that
- * other threads can make calls. Operations that wait for these are polled. */
+/* Runs while the queue has operations, until the test changes `run`. The lock
+ * is released in between, so that other threads can make calls. Operations that
+ * wait for these are polled. */
 static bool is_working;
 
 static void *work_late(void *unused)
@@ -235,7 +236,7 @@ static void *work_late(void *unused)
         sched_yield();
         state_lock();
         (void)work_once();
-        goes_on    = line != NULL;
+        goes_on    = config.runs_late && (line != NULL);
         is_working = goes_on;
         state_unlock();
     }
