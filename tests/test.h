@@ -98,10 +98,13 @@ int test_run_all(void);
                       ucxpool_error_detail()); \
     } while (0)
 
-/* Require that the detail of the last error contains these words. */
-#define assert_detail(_words) \
-    ck_assert_msg(strstr(ucxpool_error_detail(), (_words)) != NULL, \
-                  "\"%s\" is not in \"%s\"", (_words), ucxpool_error_detail())
+/* Require that a text contains these words. */
+#define assert_has(_text, _words) \
+    ck_assert_msg(strstr((_text), (_words)) != NULL, \
+                  "\"%s\" is not in \"%s\"", (_words), (_text))
+
+/* The same for the detail of the last error. */
+#define assert_detail(_words) assert_has(ucxpool_error_detail(), _words)
 
 /* Require that a call returns an error with these words. */
 #define assert_error_detail(_call, _error, _words) \

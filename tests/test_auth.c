@@ -196,8 +196,7 @@ static void assert_reason(const side_t *side, ucxpool_status_t status,
                           const char *words)
 {
     ck_assert_int_eq(side->status, status);
-    ck_assert_msg(strstr(side->auth.reason, words) != NULL,
-                  "\"%s\" is not in \"%s\"", words, side->auth.reason);
+    assert_has(side->auth.reason, words);
 }
 
 static void assert_blob(const side_t *side, const void *expected, size_t length)

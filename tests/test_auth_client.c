@@ -48,9 +48,7 @@ static void teardown(void)
 
 static void assert_reason(const char *words)
 {
-    ck_assert_msg(strstr(bootstrap_client_reason(client), words) != NULL,
-                  "\"%s\" is not in \"%s\"", words,
-                  bootstrap_client_reason(client));
+    assert_has(bootstrap_client_reason(client), words);
 }
 
 static bootstrap_where_t where_of(uint16_t port)

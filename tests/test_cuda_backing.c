@@ -100,7 +100,7 @@ static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
     ck_assert_str_eq(backing.kind->name, kind->name);
     ck_assert_int_eq(backing.ucx_takes_it, ucx_takes_it);
     ck_assert_uint_lt(strlen(backing.reason), sizeof(backing.reason) - 1);
-    ck_assert_msg(strstr(backing.reason, words) != NULL, "%s", backing.reason);
+    assert_has(backing.reason, words);
     ck_assert((strncmp(block_backing_why(&backing), "since ", 6) == 0) ||
               (strncmp(block_backing_why(&backing), "set by ", 7) == 0));
     ck_assert_int_eq(strstr(backing.reason, "pinned blocks") == NULL,

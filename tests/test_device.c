@@ -52,11 +52,6 @@ static ucxpool_status_t query(int device, uint64_t fields)
     return ucxpool_device_query(device, NULL, &attr, sizeof(attr));
 }
 
-static void check_text(const char *text, const char *words)
-{
-    ck_assert_msg(strstr(text, words) != NULL, "%s", text);
-}
-
 TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_present);
 
 STAND_IN_TEST(gpus_are_counted)
@@ -73,7 +68,7 @@ STAND_IN_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
     ck_assert_int_eq(ucxpool_device_count(), 0);
     ck_assert_str_eq(caught_text(), "");
     caught_end();
-    check_text(ucxpool_error_detail(), "no CUDA driver");
+    assert_has(ucxpool_error_detail(), "no CUDA driver");
     ck_assert_int_eq(base_error_log_at(BASE_LOG_INFO), BASE_LOG_INFO);
     assert_error(query(0, 0), UNSUPPORTED);
 }
@@ -82,7 +77,7 @@ STAND_IN_TEST(machine_without_gpus_counts_0)
 {
     start("devices=0");
     ck_assert_int_eq(ucxpool_device_count(), 0);
-    check_text(ucxpool_error_detail(), "CUDA_ERROR_NO_DEVICE");
+    assert_has(ucxpool_error_detail(), "CUDA_ERROR_NO_DEVICE");
 }
 
 STAND_IN_TEST(failed_device_count_is_0)
@@ -90,7 +85,7 @@ STAND_IN_TEST(failed_device_count_is_0)
     start("");
     stand_in.fail_call("cuDeviceGetCount", 1, CUDA_ERROR_UNKNOWN);
     ck_assert_int_eq(ucxpool_device_count(), 0);
-    check_text(ucxpool_error_detail(), "cuDeviceGetCount");
+    assert_has(ucxpool_error_detail(), "cuDeviceGetCount");
     ck_assert_int_eq(ucxpool_device_count(), 1);
 }
 
@@ -169,7 +164,7 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
     attr.field_mask = UCXPOOL_DEVICE_ATTR_FIELD_BACKING;
     assert_ok(ucxpool_device_query(0, config, &attr, sizeof(attr)));
     ck_assert_int_eq(attr.backing, backing);
-    check_text(attr.backing_reason, words);
+    assert_has(attr.backing_reason, words);
     ucxpool_config_release(config);
 }
 
@@ -212,7 +207,7 @@ STAND_IN_TEST(nonexistent_gpu_is_an_error)
 {
     start("devices=2");
     assert_error(query(2, 0), INVALID_PARAM);
-    check_text(ucxpool_error_detail(), "this process has 2");
+    assert_has(ucxpool_error_detail(), "this process has 2");
     assert_error(query(-1, 0), INVALID_PARAM);
     assert_error(ucxpool_device_query(0, NULL, NULL, 0), INVALID_PARAM);
 }
@@ -267,7 +262,7 @@ STAND_IN_TEST(failed_list_creation_is_reported_and_leaks_nothing)
 
     start("devices=2");
     assert_error(ucxpool_device_list_alloc(2, 64, &list), INVALID_PARAM);
-    check_text(ucxpool_error_detail(), "this process has 2");
+    assert_has(ucxpool_error_detail(), "this process has 2");
     ck_assert_ptr_null(list);
     assert_error(ucxpool_device_list_alloc(0, 0, &list), INVALID_PARAM);
     assert_error(ucxpool_device_list_alloc(0, 64, NULL), INVALID_PARAM);

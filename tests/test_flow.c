@@ -367,8 +367,8 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
     }
     for (int i = CREDITS + MAX; i < COUNT; i++) {
         pair_until(&pair, pair_ended(sends[i]));
-        ck_assert_ptr_nonnull(strstr(pair_request_attr(sends[i]).detail,
-                                     "UCXPOOL_MAX_UNEXPECTED=3"));
+        assert_has(pair_request_attr(sends[i]).detail,
+                   "UCXPOOL_MAX_UNEXPECTED=3");
         assert_error(pair_finish(&pair, sends[i]), LIMIT);
     }
     for (int i = 0; i < CREDITS + MAX; i++) {

@@ -241,8 +241,7 @@ static void check_wire(ucxpool_wire_t wire, const char *words)
     ucxpool_channel_attr_t attr = pair_attr(pair.to_b);
 
     ck_assert_int_eq(attr.wire, wire);
-    ck_assert_msg(strstr(attr.wire_reason, words) != NULL, "%s",
-                  attr.wire_reason);
+    assert_has(attr.wire_reason, words);
 }
 
 static void close_channels(void)

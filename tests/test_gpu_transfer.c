@@ -382,7 +382,7 @@ static void check_refused(ucxpool_request_t *request, const char *what,
     pair_until(&pair, pair_ended(request));
     ucxpool_request_query(request, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_msg(strstr(attr.detail, name) != NULL, "%s", attr.detail);
+    assert_has(attr.detail, name);
     ucxpool_request_release(request);
 }
 

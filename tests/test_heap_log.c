@@ -126,8 +126,8 @@ TEST(two_logs_with_one_path_use_two_files)
     heap_log_write(second, HEAP_LOG_ALLOC, (void *)0x200, 2, NULL);
     heap_log_destroy(first);
     heap_log_destroy(second);
-    ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x100,1,0\n"));
-    ck_assert_ptr_nonnull(strstr(text_of("log.1"), ",0x200,2,0\n"));
+    assert_has(text_of("log"), ",0x100,1,0\n");
+    assert_has(text_of("log.1"), ",0x200,2,0\n");
 }
 
 TEST(failed_open_is_reported)
@@ -174,7 +174,7 @@ TEST(a_line_is_in_the_file_before_the_next_call)
     heap_log_t *log = begin();
 
     heap_log_write(log, HEAP_LOG_ALLOC, (void *)0x100, 1, NULL);
-    ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x100,1,0\n"));
+    assert_has(text_of("log"), ",0x100,1,0\n");
     heap_log_destroy(log);
 }
 
@@ -186,8 +186,8 @@ TEST(the_rest_of_a_line_is_written_after_a_short_write)
     heap_log_write(log, HEAP_LOG_ALLOC, (void *)0x100, 1, NULL);
     heap_log_write(log, HEAP_LOG_ALLOC, (void *)0x200, 2, NULL);
     heap_log_destroy(log);
-    ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x100,1,0\n"));
-    ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x200,2,0\n"));
+    assert_has(text_of("log"), ",0x100,1,0\n");
+    assert_has(text_of("log"), ",0x200,2,0\n");
 }
 
 static void *write_lines(void *log)
@@ -213,7 +213,7 @@ TEST(lines_of_threads_are_not_interleaved)
     strtok(text_of("log"), "\n");
     for (char *line = strtok(NULL, "\n"); line != NULL;
          line       = strtok(NULL, "\n")) {
-        ck_assert_ptr_nonnull(strstr(line, ",allocate,0x"));
+        assert_has(line, ",allocate,0x");
         ck_assert_str_eq(line + strlen(line) - strlen(tail), tail);
         num_lines++;
     }

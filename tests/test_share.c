@@ -58,8 +58,7 @@ static void check_refused(const ipc_host_t *of, const ipc_file_t *what,
     size_t   size    = calls_mapped_size();
 
     ck_assert_int_eq(map(of, what), status);
-    ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
-                  words, reason);
+    assert_has(reason, words);
     assert_detail(words);
     ck_assert_ptr_null(mapped);
     ck_assert_uint_eq(fds_count(), num_fds);
@@ -402,8 +401,7 @@ TEST(the_end_of_a_peer_is_detected)
 static void check_misfit(const ipc_host_t *of, const char *words)
 {
     ck_assert(!ipc_host_fits(of, reason, sizeof(reason)));
-    ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
-                  words, reason);
+    assert_has(reason, words);
 }
 
 TEST(an_unknown_host_is_not_treated_as_another)

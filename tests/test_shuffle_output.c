@@ -206,8 +206,8 @@ TEST(a_full_disk_is_an_error_with_the_file_and_advice)
     for (unsigned n = 1; n <= 2; n++) {
         pwrite_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(kept_error(), ".part-0000"));
-        ck_assert_ptr_nonnull(strstr(kept_error(), "free some space"));
+        assert_has(kept_error(), ".part-0000");
+        assert_has(kept_error(), "free some space");
         output_discard(&folder, &set);
         ck_assert(!exists(".part-00003." RUN ".tmp"));
         start_again();
@@ -220,7 +220,7 @@ TEST(a_disk_that_is_full_at_close_is_an_error)
     for (unsigned n = 1; n <= 3; n++) {
         close_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(kept_error(), "free some space"));
+        assert_has(kept_error(), "free some space");
         start_again();
     }
 }
@@ -230,7 +230,7 @@ TEST(a_file_that_cannot_be_created_is_an_error)
     for (unsigned n = 1; n <= 3; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(kept_error(), "cannot create"));
+        assert_has(kept_error(), "cannot create");
         openat_fault.at = 0;
         start_again();
     }
@@ -257,7 +257,7 @@ TEST_EACH(a_commit_does_not_replace_another_file, 2)
     ck_assert_int_eq(write_all(), 0);
     put("part-00003", "another's");
     ck_assert_int_eq(output_commit(&folder, &set), -1);
-    ck_assert_ptr_nonnull(strstr(kept_error(), "part-00003"));
+    assert_has(kept_error(), "part-00003");
     ck_assert(!exists("part-00001"));
     output_discard(&folder, &set);
     ck_assert(!exists(".part-00001." RUN ".tmp"));
@@ -401,7 +401,7 @@ TEST(a_file_that_cannot_be_opened_again_is_an_error)
     for (unsigned n = 4; n <= 8; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(kept_error(), "cannot open"));
+        assert_has(kept_error(), "cannot open");
         openat_fault.at = 0;
         start_again();
     }
@@ -414,7 +414,7 @@ TEST(a_nonempty_folder_is_rejected)
 
     put("something", "");
     ck_assert_int_eq(output_folder_open(&other, path, run), -1);
-    ck_assert_ptr_nonnull(strstr(kept_error(), "not empty"));
+    assert_has(kept_error(), "not empty");
     unlinkat(folder.fd, "something", 0);
 }
 
@@ -448,7 +448,7 @@ TEST(files_of_the_same_run_may_be_in_the_folder)
     ck_assert(!rank.created);
     output_folder_close(&rank);
     ck_assert_int_eq(output_folder_open(&rank, path, run + 1), -1);
-    ck_assert_ptr_nonnull(strstr(kept_error(), "not empty"));
+    assert_has(kept_error(), "not empty");
 }
 
 TEST(a_discarded_folder_that_existed_before_stays)

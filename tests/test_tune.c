@@ -162,8 +162,7 @@ TEST_SETTINGS(.setup = setup);
 TEST(a_gpu_pool_bounds_ucxs_registrations_and_memory)
 {
     check_whole(true);
-    ck_assert_ptr_nonnull(
-        strstr(modified, "RNDV_FRAG_ALLOC_COUNT=host:128,cuda:8 "));
+    assert_has(modified, "RNDV_FRAG_ALLOC_COUNT=host:128,cuda:8 ");
 }
 
 TEST(a_host_pool_does_not_change_them)

@@ -680,7 +680,7 @@ TEST_EACH(a_blob_of_another_length_fails_only_the_import, NUM_WAYS)
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     assert_error(asked().status, INVALID_PARAM);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
-    ck_assert_ptr_nonnull(strstr(asked().reason, "its blob says"));
+    assert_has(asked().reason, "its blob says");
     ucxpool_remote_window_release(remote);
     remote = damaged;
     ck_assert(pair_is_open(pair.to_b));
@@ -718,7 +718,7 @@ TEST_EACH(a_damaged_or_foreign_blob_is_rejected, NUM_WAYS)
         import();
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         assert_error(asked().status, REFUSED);
-        ck_assert_ptr_nonnull(strstr(asked().reason, "has no such window"));
+        assert_has(asked().reason, "has no such window");
         ucxpool_remote_window_release(remote);
     }
     ucxpool_window_destroy(own);
@@ -754,7 +754,7 @@ TEST(an_unavailable_required_way_is_reported)
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     assert_error(asked().status, UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(asked().reason, "UCXPOOL_WIRE=ucx"));
+    assert_has(asked().reason, "UCXPOOL_WIRE=ucx");
     end();
 }
 
