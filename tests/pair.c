@@ -204,6 +204,17 @@ core_stats_t pair_stats(ucxpool_t *pool)
     return stats;
 }
 
+uint64_t pair_sent_bytes(ucxpool_t *pool)
+{
+    core_stats_t stats = pair_stats(pool);
+    uint64_t     bytes = 0;
+
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
+        bytes += stats.counts.sent[i].bytes;
+    }
+    return bytes;
+}
+
 static bool is_connecting(const ucxpool_channel_t *channel)
 {
     return pair_state(channel) == UCXPOOL_CHANNEL_CONNECTING;

@@ -61,6 +61,8 @@ ucxpool_channel_attr_t  pair_attr(const ucxpool_channel_t *channel);
 ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel);
 bool                    pair_is_open(const ucxpool_channel_t *channel);
 core_stats_t            pair_stats(ucxpool_t *pool);
+/* The bytes that the pool has sent in any way. */
+uint64_t pair_sent_bytes(ucxpool_t *pool);
 
 /* Call progress once for each pool. */
 void pair_progress(pair_t *pair);

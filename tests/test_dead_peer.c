@@ -62,18 +62,6 @@ static void live(two_t *two)
     }
 }
 
-static uint64_t moved_bytes(ucxpool_t *pool)
-{
-    core_stats_t stats;
-    uint64_t     bytes = 0;
-
-    core_stats_get(pool, &stats);
-    for (int i = 0; i < CORE_MODE_LAST; i++) {
-        bytes += stats.counts.sent[i].bytes;
-    }
-    return bytes;
-}
-
 static void kill_peer(two_t *two)
 {
     int status;
@@ -135,7 +123,7 @@ TEST(peer_killed_during_a_transfer_fails_the_requests)
         live(&two);
     }
     post(&two, bytes, NULL, &send, &recv);
-    while (moved_bytes(two.pool) < LENGTH / 16) {
+    while (pair_sent_bytes(two.pool) < LENGTH / 16) {
         ucxpool_wait(two.pool, 1000000);
     }
     kill_peer(&two);
@@ -206,7 +194,7 @@ TEST(deadline_ends_requests_to_an_undetected_dead_peer)
     }
     posted = base_clock_now();
     post(&two, bytes, &params, &send, &recv);
-    while ((moved_bytes(two.pool) < LENGTH / 16) && !pair_ended(send)) {
+    while ((pair_sent_bytes(two.pool) < LENGTH / 16) && !pair_ended(send)) {
         ucxpool_wait(two.pool, 1000000);
     }
     kill_peer(&two);

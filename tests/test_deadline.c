@@ -240,24 +240,12 @@ static void run_receiver(two_t *two)
     free(target);
 }
 
-static uint64_t sent_bytes(ucxpool_t *pool)
-{
-    core_stats_t stats;
-    uint64_t     bytes = 0;
-
-    core_stats_get(pool, &stats);
-    for (int i = 0; i < CORE_MODE_LAST; i++) {
-        bytes += stats.counts.sent[i].bytes;
-    }
-    return bytes;
-}
-
 /* Stop the peer while data is in flight to it. */
 static void stop_peer(two_t *two)
 {
     int status;
 
-    while (sent_bytes(two->pool) < LENGTH) {
+    while (pair_sent_bytes(two->pool) < LENGTH) {
         ucxpool_wait(two->pool, 1000000);
     }
     two_check(kill(two->child, SIGSTOP) == 0);

@@ -194,11 +194,11 @@ static void finish(world_t *world)
 
 TEST_SETTINGS(.timeout = 120);
 
-TEST_EACH(live_allocations_keep_their_bytes, 4)
+static void run_steps(bool has_streams, uint64_t seed)
 {
     world_t *world = test_alloc(sizeof(*world));
 
-    start(world, false, 192 * MIB, (uint64_t)_i + 1);
+    start(world, has_streams, 192 * MIB, seed);
     for (unsigned i = 0; i < rounds(3000); i++) {
         step(world);
         if (i % 100 == 0) {
@@ -208,18 +208,14 @@ TEST_EACH(live_allocations_keep_their_bytes, 4)
     finish(world);
 }
 
+TEST_EACH(live_allocations_keep_their_bytes, 4)
+{
+    run_steps(false, (uint64_t)_i + 1);
+}
+
 TEST_EACH(streams_never_use_the_same_bytes_at_the_same_time, 4)
 {
-    world_t *world = test_alloc(sizeof(*world));
-
-    start(world, true, 192 * MIB, (uint64_t)_i + 100);
-    for (unsigned i = 0; i < rounds(3000); i++) {
-        step(world);
-        if (i % 100 == 0) {
-            check(world);
-        }
-    }
-    finish(world);
+    run_steps(true, (uint64_t)_i + 100);
 }
 
 TEST_EACH(failed_call_loses_no_memory, 4)

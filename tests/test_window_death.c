@@ -349,16 +349,22 @@ static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
     two_check(pair_is_all(side->memory, SIZE, 0x77));
 }
 
-/* It is stopped between two steps of a copy. On `map` the owner sees that. */
+/* The importer is stopped between two steps of a copy. */
+static void begin_stopped(side_t *side, int i)
+{
+    begin(side, i % NUM_WAYS, false);
+    if (side->two.is_child) {
+        write_and_stop(side, 20 + 10 * (unsigned)i);
+    }
+    wait_until_stopped(side);
+}
+
+/* On `map` the owner sees that it is stopped. */
 TEST_EACH(destroy_does_not_wait_for_a_stopped_importer, FEW)
 {
     side_t side;
 
-    begin(&side, _i % NUM_WAYS, false);
-    if (side.two.is_child) {
-        write_and_stop(&side, 20 + 10 * (unsigned)_i);
-    }
-    wait_until_stopped(&side);
+    begin_stopped(&side, _i);
     ucxpool_window_destroy(side.window);
     check_nothing_is_written(&side, side.two.pool);
     end_side(&side);
@@ -368,11 +374,7 @@ TEST_EACH(no_importer_writes_after_pool_destroy, FEW)
 {
     side_t side;
 
-    begin(&side, _i % NUM_WAYS, false);
-    if (side.two.is_child) {
-        write_and_stop(&side, 20 + 10 * (unsigned)_i);
-    }
-    wait_until_stopped(&side);
+    begin_stopped(&side, _i);
     ucxpool_destroy(side.two.pool);
     check_nothing_is_written(&side, NULL);
     close(side.two.talk);

@@ -4,6 +4,17 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* assert() that does not depend on NDEBUG. */
+#define CHECK(_condition) \
+    do { \
+        if (!(_condition)) { \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
+            abort(); \
+        } \
+    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -36,15 +36,6 @@ typedef struct stranger {
     bootstrap_auth_t auth;
 } stranger_t;
 
-/* assert() that does not depend on NDEBUG. */
-#define CHECK(_condition) \
-    do { \
-        if (!(_condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
-            abort(); \
-        } \
-    } while (0)
-
 static uint8_t take_byte(stranger_t *stranger)
 {
     if (stranger->size == 0) {

@@ -24,15 +24,6 @@
 #define MAX_COPY     65536
 #define FAKE_ADDRESS 4096
 
-/* assert() that does not depend on NDEBUG. */
-#define CHECK(_condition) \
-    do { \
-        if (!(_condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
-            abort(); \
-        } \
-    } while (0)
-
 typedef unsigned __int128 wide_t;
 
 typedef struct input {

@@ -21,15 +21,6 @@
 
 #define MAX_TEXT 64
 
-/* assert() that does not depend on NDEBUG. */
-#define CHECK(_condition) \
-    do { \
-        if (!(_condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
-            abort(); \
-        } \
-    } while (0)
-
 static char told[512];
 
 const char *fuzz_told(void)

@@ -10,15 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* assert() that does not depend on NDEBUG. */
-#define CHECK(_condition) \
-    do { \
-        if (!(_condition)) { \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
-            abort(); \
-        } \
-    } while (0)
-
 static trace_t *read_bytes(const void *data, size_t size)
 {
     FILE    *stream = fmemopen((void *)(size_t)data, size, "r");

@@ -31,15 +31,6 @@ typedef struct script {
     size_t         size;
 } script_t;
 
-/* assert() that does not depend on NDEBUG. */
-#define CHECK(_condition) \
-    do { \
-        if (!(_condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
-            abort(); \
-        } \
-    } while (0)
-
 #define LINE UINT64_C(64)
 
 static core_ring_page_t *theirs;
