@@ -29,6 +29,7 @@ import org.junit.Assume;
 import org.junit.Before;
 import org.junit.Rule;
 import org.junit.Test;
+import org.junit.function.ThrowingRunnable;
 import org.junit.rules.TemporaryFolder;
 
 /** Two connected pools in one process. Each has a thread that polls it. */
@@ -115,6 +116,22 @@ public class PoolTest {
         return bytes;
     }
 
+    /** A call throws this exception, with these words. */
+    private static void assertFails(Class<? extends UcxpoolException> kind,
+                                    Status status, String words,
+                                    ThrowingRunnable call) {
+        UcxpoolException failure = assertThrows(kind, call);
+
+        assertEquals(status, failure.status());
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains(words));
+    }
+
+    private static void assertFails(Status status, String words,
+                                    ThrowingRunnable call) {
+        assertFails(UcxpoolException.class, status, words, call);
+    }
+
     @Test
     public void message_carries_segments_tag_and_metadata()
             throws Exception {
@@ -175,16 +192,9 @@ public class PoolTest {
             Message message = receive();
 
             Files.write(path, new byte[1]);
-            UcxpoolException canceled =
-                assertThrows(UcxpoolException.Canceled.class,
-                             () -> bytesOf(message));
-            UcxpoolException failure =
-                assertThrows(UcxpoolException.class, sent::await);
-
-            assertEquals(Status.IO, failure.status());
-            assertTrue(canceled.getMessage(),
-                       canceled.getMessage().contains(
-                           path + " is too short"));
+            assertFails(UcxpoolException.Canceled.class, Status.CANCELED,
+                        path + " is too short", () -> bytesOf(message));
+            assertFails(Status.IO, "", sent::await);
         }
     }
 
@@ -195,14 +205,9 @@ public class PoolTest {
 
         Files.write(path, new byte[100]);
         try (DataFile file = DataFile.open(path)) {
-            UcxpoolException failure =
-                assertThrows(UcxpoolException.class,
-                             () -> toRight.send(new Source().add(file, 50, 51),
-                                                1).await());
-
-            assertEquals(Status.IO, failure.status());
-            assertTrue(failure.getMessage(),
-                       failure.getMessage().contains(path.toString()));
+            assertFails(Status.IO, path.toString(),
+                        () -> toRight.send(new Source().add(file, 50, 51), 1)
+                            .await());
         }
         assertThrows(UcxpoolException.class,
                      () -> DataFile.open(path.resolveSibling("not there")));
@@ -342,11 +347,8 @@ public class PoolTest {
         Message message = receive();
 
         message.refuse("not today");
-        UcxpoolException failure =
-            assertThrows(UcxpoolException.Refused.class, sent::await);
-
-        assertTrue(failure.getMessage(),
-                   failure.getMessage().contains("not today"));
+        assertFails(UcxpoolException.Refused.class, Status.REFUSED,
+                    "not today", sent::await);
         assertThrows(IllegalStateException.class,
                      () -> message.refuse("again"));
         assertThrows(IllegalStateException.class, message::lengths);
@@ -811,11 +813,8 @@ public class PoolTest {
         try (stranger; Listener listener = right.listen("127.0.0.1:0")) {
             Channel channel =
                 stranger.connect("127.0.0.1:" + listener.port());
-            UcxpoolException failure =
-                assertThrows(UcxpoolException.class,
-                             () -> channel.await(LIMIT, TimeUnit.SECONDS));
-
-            assertEquals(Status.PERMISSION, failure.status());
+            assertFails(Status.PERMISSION, "",
+                        () -> channel.await(LIMIT, TimeUnit.SECONDS));
             assertEquals(Channel.State.FAILED, channel.state());
             assertEquals(Status.PERMISSION, channel.failure().status());
         }
@@ -833,23 +832,13 @@ public class PoolTest {
             assertTrue(left.connect("127.0.0.1:" + any.port(), "direct")
                            .await(LIMIT, TimeUnit.SECONDS));
         }
-        UcxpoolException failure =
-            assertThrows(UcxpoolException.class,
-                         () -> left.connect("127.0.0.1:1", "map,any"));
-
-        assertEquals(Status.INVALID_PARAM, failure.status());
-        assertTrue(failure.getMessage(),
-                   failure.getMessage().contains("map,any"));
+        assertFails(Status.INVALID_PARAM, "map,any",
+                    () -> left.connect("127.0.0.1:1", "map,any"));
     }
 
     private void assertUnsupported(Channel channel) {
-        UcxpoolException failure =
-            assertThrows(UcxpoolException.class,
-                         () -> channel.receive(LIMIT, TimeUnit.SECONDS));
-
-        assertEquals(Status.UNSUPPORTED, failure.status());
-        assertTrue(failure.getMessage(),
-                   failure.getMessage().contains("requires rma"));
+        assertFails(Status.UNSUPPORTED, "requires rma",
+                    () -> channel.receive(LIMIT, TimeUnit.SECONDS));
     }
 
     @Test
@@ -951,18 +940,12 @@ public class PoolTest {
             .send(closed, source(3), 3)
             .send(toLeft, source(4), 4)
             .send(toRight, source(5), 5);
-        UcxpoolException limit = assertThrows(
-            UcxpoolException.class, () -> left.post(batch, sent));
-
-        assertEquals(Status.LIMIT, limit.status());
+        assertFails(Status.LIMIT, "", () -> left.post(batch, sent));
         assertEquals(4, batch.size());
         assertEquals(1, sent.size());
         assertThrows(UcxpoolException.Closed.class,
                      () -> left.post(batch, sent));
-        UcxpoolException foreign = assertThrows(
-            UcxpoolException.class, () -> left.post(batch, sent));
-
-        assertEquals(Status.INVALID_PARAM, foreign.status());
+        assertFails(Status.INVALID_PARAM, "", () -> left.post(batch, sent));
         left.post(batch, sent);
         assertEquals(3, sent.size());
         for (int tag : new int[] {0, 2, 5}) {
@@ -997,10 +980,7 @@ public class PoolTest {
                      () -> left.post(batch, sent));
         assertEquals(1, sent.size());
         assertEquals(3, batch.size());
-        UcxpoolException limit = assertThrows(
-            UcxpoolException.class, () -> left.post(batch, sent));
-
-        assertEquals(Status.LIMIT, limit.status());
+        assertFails(Status.LIMIT, "", () -> left.post(batch, sent));
         assertEquals(2, batch.size());
         assertThrows(IllegalStateException.class,
                      () -> left.post(batch, sent));
@@ -1049,13 +1029,9 @@ public class PoolTest {
 
     @Test
     public void wrong_settings_are_reported() {
-        UcxpoolException failure = assertThrows(
-            UcxpoolException.class,
-            () -> new Pool("wrong", Map.of("COMM_SIZES", "8m"), null));
-
-        assertEquals(Status.INVALID_PARAM, failure.status());
-        assertTrue(failure.getMessage(),
-                   failure.getMessage().contains("COMM_SIZE"));
+        assertFails(Status.INVALID_PARAM, "COMM_SIZE",
+                    () -> new Pool("wrong", Map.of("COMM_SIZES", "8m"),
+                                   null));
         assertThrows(UcxpoolException.class,
                      () -> new Pool("short", Map.of(), new byte[3]));
     }
