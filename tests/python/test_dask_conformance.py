@@ -302,6 +302,17 @@ class Encryption(Case):
             with self.assertRaisesRegex(FatalCommClosedError, "secret"):
                 await connect(listener.contact_address, timeout=600)
 
+    async def test_unusable_path_fails_at_once_with_a_reason(self):
+        listener = await self.serve(answer_ping)
+        other = ucxpool.Pool(**{**ucxpool.dask.settings(), "wire": "ucx",
+                                "require": "map"})
+        self.addCleanup(other.close)
+        with mock.patch.object(ucxpool.dask, "pool", lambda: other):
+            with self.assertRaisesRegex(
+                    FatalCommClosedError,
+                    "cannot connect to .*: the channel requires map, "):
+                await connect(listener.contact_address, timeout=600)
+
 
 class Closing(Case):
     async def test_peer_closes_at_once(self):

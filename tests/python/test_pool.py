@@ -104,7 +104,8 @@ class RequiredPaths(unittest.IsolatedAsyncioTestCase):
 
     async def test_listener_refuses_other_paths(self):
         where = self.where(require="rma")
-        with self.assertRaises(ucxpool.Error):
+        with self.assertRaisesRegex(ucxpool.UnsupportedError,
+                                    "the peer refused the channel: .*rma"):
             await self.a.connect(where, require="any")
 
     async def test_unknown_path_is_rejected(self):
