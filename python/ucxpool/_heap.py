@@ -9,7 +9,7 @@ from . import _library
 
 Segment = collections.namedtuple("Segment",
                                  "address length chunk chunk_size")
-Segment.__doc__ = "A range of a heap's memory that lies in one physical chunk."
+Segment.__doc__ = "A range of a heap's memory that is in one physical chunk."
 Segment.address.__doc__ = "Its start address."
 Segment.length.__doc__ = "Its length in bytes."
 Segment.chunk.__doc__ = "The start address of the chunk that contains it."
@@ -54,7 +54,7 @@ def _core():
 
 
 class DeviceBuffer:
-    """Memory from a GPU's heap, allocated and freed in the order of the
+    """Memory from a GPU's heap, allocated and freed in stream order on the
     default stream."""
 
     def __init__(self, heap, size):
@@ -187,7 +187,7 @@ class Heap:
         return size.value
 
     def segments(self, address, length):
-        """Return the parts of an allocation's range that lie in different
+        """Return the parts of an allocation's range that are in different
         physical chunks, as a list of Segment."""
         return [Segment(*one) for one in
                 _core().heap_segments(self.pool, address, length)]

@@ -664,8 +664,8 @@ class Window(_core.Window):
         return self._pool
 
     def revoke(self):
-        """End the peers' access: from now on imports are refused, and reads
-        and writes end with CanceledError at the peers. The operation ends when
+        """Revoke the peers' access: from now on imports are refused, and reads
+        and writes fail with CanceledError at the peers. The operation ends when
         no peer accesses the memory. If the window is on a GPU, or a peer
         accesses it over RDMA, the peer must make progress. If it does not, the
         operation ends only when the peer's channel or process ends."""
@@ -718,12 +718,13 @@ class RemoteWindow(_core.Remote):
     """A window of a peer, created by Channel.import_window(). It is closed
     when no variable refers to it anymore. It is also a context manager.
 
-    Reads and writes take places in the window, as rows of (offset, length).
-    The rows are any sequence of pairs, or an array of 64-bit integers (a NumPy
-    array, or any object with Python's buffer protocol). An array is used
-    without a copy and must not change until the transfer has ended. If the
-    keyword length is given, the rows are offsets only, and each place has that
-    length. This form is faster for many short places."""
+    Reads and writes take a list of places. A place is a range in the window,
+    given as a row of (offset, length). The rows are any sequence of pairs, or
+    an array of 64-bit integers (a NumPy array, or any object with Python's
+    buffer protocol). An array is used without a copy and must not change until
+    the transfer has ended. If the keyword length is given, the rows are offsets
+    only, and each place has that length. This form is faster for many short
+    places."""
 
     def __repr__(self):
         if self.closed:

@@ -599,7 +599,7 @@ class nixl_agent:
 
     def deregister_memory(self, dereg_list: nixlRegDList,
                           backends: list[str] = []) -> None:
-        """End the peers' access to the memory: their transfers in progress
+        """Revoke the peers' access to the memory. Their transfers in progress
         fail. After this call returns, the memory may be freed. Raises
         nixlBackendError if a peer has not released it within ten seconds."""
         found = []
