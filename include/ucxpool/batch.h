@@ -66,7 +66,7 @@ typedef struct ucxpool_op {
 } ucxpool_op_t;
 
 /*
- * Post operations in the order of the array.
+ * Post operations in array order.
  *
  * ops           Array of num_ops operations, which is not used after the call.
  *               The memory, arrays and descriptors to which an operation points

@@ -120,8 +120,8 @@ typedef struct ucxpool_device_attr {
 int ucxpool_device_count(void);
 
 /*
- * Query one GPU, and how a pool would use it. Does not change the calling
- * thread's current CUDA context.
+ * Get the attributes of one GPU and the backing that a pool on it would use.
+ * Does not change the calling thread's current CUDA context.
  *
  * device           GPU index, starting at 0.
  * config           Settings; CUDA_BACKING is used. NULL: the settings

@@ -54,7 +54,7 @@ typedef enum ucxpool_event_kind {
 
 /* The events of one channel or one listener. */
 typedef struct ucxpool_event {
-    unsigned            kinds;    /* ucxpool_event_kind_t, one or more */
+    unsigned            kinds;    /* bitwise OR of ucxpool_event_kind_t */
     ucxpool_channel_t  *channel;  /* NULL for a listener */
     ucxpool_listener_t *listener; /* NULL for a channel */
     void               *user_ptr; /* the channel's; NULL for a listener */

@@ -34,7 +34,7 @@
  *
  * Threads. All functions may be called from any thread.
  *
- * Fork. A child process has no pools. If a child frees memory of the parent,
+ * Fork. A child process has no pools. If a child frees the parent's memory,
  * this has no effect. As always with CUDA, the child cannot use a GPU that the
  * parent has used.
  */

@@ -8,7 +8,7 @@
  *                   live      free      live      free      live
  *
  *     If no free range is long enough, scattered free chunks are mapped a
- *     second time, one after the other. The result is a stitched range:
+ *     second time, at contiguous addresses. The result is a stitched range:
  *
  *       stitched  | chunk 1 | chunk 3 |
  *
@@ -123,10 +123,10 @@ ucxpool_status_t ucxpool_heap_stream_end(ucxpool_t *pool, void *stream);
 
 /* A physically contiguous piece of a heap range. */
 typedef struct ucxpool_heap_segment {
-    void  *address; /* in the home; the home address of a chunk never changes */
-    size_t length;  /* bytes */
-    void  *chunk;   /* first byte of the physical allocation, in the home */
-    size_t chunk_size;
+    void    *address; /* home address, which never changes for a chunk */
+    size_t   length;  /* bytes */
+    void    *chunk;   /* home address of the whole physical allocation */
+    size_t   chunk_size;
     uint64_t reserved[2];
 } ucxpool_heap_segment_t;
 

@@ -1,5 +1,5 @@
 /*
- * The log contains the diagnostic messages of the library. Messages up to the
+ * The log contains the library's diagnostic messages. Messages up to the
  * level of the setting LOG_LEVEL (default: warn) are written to stderr, one per
  * line, unless the program sets a handler.
  */

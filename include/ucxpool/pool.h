@@ -17,8 +17,8 @@
  * Fork. A pool belongs to the process that created it. A forked child must not
  * use it; ucxpool_destroy() does nothing in a child. In the child, the library
  * closes the pool's connections, including UCX's connections. Peers therefore
- * detect the end of the parent even if the child is still running. A program
- * started by exec() does not inherit the connections.
+ * detect that the parent has exited even if the child is still running. A
+ * program started by exec() does not inherit the connections.
  */
 #ifndef UCXPOOL_POOL_H
 #define UCXPOOL_POOL_H

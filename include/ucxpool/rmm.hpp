@@ -9,8 +9,8 @@
  *
  * Needs RMM's headers and library, CUDA's headers, and libucxpool. A resource
  * can be copied, because its only state is the pool. The pool must live until
- * all memory has been freed. The pool of ucxpool_framework_pool(), which is in
- * libucxpool-framework, lives until the process exits.
+ * all memory has been freed. The pool returned by ucxpool_framework_pool(), a
+ * function of libucxpool-framework, lives until the process exits.
  *
  * docs/guide/frameworks.md compares this class with the callbacks of
  * framework.h for older versions of RMM.

@@ -86,8 +86,8 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
 /*
  * Read all statistics of a pool in one snapshot.
  *
- * values [out]  Array of max_values; as many values as fit are written, in the
- *               order of the indices.
+ * values [out]  Array of max_values. As many values as fit are written, in
+ *               index order.
  * num_p  [out]  Number of values written.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
@@ -112,8 +112,8 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
  * it fails before that, it is counted only for the pool.
  *
  * Statistics with map_ or ucx_ in their names count only data that was
- * transferred over that wire. All other statistics count data that used the
- * wire returned by ucxpool_channel_query().
+ * transferred over that wire. All other statistics count data that was
+ * transferred over the channel's wire (ucxpool_channel_query()).
  *
  * The counters of a channel take less than 1 KiB of memory.
  */

@@ -49,9 +49,9 @@ extern "C" {
  * The arrays, memory and names to which it points must stay unchanged until the
  * request ends. An array of one element is copied.
  *
- * Pieces are segments of one common length. For many short pieces, this form is
- * faster than segments: the array has half the size, and the library does not
- * have to add the lengths. In a pool on a GPU, if the request's params have
+ * Pieces are equal-length segments. For many short pieces, this form is faster
+ * than segments: the array has half the size, and the library does not have to
+ * add the lengths. In a pool on a GPU, if the request's params have
  * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are transferred. If
  * the array is in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and has at
  * least 4,096 addresses, the GPU itself reads it.
@@ -64,9 +64,9 @@ extern "C" {
  *
  * Ranges are parts of memory and of files, in any order. Each range is one
  * segment to the receiver. A file is read while its bytes are sent. The file is
- * not mapped, and the position of its descriptor does not change. The caller
- * must keep the descriptors open until the request ends. The descriptors must
- * belong to regular files or block devices, and must not require aligned memory
+ * not mapped, and the descriptor's file offset does not change. The caller must
+ * keep the descriptors open until the request ends. The descriptors must belong
+ * to regular files or block devices, and must not require aligned memory
  * (O_DIRECT). Consecutive ranges of one file are read together.
  *
  * Calls that read a file may block on the file's device. Files are read by
@@ -120,7 +120,7 @@ typedef enum ucxpool_data_kind {
 
 typedef struct ucxpool_data {
     ucxpool_data_kind_t kind;
-    int is_source; /* 1: the data can be sent but not received into; else 0 */
+    int is_source; /* 1: for sends only; 0: for sends and receives */
     union {
         const void                    *buffer;
         const ucxpool_const_segment_t *segments;
@@ -184,12 +184,12 @@ typedef struct ucxpool_message ucxpool_message_t;
  * the request ends before that function returns. The callback may call any
  * function except ucxpool_destroy(), and may release the request.
  *
- * Other functions report the end only after the callback has returned:
+ * Other functions report completion only after the callback has returned:
  * ucxpool_request_test(), ucxpool_request_wait(), ucxpool_request_query() and
  * ucxpool_completion_get(). The caller may therefore free the callback's data
- * as soon as any of them has reported the end. If the callback itself calls
- * ucxpool_request_test(), ucxpool_request_wait() or ucxpool_request_query(),
- * the function reports the end. Do not wait for a request while holding a lock
+ * as soon as any of them has reported completion. In the callback itself,
+ * ucxpool_request_test(), ucxpool_request_wait() and ucxpool_request_query()
+ * already report completion. Do not wait for a request while holding a lock
  * that its callback takes: another thread may be in the callback.
  */
 typedef void (*ucxpool_request_cb_t)(ucxpool_request_t *request,
@@ -239,8 +239,8 @@ typedef struct ucxpool_request_params {
     ucxpool_request_cb_t callback;
     void                *callback_arg; /* passed to the callback */
     /* Sends: bytes that are sent with the message's descriptor. Reads and
-     * writes of remote windows: bytes that are sent with the message that has
-     * notify_tag. The library copies the bytes. */
+     * writes of remote windows: bytes that are sent with the notification
+     * (notify_tag). The library copies the bytes. */
     const void *metadata;
     size_t      metadata_length; /* at most MAX_METADATA */
     /*
@@ -285,20 +285,20 @@ typedef struct ucxpool_request_params {
  *              NULL: the library releases the request when the request ends.
  *
  * The request ends with
- * UCXPOOL_OK                 the receiver has the message. An eager send ends
+ * UCXPOOL_OK                 the message has been received. An eager send ends
  *                            earlier, as soon as its bytes have been copied. A
  *                            send is eager if it has at most EAGER_SIZE bytes,
  *                            none of its bytes are in memory that the pool's
  *                            GPU can access, and fewer than CREDITS eager
- *                            messages wait at the receiver
+ *                            messages are queued at the receiver
  * UCXPOOL_ERR_REFUSED        the receiver refused the message; the detail
  *                            contains the reason
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
- * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages wait at the receiver, and
- *                            UNEXPECTED_FULL is `fail`
+ * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages are queued at the
+ *                            receiver, and UNEXPECTED_FULL is `fail`
  * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL; the detail names
  *                            the piece. Only in a pool on a GPU and with
  *                            UCXPOOL_SEGMENTS_CUDA, where the library reads the
@@ -316,8 +316,7 @@ typedef struct ucxpool_request_params {
  * happens if the send is canceled or times out while it is queued. It also
  * happens if a file range of a message of up to EAGER_SIZE bytes cannot be
  * read. The receiver then never sees the message, over either wire. A receive
- * that would have matched the message stays in progress and takes the next
- * match.
+ * that would have matched the message stays posted and can match another one.
  *
  * Long messages to several GPUs are sent one at a time, in the order described
  * at ucxpool_remote_window_write().
@@ -329,14 +328,14 @@ typedef struct ucxpool_request_params {
  *                            negative, or the range exceeds the largest file
  *                            size; or, in a pool on a GPU, an address is not
  *                            mapped
- * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
+ * UCXPOOL_ERR_UNSUPPORTED    a segment is on a GPU other than the pool's; a
  *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or the kind of data or range is
  *                            unknown, or a `reserved` field is not 0: the
  *                            program is newer than the library
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
- *                            segments of the same length count as one
+ *                            equal-length segments count as one
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -358,7 +357,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * channel      A channel of this pool, to receive from its peer only. NULL:
  *              receive from any channel of the pool.
  * data         Where to put the bytes. It must be at least as long as the
- *              message, and must not be a source.
+ *              message, and must not have been created by a ucxpool_source
+ *              function.
  * tag          A message matches if its tag equals `tag` in the bits of `mask`.
  * mask         0 matches every message.
  *
@@ -498,7 +498,7 @@ typedef struct ucxpool_request_attr {
     char             detail[UCXPOOL_REASON_SIZE]; /* why it failed, in words;
                                                      never "" after an error */
     uint64_t    tag;      /* the message's tag; 0 for reads and writes */
-    size_t      length;   /* bytes of the message, or of all places together */
+    size_t      length;   /* total bytes of the message or of the places */
     const void *metadata; /* of a receive: the sender's metadata; NULL until
                              the receive has ended */
     size_t             metadata_length;

@@ -156,7 +156,7 @@ public:
         return static_cast<ucxpool_status_t>(code().value());
     }
 
-    /* The detail of the error, one sentence: see ucxpool_error_detail(). */
+    /* One sentence that describes the error: see ucxpool_error_detail(). */
     const char *detail() const noexcept { return detail_.what(); }
 
 private:
@@ -190,7 +190,7 @@ inline std::uint64_t timeout_ns(std::chrono::nanoseconds time) noexcept
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
 
-/* The time that a canceled request may take to end, see class request. */
+/* Maximum time for a canceled request to complete; see class request. */
 inline constexpr std::chrono::seconds end_limit{10};
 
 /* --- handles -------------------------------------------------------------- */
@@ -465,7 +465,7 @@ public:
                       "the container is destroyed before the request ends");
     }
 
-    /* Pieces of one length. */
+    /* Equal-length pieces. */
     static basic_data pieces(Void *const *addresses, std::size_t count,
                              std::size_t length) noexcept
     {
@@ -1076,8 +1076,9 @@ private:
  *     batch.recv(channel, answer, 2).send(channel, question, 1);
  *     batch.post(pool, requests);
  *
- * The handles and the metadata must exist until post(), and the data until the
- * request of its operation has ended, also arrays of more than one place.
+ * The handles and the metadata must exist until post(). The data, and arrays of
+ * more than one place (a range in a window), must exist until the request of
+ * their operation has ended.
  */
 class batch
 {
@@ -1175,7 +1176,7 @@ private:
         ucxpool_op_t     op;
         request_params   params;
         ucxpool_places_t places;
-        ucxpool_place_t  place; /* a copy, if the list has one place */
+        ucxpool_place_t  place; /* copy of the only element of a list */
     };
 
     entry &add(ucxpool_op_kind_t kind, const ucxpool_data_t &data,
@@ -1268,9 +1269,9 @@ private:
  * request has ended, and returns the ended request, or throws ucxpool::error.
  * The request is posted by co_await.
  *
- * The thread that progresses the pool resumes the coroutine, in
- * ucxpool_progress(), a function that waits, or a function that destroys an
- * object. No lock is held. The library has no other thread and no scheduler.
+ * The thread that progresses the pool resumes the coroutine. It does so in
+ * ucxpool_progress() and in functions that wait or that destroy an object. No
+ * lock is held. The library has no other thread and no scheduler.
  * The rules for callbacks apply to a resumed coroutine until it suspends again:
  * it may call any function except ucxpool_destroy(), and should not block,
  * because it delays this thread. If the pool is destroyed, its coroutines are

@@ -1,5 +1,5 @@
 /*
- * A window is memory of the caller that peers read and write directly.
+ * A window is application memory that peers read and write directly.
  *
  *     owner                                   peer
  *     ucxpool_window_create()
@@ -67,10 +67,9 @@
  * The library uses the first way in this list that is available. With
  * WINDOW_WAY=direct it never uses messages: a remote window without another way
  * fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting REQUIRE
- * excludes none of these ways: it applies to the channel, and messages use the
- * channel.
+ * limits the path of the channel, but not the way of a window.
  *
- * If the window is in memory of the pool, the caller must not free this memory
+ * If the window is in the pool's memory, the caller must not free this memory
  * while the window exists. Otherwise peers may read and write the data of the
  * memory's next user.
  *
@@ -161,10 +160,10 @@ typedef enum ucxpool_window_access {
 /*
  * Get a blob with which peers import the window.
  *
- * access      ucxpool_window_access_t, one or both.
+ * access      Bitwise OR of ucxpool_window_access_t.
  * blob [out]  UCXPOOL_WINDOW_BLOB_SIZE bytes. The caller passes them to peers
- *             by any means, for example in a message. All blobs of a window
- *             with the same access are equal.
+ *             by any means, for example in a message. All calls with the same
+ *             window and access return the same bytes.
  *
  * UCXPOOL_ERR_INVALID_PARAM  access is 0 or has other bits
  * UCXPOOL_ERR_CANCELED       the window has been revoked
@@ -302,35 +301,35 @@ void ucxpool_remote_window_query(const ucxpool_remote_window_t *remote,
                                  ucxpool_remote_window_attr_t  *attr_p,
                                  size_t                         attr_size);
 
-/* A piece of a window. */
+/* A place is a range in a window. */
 typedef struct ucxpool_place {
     uint64_t offset; /* from the window's first byte */
     uint64_t length;
 } ucxpool_place_t;
 
 /*
- * A list of places in a window, in order. Create one with ucxpool_places() or
+ * An ordered list of places. Create one with ucxpool_places() or
  * ucxpool_places_even(). The arrays to which the list points must stay
  * unchanged until the request ends; an array of one element is copied.
  */
 typedef struct ucxpool_place_list {
-    const ucxpool_place_t *places;  /* NULL: all places have one length */
+    const ucxpool_place_t *places;  /* NULL: all have the same length */
     const uint64_t        *offsets; /* used if places is NULL */
     size_t                 count;
     uint64_t length; /* length of each place; used if places is NULL */
     uint64_t reserved[2];
 } ucxpool_places_t;
 
-/* Describe places, each with its own length. */
+/* Create a list of places, each with its own length. */
 ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
- * Describe places of one length at these offsets. This form is faster for many
- * short places, especially if a GPU itself reads the array of offsets and the
- * array of local addresses (ucxpool_data_pieces()). The GPU does so if there
- * are at least 4,096 places, and both arrays are in pinned memory (from
+ * Create a list of equal-length places at these offsets. This form is faster
+ * for many short places, especially if a GPU itself reads the array of offsets
+ * and the array of local addresses (ucxpool_data_pieces()). The GPU does so if
+ * there are at least 4,096 places, and both arrays are in pinned memory (from
  * ucxpool_device_list_alloc() or from CUDA). The GPU then also checks the
- * offsets. If a place lies beyond the window's end, the GPU skips it, and the
+ * offsets. If a place is beyond the window's end, the GPU skips it, and the
  * request ends with UCXPOOL_ERR_INVALID_PARAM. The other places may or may not
  * have been transferred.
  */
