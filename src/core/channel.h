@@ -148,13 +148,11 @@ typedef struct core_connection {
     core_endpoint_t    *endpoint; /* NULL: none yet, or released */
     core_source_t       local;    /* connection within the host: local.h */
     core_lifeline_t     lifeline; /* lifeline of a channel through a listener */
-    unsigned num_unanswered;      /* times `local` ended before an answer */
-    uint64_t lost_at;             /* when the end of `local` counts as a
-                                     failure */
-    bool by_ep;                   /* the channel uses an endpoint of the
-                                     caller */
-    bool lacks_device; /* UCX has no device for the listener's host */
-    bool broken;       /* the caller reported a failure; atomic */
+    unsigned num_unanswered;      /* times `local` closed before an answer */
+    uint64_t lost_at;      /* when the closing of `local` counts as a failure */
+    bool     by_ep;        /* the channel uses the caller's endpoint */
+    bool     lacks_device; /* UCX has no device for the listener's host */
+    bool     broken;       /* the caller reported a failure; atomic */
 } core_connection_t;
 
 typedef struct core_closing {
@@ -166,7 +164,7 @@ typedef struct core_closing {
     bool         has_begun; /* this side sent its HELLO before it received
                                one */
     bool     kept;          /* KEPT was sent or received */
-    uint64_t waiting_since; /* start of a wait for a message of the peer */
+    uint64_t waiting_since; /* start of a wait for a message from the peer */
     uint64_t deadline;
 } core_closing_t;
 
@@ -286,8 +284,8 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const char                     *name,
                                      ucxpool_channel_t             **channel_p);
 
-/* Set the name. If `name` is "", the name is made of the channel's number. A
- * name that is too long is truncated. */
+/* Set the name. If `name` is "", the name is derived from the channel's number.
+ * A name that is too long is truncated. */
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /* Return the channel's handle to the caller. */
@@ -314,18 +312,18 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 }
 
 /* Return the error for a request on a channel that has ended. The detail is the
- * reason for the end of the channel. */
+ * reason why the channel ended. */
 ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 
 /* Returns true if the peer may still access local memory. The peer sends a
  * message when it no longer accesses the memory. Its access also ends when its
- * process ends. */
+ * process exits. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
- * Returns true if the ring should be read. While the peer may access local
- * memory, the ring of a channel that has ended is still read: the peer reports
- * there that it no longer accesses the memory.
+ * Returns true if the ring should be read. After the channel has ended, the
+ * ring is still read while the peer may access local memory, because the peer
+ * reports in the ring that it no longer accesses the memory.
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 

@@ -14,7 +14,7 @@
 
 typedef enum core_control_way {
     CORE_MAY,    /* returns NULL if there is no room now */
-    CORE_MUST,   /* waits in the backlog if there is no room */
+    CORE_MUST,   /* queued in the backlog if there is no room */
     CORE_OUTSIDE /* not through the ring; UCX may queue it */
 } core_control_way_t;
 
@@ -66,7 +66,7 @@ void core_control_doorbell(ucxpool_channel_t *channel);
 /* Between these calls, messages in rings are published, but peers are not
  * woken. core_control_release() wakes each sleeping peer once. A message then
  * needs no fence, which would wait until the peer's CPU has released the cache
- * lines. The lock must be held from one call to the other. */
+ * lines. The pool's lock must be held throughout. */
 void core_control_hold(ucxpool_t *pool);
 void core_control_release(ucxpool_t *pool);
 

@@ -7,9 +7,9 @@
  * UCX aborts an operation only when its endpoint is closed by force. An
  * endpoint that has failed is closed by force at once. Any other close first
  * waits until no operation is in flight, and then until UCX has flushed the
- * endpoint. At a deadline, the close stops waiting, because the peer may make
- * no progress. Endpoints that have not failed are kept (remote.h) until the
- * pool is destroyed.
+ * endpoint. If the peer makes no progress, these waits end at a deadline, and
+ * the endpoint is closed by force. Endpoints that have not failed are kept
+ * (remote.h) until the pool is destroyed.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H
@@ -54,7 +54,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
  * needed. */
 void core_endpoint_warn(void);
 
-/* Use an endpoint of the caller. Returns NULL if out of memory. */
+/* Use the caller's endpoint. Returns NULL if out of memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 
 /* Soon after this call, set close-on-exec for the descriptors that UCX has

@@ -1,12 +1,11 @@
 /*
  * The lifeline of a channel is the connection over which its peer was
- * authenticated. This connection stays open until one side closes it, or the
- * peer's process ends. It does not depend on UCX's connections: UCX may not
- * have created one yet, or may be waiting in its own close. Before a side
- * closes the lifeline, it sends one byte. No other data is sent. TCP keepalive
- * probes prevent firewalls from dropping the connection, and detect a host
- * failure while the channel opens. Later, UCX's own connections detect such a
- * failure (ucx/peer_timeout.c).
+ * authenticated. This connection stays open until one side closes it or exits.
+ * It does not depend on UCX's connections: UCX may not have created one yet, or
+ * may be waiting in its own close. Before a side closes the lifeline, it sends
+ * one byte. No other data is sent. TCP keepalive probes prevent firewalls from
+ * dropping the connection, and detect a host failure while the channel opens.
+ * Later, UCX's own connections detect such a failure (ucx/peer_timeout.c).
  */
 #ifndef CORE_LIFELINE_H
 #define CORE_LIFELINE_H
@@ -18,8 +17,8 @@
 typedef struct core_lifeline {
     core_source_t     source;
     bootstrap_close_t last_word;
-    uint64_t deadline; /* when the end of the lifeline ends the channel;
-                          BASE_CLOCK_FOREVER: never */
+    uint64_t          deadline; /* when a closed lifeline ends the channel;
+                                   BASE_CLOCK_FOREVER: never */
 } core_lifeline_t;
 
 static inline void core_lifeline_init(core_lifeline_t *lifeline)
@@ -32,7 +31,7 @@ static inline void core_lifeline_init(core_lifeline_t *lifeline)
 /*
  * Start the lifeline with a connected socket. The lifeline owns the socket,
  * even after an error. If fd is -1, there is no connection, and only UCX
- * detects the end of the peer.
+ * detects that the peer has exited.
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the socket cannot be polled. A channel
  *                                        that is being opened could then wait

@@ -37,7 +37,7 @@ struct ucxpool_channel;
 typedef struct core_link_work core_link_work_t;
 
 /* Called when the transfer may use the link. Launches the transfer, or lets
- * progress launch it soon. Called in progress, with the pool's lock. */
+ * progress launch it soon. Called by progress, with the pool's lock held. */
 typedef void (*core_link_go_cb_t)(core_link_work_t *work);
 
 struct core_link_work {

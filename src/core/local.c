@@ -23,9 +23,9 @@
 
 /*
  * The time between the loss of the connection and the failure of the channel.
- * The system closes the sockets of a process before the end of the process is
- * visible. The end of the process, or a BYE in the ring, is a more precise
- * reason for the failure.
+ * The system closes a process's sockets before it reports that the process has
+ * exited. This report, or a BYE in the ring, is a more precise reason for the
+ * failure.
  */
 #define GRACE_NS UINT64_C(100000000)
 

@@ -1,9 +1,9 @@
 /*
  * The connection of a channel within one host: a Unix socket to the peer's pool
  * (wireup/wireup.h accepts it). It carries the messages that are not sent
- * through the ring: the handshake and DOORBELL. The connection ends when the
- * peer's process or pool ends, so a channel on the `map` wire needs no endpoint
- * of UCX.
+ * through the ring: the handshake and DOORBELL. The connection closes when the
+ * peer exits or destroys its pool, so a channel on the `map` wire needs no UCX
+ * endpoint.
  */
 #ifndef CORE_LOCAL_H
 #define CORE_LOCAL_H
@@ -14,22 +14,21 @@
 #define CORE_LOCAL_MAX \
     (sizeof(proto_hello_t) + PROTO_FILES_MAX * sizeof(ipc_file_t))
 
-/* The delay before a retry if the peer's socket has more waiting connections
- * than the system allows. */
+/* The delay before a retry if the backlog of the peer's socket is full. */
 #define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
 
-/* Returns the place of the socket over which this process reaches the pool of
- * the blob: "" for the abstract name, if both are in one network namespace;
- * otherwise the directory UCXPOOL_SOCKET_DIR, if the pool has a socket there.
- * NULL: the pool cannot be reached over a socket. The abstract name is never
- * tried in another network namespace, where another process may own it. */
+/* Returns where this process finds the socket of the blob's pool: "" for the
+ * abstract name, if both are in one network namespace; otherwise the directory
+ * UCXPOOL_SOCKET_DIR, if the pool has a socket there. NULL: the pool cannot be
+ * reached over a socket. The abstract name is never tried in another network
+ * namespace, where another process may own it. */
 const char *core_local_folder(const ucxpool_t *pool, const core_blob_t *blob);
 
 /*
  * Connect to the peer.
  *
- * UCXPOOL_INPROGRESS       too many connections wait at the peer's socket: try
- *                          again after CORE_LOCAL_RETRY_NS
+ * UCXPOOL_INPROGRESS       the backlog of the peer's socket is full: try again
+ *                          after CORE_LOCAL_RETRY_NS
  * UCXPOOL_ERR_UNSUPPORTED  the peer cannot be reached over a socket
  */
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);
@@ -56,8 +55,8 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p);
 
-/* Returns true if the connection has ended, and the time in which the end of
- * the peer could be detected in another way has passed. */
+/* Returns true if the connection has closed, and no more precise reason for the
+ * failure was found within a grace period. */
 bool core_local_is_lost(const ucxpool_channel_t *channel);
 
 /* Returns the time at which core_local_is_lost() must be checked. */

@@ -57,7 +57,7 @@ typedef struct core_pool_memory {
     mem_regions_t regions;
     block_pool_t *blocks;
     block_comm_t *comm;
-    /* A pool in a GPU's memory may also have blocks in pinned host memory.
+    /* A pool on a GPU may also have blocks in pinned host memory.
      * pinned_blocks: NULL if it has none. */
     mem_regions_t    pinned_regions;
     block_pool_t    *pinned_blocks;
@@ -196,8 +196,8 @@ struct ucxpool_pool {
     uint64_t announce_ns;    /* how long a short send waits for a credit */
     bool     closing;        /* being destroyed: nothing can be posted */
     unsigned num_operations; /* UCX operations that will call back */
-    /* If the worker is borrowed, the pool may be destroyed before operations of
-     * UCX end. The last operation then calls this function. */
+    /* If the worker is borrowed, the pool may be destroyed before UCX's
+     * operations end. The last operation then calls this function. */
     void (*finish)(ucxpool_t *pool);
     unsigned       progress_count;
     core_stats_t   stats;

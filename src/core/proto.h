@@ -27,9 +27,9 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
 #define PROTO_DATA_MAX 20480u
-/* The longest text, without a final 0. */
+/* The maximum length of a text. Texts are not NUL-terminated. */
 #define PROTO_TEXT_MAX 127u
-/* The longest text in BYE, without a final 0. */
+/* The maximum length of the text in BYE. */
 #define PROTO_REASON_MAX 255u
 /* The maximum number of files that a peer may announce. */
 #define PROTO_FILES_MAX 1024u
@@ -86,7 +86,7 @@ typedef struct proto_head {
     uint8_t  version; /* PROTO_VERSION */
     uint16_t credits; /* number of credits that this message returns to the
                          receiver */
-    uint32_t channel; /* the receiver's number of the channel */
+    uint32_t channel; /* the receiver's ID for the channel */
     uint64_t key;     /* the receiver's random number for the channel */
 } proto_head_t;
 
@@ -113,8 +113,8 @@ typedef struct proto_hello {
     uint8_t      from_id[16];  /* the sender's pool */
     uint8_t      from_key[16]; /* the secret part of the sender's address */
     uint64_t     pair;         /* identifies the channel between the pools */
-    uint64_t     channel_key;  /* the key in messages to the sender */
-    uint32_t     channel;      /* the number in messages to the sender */
+    uint64_t     channel_key;  /* the channel key in messages to the sender */
+    uint32_t     channel;      /* the channel ID in messages to the sender */
     uint32_t     flags;        /* proto_hello_flags_t */
     uint64_t     block_size;
     uint64_t     max_runs; /* longest list of runs that the sender accepts */
@@ -122,8 +122,8 @@ typedef struct proto_hello {
     uint32_t     max_metadata;
     uint32_t     memory_kind;
     uint32_t     num_files;
-    uint32_t max_unexpected; /* units of descriptors that may wait for ACCEPT
-                                or DONE: see proto_desc_cost() */
+    uint32_t max_unexpected; /* limit of unanswered descriptors, in units: see
+                                proto_desc_cost() */
     uint32_t   reserved;
     ipc_host_t host;
 } proto_hello_t;
@@ -147,11 +147,11 @@ typedef struct proto_import {
     uint32_t magic;
     uint16_t version; /* PROTO_VERSION */
     uint16_t max;     /* maximum number of descriptors in one answer; not 0 */
-    uint32_t channel; /* the owner's number of the channel */
+    uint32_t channel; /* the owner's ID for the channel */
     uint32_t first;   /* index of the first requested descriptor */
     uint64_t key;     /* the owner's random number for the channel */
-    uint64_t grant;   /* the owner's number of a window's grant; 0: the request
-                         is for the files of the owner's HELLO */
+    uint64_t grant;   /* the owner's ID for a window's grant; 0: the request is
+                         for the files of the owner's HELLO */
 } proto_import_t;
 
 /* Sent with `count` descriptors. The descriptors are in the order of the
@@ -161,7 +161,7 @@ typedef struct proto_given {
     uint16_t version;
     uint16_t count;
     uint32_t first;
-    uint32_t total;                      /* number of all descriptors */
+    uint32_t total;                      /* total number of descriptors */
     char     reason[PROTO_TEXT_MAX + 1]; /* if `count` is 0: why the owner sends
                                             no descriptors, as text */
 } proto_given_t;
@@ -171,11 +171,9 @@ typedef enum proto_desc_flags {
     PROTO_DESC_RUNS  = 1u << 1, /* the runs follow in separate messages */
     /* Internal messages, which are not matched with receives of the
      * application. At most one of these flags is set. */
-    PROTO_DESC_CALL = 1u << 2,  /* an operation on a window: proto_call_t */
-    PROTO_DESC_READ = 1u << 3,  /* the answer to a read; the tag is the number
-                                   of the read */
-    PROTO_DESC_WRITE = 1u << 4, /* the data of a write; the tag is the number of
-                                   the write */
+    PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
+    PROTO_DESC_READ  = 1u << 3, /* the answer to a read; tag: the read's ID */
+    PROTO_DESC_WRITE = 1u << 4, /* the data of a write; tag: the write's ID */
     /* The message's data is written to a slot of the receiver's mailbox. */
     PROTO_DESC_MAILED = 1u << 5
 } proto_desc_flags_t;
@@ -185,7 +183,7 @@ typedef enum proto_desc_flags {
 /* Variable part: runs (unless PROTO_DESC_RUNS), metadata, stream (if eager). */
 typedef struct proto_desc {
     proto_head_t head;
-    uint64_t     message;  /* the sender's number of the message; 0 if eager */
+    uint64_t     message;  /* the sender's ID for the message; 0 if eager */
     uint64_t     sequence; /* 0, 1, 2, ... for the descriptors of a channel */
     uint64_t     tag;
     uint64_t     payload_size;
@@ -232,8 +230,8 @@ typedef struct proto_runs {
  * blocks to which the sender may write until the message has ended. */
 typedef struct proto_accept {
     proto_head_t head;
-    uint64_t     message;   /* the sender's number of the send */
-    uint64_t     receive;   /* the receiver's number of the receive */
+    uint64_t     message;   /* the sender's ID for the message */
+    uint64_t     receive;   /* the receiver's ID for the receive */
     uint64_t     frag_size; /* longest fragment that the receiver accepts */
     uint32_t     window;    /* maximum number of fragments in flight */
     uint32_t     reserved;
@@ -250,7 +248,7 @@ typedef struct proto_lent {
  * ended. */
 typedef struct proto_returned {
     proto_head_t head;
-    uint64_t     message; /* the sender's number of the message */
+    uint64_t     message; /* the sender's ID for the message */
 } proto_returned_t;
 
 /* A mailbox: contiguous slots in the receiver's memory, to which the sender
@@ -269,7 +267,7 @@ typedef struct proto_mailbox {
 #define PROTO_FLAG_SIZE 64u
 
 typedef enum proto_data_flags {
-    PROTO_DATA_LAST     = 1u << 0, /* `index` is the message's highest */
+    PROTO_DATA_LAST     = 1u << 0, /* `index` is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
     PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
     PROTO_DATA_PUSHED   = 1u << 3  /* written to a granted block */
@@ -310,14 +308,14 @@ typedef struct proto_done {
 typedef struct proto_cancel {
     proto_head_t head;
     uint64_t     message;
-    uint64_t     receive; /* the receiver's number of the receive; 0: unknown */
+    uint64_t     receive; /* the receiver's ID for the receive; 0: unknown */
     int32_t      status;  /* the error of the send, a ucxpool_status_t */
     uint32_t     reserved;
 } proto_cancel_t;
 
 typedef struct proto_window_open {
     proto_head_t head;
-    uint64_t     remote; /* number that the importer gave the window */
+    uint64_t     remote; /* the importer's ID for the remote window */
     uint64_t     window;
     uint8_t      key[16]; /* the key in the window's blob */
     uint32_t     access;  /* ucxpool_window_access_t */
@@ -335,7 +333,7 @@ typedef enum proto_open_flags {
 typedef struct proto_window_opened {
     proto_head_t head;
     uint64_t     remote;
-    uint64_t     grant;   /* the owner's number of the grant; 0: refused */
+    uint64_t     grant;   /* the owner's ID for the grant; 0: refused */
     uint64_t     length;  /* of the window */
     uint64_t     address; /* of the window, in the owner's process */
     int32_t      status;  /* ucxpool_status_t */
@@ -398,11 +396,11 @@ typedef enum proto_call_kind {
 
 /*
  * The start of a message with PROTO_DESC_CALL. The places follow. If `length`
- * is not 0, they are num_places offsets of 8 bytes, and each place has this
- * length. Otherwise they are an array of ucxpool_place_t.
+ * is 0, they are an array of ucxpool_place_t. Otherwise they are num_places
+ * offsets of 8 bytes, and each place has this length.
  */
 typedef struct proto_call {
-    uint64_t operation; /* the importer's number of the operation */
+    uint64_t operation; /* the importer's ID for the operation */
     uint64_t grant;
     uint32_t kind; /* proto_call_kind_t */
     uint32_t reserved;
@@ -456,7 +454,7 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p);
 
 /*
- * Check a complete CALL: its places must lie within a window of window_length
+ * Check a complete CALL: its places must be within a window of window_length
  * bytes.
  *
  * data_size  Size of the places that follow the call, in bytes.

@@ -517,7 +517,8 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
     return turn;
 }
 
-/* The other end of an endpoint to this pool itself always exists. */
+/* If the peer is this pool itself, the other end of the endpoint always
+ * exists. */
 void core_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
     channel->conn.endpoint->is_sure =

@@ -94,7 +94,7 @@ typedef struct core_metadata {
 typedef void (*core_request_hook_t)(ucxpool_request_t *request,
                                     ucxpool_status_t status, void *arg);
 
-/* How the end of a request is reported. */
+/* How the completion of a request is reported. */
 typedef struct core_notify {
     ucxpool_request_cb_t callback; /* NULL: none */
     void                *callback_arg;
@@ -138,8 +138,8 @@ struct ucxpool_request {
     uint8_t operation;               /* core_operation_t */
     uint8_t path;                    /* by which the last data was transferred;
                                         see core/stats.h */
-    bool          has_host_segments; /* which the GPU cannot access */
-    bool          has_gpu_segments;  /* which the GPU can access */
+    bool          has_host_segments; /* segments that the GPU cannot access */
+    bool          has_gpu_segments;  /* segments that the GPU can access */
     core_notify_t notify;
     uint64_t      deadline;
     uint64_t      started; /* see core_latency_begin() */
@@ -208,11 +208,11 @@ void core_request_arm(ucxpool_request_t *request);
 void core_request_drain(ucxpool_request_t *request);
 
 /*
- * Check the deadline of a request that drains. After the deadline, this call
- * fails the request's channel with this status and detail, because UCX ends its
- * operations only when the endpoint is closed. If UCX has no operation of the
- * channel, only copies by a GPU remain. This call then extends the deadline,
- * because these copies always complete.
+ * Check the deadline of a draining request. After the deadline, this call fails
+ * the request's channel with this status and detail, because UCX ends its
+ * operations only when the endpoint is closed. If UCX has no operation in
+ * flight on the channel, only copies by a GPU remain. This call then extends
+ * the deadline, because these copies always complete.
  */
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);
@@ -228,16 +228,16 @@ void core_request_stall(ucxpool_request_t *request);
 ucxpool_status_t core_request_status(const ucxpool_request_t *request);
 
 /*
- * Returns the status that callers see. For them, a request with a callback ends
- * when the callback has returned; only the thread that runs the callback sees
- * the end during the callback. After the end, all effects of the request are
- * visible. Needs no lock.
+ * Returns the status that callers see. To them, a request with a callback is in
+ * progress until the callback has returned. Only the thread that runs the
+ * callback already sees the final status. Once the final status is returned,
+ * all effects of the request are visible. Needs no lock.
  */
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request);
 
-/* Call the callback of an ended request, and then show its end. Called once for
- * each request, with the lock held. The lock is released during the
- * callback. */
+/* Call the callback of an ended request, and then show the final status to
+ * callers. Called once for each request, with the lock held. The lock is
+ * released during the callback. */
 void core_request_call_back(ucxpool_request_t *request);
 
 /* Cancel the request; does nothing if it has ended. */
@@ -308,11 +308,11 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request);
 
 /*
  * Check the memory of a posted request, and set a marker in the caller's
- * stream. In a pool of host memory, only pieces are checked: none may be NULL.
- * In a pool on a GPU, nothing is checked if the caller declares the kind of the
+ * stream. In a pool of host memory, this only checks that no piece is NULL. In
+ * a pool on a GPU, nothing is checked if the caller declares the kind of the
  * segments. Ranges have been checked by copy_file_check().
  *
- * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU that the pool's GPU cannot
+ * UCXPOOL_ERR_UNSUPPORTED    a segment is on a GPU that the pool's GPU cannot
  *                            access
  * UCXPOOL_ERR_INVALID_PARAM  the memory of a segment does not exist; a piece is
  *                            NULL

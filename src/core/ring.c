@@ -305,8 +305,8 @@ bool core_ring_needs_doorbell(core_ring_t *ring)
 
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message)
 {
-    /* Use an exchange, because later writes of the caller to its memory must
-     * not be reordered before this store. */
+    /* Use an exchange, because the caller's later writes to its memory must not
+     * be reordered before this store. */
     if (ring->mine != NULL) {
         (void)__atomic_exchange_n(&ring->mine->revoked[word % PROTO_SENDS_MAX],
                                   message, __ATOMIC_SEQ_CST);

@@ -136,9 +136,9 @@ ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
 /*
  * Release the message that core_ring_peek() returned. Returns true if a quarter
  * of the ring has become free since this function last returned true. A peer
- * that sleeps until there is room must then be woken. A peer goes to sleep for
- * room only if less than a quarter of the ring is free. So it is always woken
- * before the ring has been drained.
+ * that sleeps until there is room must then be woken. A peer sleeps for room
+ * only if less than a quarter of the ring is free, so it is always woken before
+ * the ring has been drained.
  */
 bool core_ring_consume(core_ring_t *ring);
 

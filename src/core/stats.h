@@ -16,8 +16,8 @@
 /* --- latencies ------------------------------------------------------------ */
 
 /*
- * Histograms of the latency of the caller's operations, from their post to
- * their end, by operation, wire and path.
+ * Histograms of the latency of the caller's operations, from post to
+ * completion, by operation, wire and path.
  *
  * Reading the clock twice for each operation would slow down short messages by
  * several percent. So only some operations are timed: sends, reads and writes
@@ -26,7 +26,7 @@
  * CORE_LATENCY_INTERVAL. An operation that is not timed is counted with the
  * latency of the last sample before it. So a histogram counts all operations.
  *
- * The only cost of most operations is to test whether a sample is due, and to
+ * For most operations, the only cost is to test whether a sample is due and to
  * count down to the next one.
  */
 
@@ -101,8 +101,8 @@ void core_latency_update(core_latency_t *latency, core_latency_wire_t *wire,
 void core_latency_get(core_latency_t *latency, const core_series_t *series,
                       ucxpool_histogram_t *histogram_p);
 
-/* The lowest bit of a start is 1 in samples, and 0 in operations that are timed
- * because of their size. */
+/* The lowest bit of a start time is 1 for a sample, and 0 for an operation that
+ * is timed because of its size. */
 #define CORE_LATENCY_SAMPLE UINT64_C(1)
 
 /* Returns the start time of an operation of `size` bytes, for

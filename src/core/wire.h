@@ -31,8 +31,7 @@ struct core_fragment {
     void (*done)(core_fragment_t *fragment);
 };
 
-/* The properties of a send from which a wire chooses the size of the
- * fragments. */
+/* The properties of a send that determine the size of its fragments. */
 typedef struct core_frag_params {
     uint64_t stream_size;
     uint64_t longest;   /* length of the longest segment */
@@ -60,7 +59,7 @@ typedef struct core_wire {
     /* The longest message of one segment that is sent with its descriptor, in
      * one entry of the ring; 0: none. */
     size_t max_inline;
-    /* A peer has mapped our regions contiguously: a fragment in place may span
+    /* A peer has mapped our regions contiguously: an in-place fragment may span
      * several of them. */
     bool joins_regions;
     /* Control messages and the locations of fragments are sent through the
@@ -90,7 +89,7 @@ typedef struct core_wire {
     bool (*takes_any_memory)(const ucxpool_t *pool, uint64_t length);
 
     /* Returns the best size of packed fragments if FRAG_SIZE is auto.
-     * *inplace_size_p is the best size of fragments in place (0: the same). */
+     * *inplace_size_p is the best size of in-place fragments (0: the same). */
     uint64_t (*frag_size)(const ucxpool_channel_t  *channel,
                           const core_frag_params_t *params,
                           uint64_t                 *inplace_size_p);
@@ -109,8 +108,8 @@ typedef struct core_wire {
     ucxpool_status_t (*send)(ucxpool_channel_t *channel,
                              core_fragment_t   *fragment);
 
-    /* Called when a DATA message has arrived through the ring. The message has
-     * the location of a fragment. NULL for a wire without a ring. */
+    /* Called when a DATA message has arrived through the ring. The message
+     * contains the location of a fragment. NULL for a wire without a ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
     /* Called when the data of a receive is being written to our mailbox. NULL:
