@@ -42,10 +42,9 @@ typedef struct window_operation {
     window_job_t     jobs[WINDOW_JOBS];
     unsigned         num_jobs;
     core_link_work_t work; /* the operation's use of a GPU's link */
-    ucxpool_status_t end;  /* status with which the operation ends when its
-                              jobs, gets and puts have ended; OK: not set */
-    base_range_t range;    /* trace range, from the post of the operation to its
-                              end */
+    ucxpool_status_t end;  /* the final status, while jobs, gets or puts are
+                              still in flight; OK: not set */
+    base_range_t range;    /* trace range, from post to completion */
     /* For UCX's get and put: the number of outstanding callbacks, and whether a
      * flush was posted. */
     unsigned num_rma;

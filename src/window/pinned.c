@@ -3,7 +3,7 @@
  * mapped and pinned for the GPU, whose kernel then reads it like the memory of
  * another GPU.
  *
- * A kernel needs the window at consecutive addresses. So the window must lie in
+ * A kernel needs the window at contiguous addresses, so the window must be in
  * one part of one file. It is pinned for reading only: writes use messages.
  */
 #include "window/service.h"

@@ -1,11 +1,10 @@
 /*
- * Copies by the kernel from and to the memory of the owner's process.
+ * Copies by the kernel from and to the owner's process.
  *
  * The system calls take the owner's PID, which the kernel may give to another
- * process after the owner has ended. So this way is used only on the `map`
- * wire, and only if the kernel can report the end of the owner's process.
- * Before each call, the importer checks that the kernel has not reported the
- * end.
+ * process after the owner has exited. So this way is used only on the `map`
+ * wire, and only if the kernel can report that the owner has exited. Before
+ * each call, the importer checks that the kernel has not reported this.
  */
 #include <config.h>
 
@@ -105,7 +104,8 @@ static void process_offer(window_grant_t *grant, window_offer_t *offer)
 
 /* --- copying -------------------------------------------------------------- */
 
-/* Returns true if the kernel has reported the end of the peer's process. */
+/* Returns true if the kernel has reported that the peer's process has
+ * exited. */
 static bool has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};

@@ -23,8 +23,8 @@ typedef struct window_answer {
     proto_window_part_t parts[PROTO_PARTS_MAX];
 } window_answer_t;
 
-/* Returns true if `status` means that the system does not allow this process to
- * take the owner's descriptors. */
+/* Returns true if `status` means that this process is not permitted to take the
+ * owner's descriptors. */
 static inline bool window_is_forbidden(const window_answer_t *answer,
                                        ucxpool_status_t       status)
 {
@@ -52,10 +52,10 @@ struct ucxpool_remote_window {
     char             reason[WINDOW_REASON_SIZE];
     uint64_t         length;
     unsigned         access;
-    uint64_t         grant;   /* the owner's number; 0: none, or closed */
-    uint64_t         address; /* in the owner's process; for GPU memory, its
-                                 address in this process */
-    ipc_cuda_t     share;     /* how it is mapped; `way` 0: not mapped */
+    uint64_t grant;       /* the owner's ID for the grant; 0: none, or closed */
+    uint64_t address;     /* in the owner's process; for GPU memory, its
+                             address in this process */
+    ipc_cuda_t     share; /* how it is mapped; `way` 0: not mapped */
     const void    *mapping;
     ipc_virtual_t  range; /* addresses reserved for GPU memory; size 0: none */
     window_view_t *views; /* the mapped parts, in the window's order */
@@ -103,9 +103,9 @@ ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
                                          unsigned num_fds);
 
 /* Handle the owner's reply to a request for descriptors. Such a request is sent
- * for allocations of virtual memory, or if the system does not let this process
- * duplicate the descriptors. The caller keeps ownership of the descriptors. If
- * fds is NULL, the owner did not send them or they cannot be mapped, and
+ * for allocations of virtual memory, or if this process is not permitted to
+ * take the owner's descriptors. The caller keeps ownership of the descriptors.
+ * If fds is NULL, the owner did not send them or they cannot be mapped, and
  * `reason` says why. */
 void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
                                   const int *fds, const char *reason);

@@ -554,7 +554,7 @@ static void post_some(ucxpool_channel_t *channel)
     }
 }
 
-/* Callback of UCX: a get, a put, or a flush has completed. */
+/* UCX callback: a get, a put, or a flush has completed. */
 static void done(void *request, ucs_status_t status, void *arg)
 {
     window_operation_t *operation = arg;

@@ -1,10 +1,10 @@
 /*
- * Operations through messages, executed by the owner's pool on its windows for
- * a peer.
+ * Operations through messages, on the owner's side: the owner's pool copies to
+ * or from its window for a peer.
  *
- * A CALL is received into memory allocated for it. The owner checks the places
- * in the CALL, and overwrites them with addresses. An ordinary send or receive
- * uses these addresses.
+ * A CALL lists places: ranges of the window (ucxpool_place_t). The owner checks
+ * them, and replaces them by addresses in its copy of the CALL. An ordinary
+ * send or receive then transfers the data at these addresses.
  */
 #include "window/serve.h"
 

@@ -13,7 +13,7 @@
 /* The windows of a pool. */
 struct window_pool {
     core_reach_t reach;    /* HOST or GPU, like the pool's memory */
-    base_list_t  all;      /* windows of the application */
+    base_list_t  all;      /* the application's windows */
     base_list_t  copying;  /* operations that take turns copying */
     base_list_t  runnable; /* served operations that can continue */
     base_list_t  free_operations;

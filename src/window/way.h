@@ -5,7 +5,8 @@
 #include "core/wire.h"
 #include "window/operation.h"
 
-/* The answer to an import. The owner's ways fill its fields. */
+/* The owner's answer to an import, filled by the offer() functions of the
+ * ways. */
 typedef struct window_offer {
     uint32_t    flags;
     const void *data;
@@ -25,7 +26,7 @@ typedef struct window_way {
      * called more than once. */
     void (*unshare)(ucxpool_window_t *window);
 
-    /* Owner: add to the answer to an import. */
+    /* Owner: fill fields of the answer to an import. */
     void (*offer)(window_grant_t *grant, window_offer_t *offer);
 
     /* Owner: returns true if the importer may still be accessing the memory.
@@ -53,8 +54,8 @@ typedef struct window_way {
      * used. NULL: the way supports all operations. */
     bool (*fits)(const window_operation_t *operation);
 
-    /* Returns true if the copy itself checks the places, so that they need no
-     * check before it. */
+    /* Returns true if the copy itself checks the places, so that they need not
+     * be checked first. */
     bool (*checks_places)(const window_operation_t *operation);
 
     /* Start the operation. May free the operation. */
@@ -76,10 +77,9 @@ typedef struct window_way {
     ucxpool_status_t (*copy)(window_operation_t *operation);
 } window_way_t;
 
-/* In order, the ways are: the CPU copies to and from mapped memory; the kernel
- * copies between the processes; a GPU copies to and from mapped memory; a GPU
- * reads pinned host memory; UCX's get and put; and messages, which are always
- * possible. */
+/* In order: the CPU copies to and from mapped memory; the kernel copies between
+ * the processes; a GPU copies to and from mapped memory; a GPU reads pinned
+ * host memory; UCX's get and put; and messages, which always work. */
 extern const window_way_t window_mapped, window_process, window_device,
     window_pinned, window_rma, window_messages;
 
@@ -128,7 +128,8 @@ void window_messages_refused(ucxpool_channel_t        *channel,
 
 /* --- copying in turns: way.c ---------------------------------------------- */
 
-/* Copy a short operation at once, and a longer one in turns. */
+/* Do a short copy at once. Longer ones take turns: they are queued in
+ * pool->windows->copying. */
 void window_turns_start(window_operation_t *operation);
 
 /* Queue the operation again or end it, depending on the status that copy()

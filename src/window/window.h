@@ -1,5 +1,5 @@
 /*
- * Windows: memory of the application that peers read and write directly
+ * Windows: application memory that peers read and write directly
  * (docs/internals/windows.md).
  *
  *     owner                                     peer
@@ -95,7 +95,7 @@ typedef struct window_grant {
     ucxpool_window_t  *window;
     ucxpool_channel_t *channel; /* lists this grant; no reference is held */
     uint64_t           number;
-    uint64_t           remote; /* the importer's number of the remote window */
+    uint64_t           remote; /* the importer's ID for the remote window */
     unsigned           access;
     unsigned           num_served;  /* served operations that use the grant */
     bool               is_released; /* released: freed when num_served is 0 */
@@ -134,9 +134,9 @@ void window_revoke_all(ucxpool_t *pool);
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 
-/* Log the importers that have not released the window in time, and fail their
- * channels on the `ucx` wire. Returns true if a channel failed: the window
- * becomes free when its endpoint closes. */
+/* Log the importers that have not released the window in time, and fail those
+ * of their channels that use the `ucx` wire. Returns true if a channel was
+ * failed. The window then becomes free when the channel's endpoint closes. */
 bool window_abandon(const ucxpool_window_t *window);
 void window_abandon_all(const ucxpool_t *pool);
 
@@ -152,8 +152,8 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
  * window_grant_num_files() returns the number of files of a grant's window: one
  * for each part outside the pool's regions, or for each allocation of virtual
  * memory. It returns 0 if no such grant exists, or the window is revoked.
- * window_grant_files() gets the descriptors of `num` of these files, from
- * number `first` on. These files must exist. The caller closes them if
+ * window_grant_files() gets the descriptors of `num` of these files, starting
+ * with number `first`. These files must exist. The caller closes them if
  * *are_new_p is true; otherwise the window owns them. Errors: see
  * ipc_virtual_export().
  */
