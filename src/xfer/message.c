@@ -332,8 +332,8 @@ void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
     xfer_message_release(message);
 }
 
-/* Pass a complete message, whose turn it is, to the oldest matching receive. If
- * there is none, the message becomes unexpected. */
+/* Pass a complete message that is next in order to the oldest matching receive.
+ * If there is none, the message becomes unexpected. */
 static void deliver(ucxpool_message_t *message)
 {
     ucxpool_t         *pool = message->pool;
@@ -739,8 +739,8 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
         return false;
     }
     if (message->place == XFER_EARLY) {
-        /* Keep the message until its turn, because later messages wait for
-         * it. */
+        /* Keep the message until it is next in order, because later messages
+         * wait for it. */
         message->canceled     = true;
         message->runs_missing = 0;
         xfer_message_progress(channel);

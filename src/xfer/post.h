@@ -7,20 +7,20 @@
 #include "core/request.h"
 #include "xfer/recv.h"
 
-/* Like ucxpool_send(), for any form of memory. */
+/* Like ucxpool_send(), but for any copy_memory_t. */
 ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
-/* Like ucxpool_recv(), for any form of memory. */
+/* Like ucxpool_recv(), but for any copy_memory_t. */
 ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 uint64_t                        mask,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
-/* Like ucxpool_message_recv(), for any form of memory. */
+/* Like ucxpool_message_recv(), but for any copy_memory_t. */
 ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
                                         const copy_memory_t            *memory,
                                         const ucxpool_request_params_t *params,

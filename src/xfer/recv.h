@@ -1,8 +1,8 @@
 /*
  * Receives, and the messages that have arrived.
  *
- * Descriptors are matched in the order of their sequence numbers. A descriptor
- * that arrives early, or without all its runs, waits in pool->xfer->early.
+ * Descriptors are matched in sequence order. A descriptor that arrives early,
+ * or without all its runs, is queued in pool->xfer->early.
  */
 #ifndef XFER_RECV_H
 #define XFER_RECV_H
@@ -97,10 +97,9 @@ void xfer_message_release(ucxpool_message_t *message);
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* Handle a CANCEL of a message from its sender. Sends DONE at once. For an
- * early message, sends DONE when its turn comes. Returns false if no message
- * with this number waits for a receive or is held by a caller that probed
- * it. */
+/* Handle the sender's CANCEL of a message. Sends DONE at once, or for an early
+ * message, when it is next in order. Returns false if no early, unexpected or
+ * probed message has this number. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 
@@ -113,17 +112,17 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel);
 void xfer_message_drop_all(ucxpool_channel_t *channel);
 void xfer_message_destroy_all(ucxpool_channel_t *channel);
 
-/* --- receives that wait for a message ------------------------------------- */
+/* --- posted receives ------------------------------------------------------ */
 
 /*
- * Receives that wait for a message. All are in pool->xfer->posted, oldest
+ * Receives that have no message yet. All are in pool->xfer->posted, oldest
  * first. Most messages match the oldest receive. If a message does not, the
- * receives are sorted. Receives with a full mask are put into an index by
- * channel and tag, all others into pool->xfer->posted_masked. The struct
- * wire_recv of a receive is not accessed before its message arrives.
+ * receives are sorted: those with a full mask into an index by channel and tag,
+ * all others into pool->xfer->posted_masked. The struct wire_recv of a receive
+ * is not accessed before its message arrives.
  */
 
-/* Add a receive that waits for a message. */
+/* Add a receive that has no message yet. */
 void xfer_posted_add(ucxpool_request_t *request);
 
 /* Called when a receive has been removed from its lists (link and run_link),

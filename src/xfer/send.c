@@ -433,7 +433,7 @@ void xfer_send_opened(ucxpool_channel_t *channel)
 
 /* --- sends that read files ---------------------------------------------------
  * A read may wait for a disk. So each round of progress reads only one
- * fragment. The sends that read take turns in pool->xfer->readers. */
+ * fragment. The sends in pool->xfer->readers take turns. */
 
 static void wake_reader(ucxpool_t *pool)
 {
@@ -580,8 +580,9 @@ bool xfer_send_advance(ucxpool_request_t *request)
            (send->runs_sent != runs_sent) || (send->index != index);
 }
 
-/* Returns true if the send can send all its data at once. A send that reads
- * files cannot: only one send may read in a round of progress. */
+/* Returns true if the send can send all its data at once. Returns false for a
+ * send that reads files, because each round of progress reads only one
+ * fragment. */
 static bool is_quick(const ucxpool_request_t *request)
 {
     return is_eager(request) && !copy_memory_is_ranges(&request->data.memory);
@@ -658,7 +659,8 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Use the blocks that the receiver lends. Returns false if they are invalid. */
+/* Use the blocks that the receiver granted. Returns false if they are
+ * invalid. */
 static bool take_loan(ucxpool_request_t *request, const void *data,
                       size_t data_size)
 {

@@ -39,17 +39,16 @@ typedef enum xfer_send_step {
 
 struct xfer_send {
     xfer_send_step_t step;
-    uint32_t         desc_flags;  /* PROTO_DESC_WINDOW flags; 0: a message */
-    bool             in_place;    /* some data can be sent in place */
-    bool             ending;      /* waits to end until nothing reads the
-                                   * memory */
-    ucxpool_status_t end;         /* the final status, if `ending` */
-    uint64_t         longest;     /* length of the longest segment */
+    uint32_t         desc_flags; /* PROTO_DESC_WINDOW flags; 0: a message */
+    bool             in_place;   /* some data can be sent in place */
+    bool             ending;  /* ends when nothing reads the memory any more */
+    ucxpool_status_t end;     /* the final status, if `ending` */
+    uint64_t         longest; /* length of the longest segment */
     uint64_t         inplace_min; /* shorter segments are packed */
     uint64_t         message;     /* our message number; 0: none */
     uint64_t         receive;     /* the receiver's receive number */
-    uint64_t         loan;  /* message number, if the receiver lent blocks;
-                               0: the blocks are ours */
+    uint64_t loan; /* message number, if the receiver granted blocks; 0: the
+                      blocks are ours */
     unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
     uint32_t          cost; /* units of the peer's max_unexpected in use */
@@ -93,7 +92,8 @@ extern const core_request_kind_t xfer_send_kind;
  */
 ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 
-/* Queue a posted send for the GPU's link, if its channel is open and pushes. */
+/* Queue a posted send for the GPU's link, if its channel is open and pushes
+ * messages. */
 void xfer_send_want_link(ucxpool_request_t *request);
 
 /* Called when the channel opens. Queues the already posted sends for the GPU's
@@ -161,7 +161,7 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status);
  * then hold several blocks. */
 void xfer_slice_leave(ucxpool_request_t *request);
 
-/* Use the blocks that the receiver has lent to the send. Returns false if a
+/* Use the blocks that the receiver has granted to the send. Returns false if a
  * block is not aligned, or not inside the peer's regions. */
 bool xfer_fragment_take_loan(ucxpool_request_t  *request,
                              const proto_lent_t *lent, unsigned num_lent);
@@ -204,9 +204,9 @@ void xfer_fragment_destroy_all(ucxpool_t *pool);
 /* --- the queue of a channel ----------------------------------------------- */
 
 /*
- * A channel's queue: sends whose descriptors are not completely sent, in the
- * order in which they were posted. Only the first send takes steps. A send that
- * leaves the queue wakes the next one.
+ * A channel's queue: sends whose descriptors are not completely sent, in
+ * posting order. Only the first send advances. A send that leaves the queue
+ * wakes the next one.
  */
 
 /* Add a send at the end. Returns true if it is the first one; the caller must
@@ -258,11 +258,11 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Sends to a mailbox that the peer has lent to the channel (wire/wire.h).
+ * Sends to a mailbox that the peer has granted to the channel (wire/wire.h).
  */
 
-/* Handle a mailbox that the peer has lent. Fails the channel if the peer is not
- * allowed to lend it. */
+/* Handle a mailbox that the peer has granted. Fails the channel if the peer is
+ * not allowed to grant it. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 
 /* If a slot is free and the send may use it, give the slot to the send as its

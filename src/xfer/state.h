@@ -4,16 +4,16 @@
  *
  *     pool->xfer
  *       posted       --> receives without a message, oldest first
- *       early        --> messages that wait for their turn or their runs
+ *       early        --> messages that arrived early, or without all their runs
  *       unexpected   --> messages without a receive, oldest first
  *       index        --> unexpected messages by tag, by channel and tag, and
  *                        by channel and number; early messages only by channel
  *                        and number
  *       waiters      --> sends that wait for a block
- *       readers      --> sends that read files in turn
+ *       readers      --> sends that read files; they take turns
  *
  *     channel->xfer
- *       queue        --> sends that wait for their turn
+ *       queue        --> sends whose descriptor has not been sent completely
  *       packing      --> sends that fill blocks
  *       messages     --> messages that no receive has matched
  */
@@ -109,7 +109,7 @@ typedef struct xfer_messages {
     size_t   num_runs;       /* runs in lists of messages without a receive */
 } xfer_messages_t;
 
-/* The mailbox that the peer lent to the channel: see xfer/mailbox.c. */
+/* The mailbox that the peer granted to the channel: see xfer/mailbox.c. */
 typedef struct xfer_mailbox {
     uint8_t *slots;  /* NULL: none */
     unsigned region; /* index of the peer's region */
@@ -121,12 +121,10 @@ typedef struct xfer_mailbox {
 struct xfer_channel {
     base_list_t queue;
     base_list_t flushes;
-    base_list_t packing;    /* sends that fill blocks, in the order in which
-                             * they started */
-    base_list_t ending;     /* sends that end when nothing reads their memory */
+    base_list_t packing;    /* sends that fill blocks, in starting order */
+    base_list_t ending;     /* sends that end once nothing reads their memory */
     unsigned    num_pushes; /* copies to the peer's blocks, in flight */
-    base_list_t sent;       /* sends with a number that have not ended, in the
-                               order in which they were posted */
+    base_list_t sent; /* unfinished sends with a number, in posting order */
     base_list_t word_waiters; /* accepted sends that wait for a word */
     uint64_t    words[PROTO_SENDS_MAX / 64]; /* bit i: a send has the word
                                                 revoked[i] */
