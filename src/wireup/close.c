@@ -69,7 +69,7 @@ static bool is_way_due(const ucxpool_channel_t *channel)
            !core_channel_is_broken(channel);
 }
 
-/* Returns true if the close waits for a message of the peer. */
+/* Returns true if the close waits for a message from the peer. */
 static bool waits(const ucxpool_channel_t *channel)
 {
     return channel->closing.bye_sent || is_way_due(channel);
@@ -312,7 +312,7 @@ static void forget_sends(ucxpool_channel_t *channel)
 static bool is_unused(const ucxpool_channel_t *channel)
 {
     /* On `map`, the peer may still read this pool's memory. The channel is then
-     * kept, to detect the end of the peer. */
+     * kept until this access has ended. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
            !core_channel_lends_memory(channel) &&
            ((channel->conn.endpoint == NULL) ||
@@ -320,7 +320,7 @@ static bool is_unused(const ucxpool_channel_t *channel)
            !channel->user_ref;
 }
 
-/* Do all steps that follow the end of a channel. */
+/* If the channel has ended, end its requests and start to close it. */
 static unsigned settle(ucxpool_channel_t *channel)
 {
     if (!core_channel_must_settle(channel)) {
@@ -345,8 +345,8 @@ static void release(ucxpool_channel_t *channel)
 }
 
 /* Deliver all messages that have arrived, so that they can be received after
- * the end of the channel. Each round of progress delivers only a limited number
- * of them. */
+ * the channel has ended. Each call of xfer_message_progress() delivers only a
+ * limited number of them. */
 static void deliver_arrived(ucxpool_channel_t *channel)
 {
     while (xfer_message_has_turn(channel)) {
@@ -477,8 +477,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     detect_failure(channel);
-    /* First deliver the data that arrived before the end of the channel. Then
-     * do the steps that follow the end. */
+    /* First deliver the messages that arrived before the channel ended. Settle
+     * the channel only after that. */
     num_delivered =
         xfer_message_has_turn(channel) ? xfer_message_progress(channel) : 0;
     count += (num_delivered != 0) ? num_delivered : settle(channel);

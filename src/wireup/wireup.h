@@ -59,8 +59,8 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
 void wireup_hello_answered(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const void *files);
 
-/* Send all messages of the handshake again later. Called when the connection
- * failed during the handshake, or the peer had no room for the HELLO. */
+/* Resend all handshake messages later. Called when the connection failed during
+ * the handshake, or the peer had no room for the HELLO. */
 void wireup_hello_unanswered(ucxpool_channel_t *channel);
 
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
@@ -81,7 +81,7 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep);
  * only a size and, if regions are files, a descriptor.
  */
 
-/* Watch the peer's process, to detect its end. Returns false if there is no
+/* Watch the peer's process, to detect its exit. Returns false if there is no
  * such process, or it cannot be watched. */
 bool wireup_process_watch_start(ucxpool_channel_t *channel,
                                 const ipc_host_t  *host);
@@ -90,8 +90,8 @@ bool wireup_process_watch_start(ucxpool_channel_t *channel,
 bool wireup_process_watch_socket(ucxpool_channel_t *channel, int socket_fd);
 void wireup_process_watch_stop(ucxpool_channel_t *channel);
 
-/* Check, if a check is due, whether a process that is watched without a
- * descriptor has ended. */
+/* If a check is due, check whether a process that is watched without a
+ * descriptor has exited. */
 unsigned wireup_process_watch_look(ucxpool_channel_t *channel);
 
 /* Returns the kind of memory that the channel's HELLO offers. */
@@ -242,7 +242,7 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
 
 /*
  * Descriptor passing: a pool sends the descriptors of its memory to peers that
- * the system does not allow to take these descriptors themselves.
+ * are not permitted to take them.
  *
  *     peer                              owner
  *     connects                 ->       the socket of its id
@@ -250,24 +250,24 @@ bool wireup_listeners_have_callers(ucxpool_t *pool);
  *                              <-       GIVEN, 64 descriptors at most
  *     IMPORT, from 64 on        ->       ...
  *
- * A caller names a channel by the channel's key. The owner sends descriptors if
- * the kernel reports that the caller belongs to the same user, and that the
- * caller is the process that sent the channel's HELLO. If the caller connects
- * before its HELLO has arrived, it waits for the HELLO.
+ * A caller identifies a channel by the channel's key. The owner sends
+ * descriptors if the kernel reports that the caller belongs to the same user,
+ * and that the caller is the process that sent the channel's HELLO. If the
+ * caller connects before its HELLO has arrived, it waits for the HELLO.
  *
  * IMPORT and GIVEN also transfer the descriptors of files that contain a
- * window. IMPORT then also contains the number of the grant. A window in a
- * GPU's virtual memory may have tens of thousands of files. So each message has
- * at most 32 of their descriptors, or fewer if the owner or the importer has
- * few free descriptors. The owner opens the files of one message and closes
- * them when they are sent. The importer maps and closes them before it requests
- * the next files.
+ * window. IMPORT then also identifies the grant. A window in a GPU's virtual
+ * memory may have tens of thousands of files. So each message has at most 32 of
+ * their descriptors, or fewer if the owner or the importer has few free
+ * descriptors. The owner opens the files of one message and closes them when
+ * they are sent. The importer maps and closes them before it requests the next
+ * files.
  *
  * A caller that sends HELLO instead of IMPORT is the peer of a channel. The
  * channel then takes over the connection (core/local.h).
  *
  * Resources are bounded. At most WIREUP_FD_EXPORT_MAX callers are connected at
- * a time; more callers wait in the system's queue. A caller is disconnected
+ * a time; more callers wait in the listen backlog. A caller is disconnected
  * after HANDSHAKE_TIMEOUT, which restarts with each message sent to it. No call
  * blocks: progress does all the work.
  */
@@ -291,7 +291,7 @@ void             wireup_fd_export_destroy(ucxpool_t *pool);
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool);
 
-/* Returns true if callers are connected. Connected callers need progress. */
+/* Returns true if callers are connected, so that progress is needed. */
 bool wireup_fd_export_is_busy(const ucxpool_t *pool);
 
 /* Returns the time at which the export needs progress even without an event. */
@@ -299,9 +299,9 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool);
 
 /* --- descriptor passing: import ----------------------------------------------
  * The channel's handshake waits for the import. As in the rest of the
- * handshake, there is no time limit: a peer without progress could not send
- * READY either. The watch of the peer's process and the socket detect the end
- * of the peer.
+ * handshake, there is no timeout: a peer that makes no progress could not send
+ * READY either. If the peer exits, the watch of its process or the socket
+ * detects this.
  */
 
 /* Called when the import is done. The caller of the callback owns the
@@ -345,8 +345,8 @@ uint64_t wireup_fd_import_deadline(const ucxpool_t *pool);
 /* --- the end of a channel ------------------------------------------------- */
 
 /*
- * A channel ends at the request of the caller, or after a failure, which
- * progress detects.
+ * A channel ends at the caller's request, or after a failure that progress
+ * detects.
  */
 
 /* Free a channel that could not be connected. */
