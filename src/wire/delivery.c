@@ -177,8 +177,8 @@ static bool take_bytes(delivery_t                   *delivery,
     return true;
 }
 
-/* Returns true if another delivery of the same request waits. If this delivery
- * overtook the other, the plan would be walked twice. */
+/* Returns true if another delivery of the same request is queued. If this
+ * delivery overtook it, the plan would be walked twice. */
 static bool is_queued_behind(const delivery_t *delivery)
 {
     delivery_t *other;

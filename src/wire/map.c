@@ -1,7 +1,7 @@
 /*
  * The `map` wire: each side has mapped the other's regions. The receiver reads
  * the sender's memory, or the sender's GPU writes to blocks that the receiver
- * lent. Only the locations of fragments are sent, through the ring.
+ * granted. Only the locations of fragments are sent, through the ring.
  *
  * Messages between a GPU and a CPU, and between two GPUs without access to each
  * other, pass through host memory. The sender's GPU gathers data to pinned
@@ -59,7 +59,7 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-/* Always returns true: the wire needs only the mapped memory of the peer. */
+/* Always returns true: the wire needs only the peer's mapped memory. */
 static bool map_is_connected(const ucxpool_channel_t *channel)
 {
     return true;

@@ -25,7 +25,7 @@ static bool lies_inside(const ucxpool_request_t *request,
 
 /* For a wire that keeps the order of fragments: returns true if this fragment
  * follows the previous one. Only padding, which is shorter than COPY_ALIGNMENT,
- * may lie between them. */
+ * may be between them. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
     const struct wire_recv *recv = request->recv;

@@ -25,11 +25,10 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
 }
 
 /*
- * Memory of the caller that is not in the pool is sent in place if its length
- * is at least INPLACE_MIN times this factor. For a shorter piece, a separate
- * fragment costs more than a copy. Between two processes over TCP, packing
- * doubles the rate of pieces of 64 KiB, but does not raise the rate of pieces
- * of 256 KiB.
+ * The caller's memory outside the pool is sent in place if its length is at
+ * least INPLACE_MIN times this factor. For a shorter piece, a separate fragment
+ * costs more than a copy. Between two processes over TCP, packing doubles the
+ * rate of pieces of 64 KiB, but does not raise the rate of pieces of 256 KiB.
  */
 #define ANY_MEMORY_FACTOR 16u
 

@@ -167,8 +167,9 @@ void wire_delivery_destroy_all(ucxpool_t *pool);
  * sender's GPU writes to them. The blocks come from the receive share first,
  * then from the send share, which is mostly unused on channels that push.
  *
- *     ACCEPT with blocks   lent: the sender gathers into them and sends a DATA
- *                          for each fragment; the receiver scatters from them
+ *     ACCEPT with blocks   granted: the sender gathers into them and sends a
+ *                          DATA for each fragment; the receiver scatters from
+ *                          them
  *     message succeeded    free
  *     message failed       in quarantine until the sender sends RETURNED, or
  *                          until its process or the channel has ended
@@ -177,11 +178,11 @@ void wire_delivery_destroy_all(ucxpool_t *pool);
 typedef struct wire_loan wire_loan_t;
 
 /*
- * Lend blocks for the message of a receive. Lends no more blocks than the
+ * Grant blocks for the message of a receive. Grants no more blocks than the
  * message needs, and never the last free block of a share, because another send
- * or receive may need it. Lends at most half of the other free blocks, so that
+ * or receive may need it. Grants at most half of the other free blocks, so that
  * the next message can also get a loan. If half of them is too few to be
- * useful, lends more. Writes the blocks to `lent`, which has room for
+ * useful, grants more. Writes the blocks to `lent`, which has room for
  * PROTO_LENT_MAX. Returns NULL if no blocks are free, a loan would not be
  * faster, the channel does not push, or out of memory.
  */
@@ -209,8 +210,8 @@ void wire_loan_destroy_all(ucxpool_t *pool);
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Mailboxes: memory of a receiver to which a sender's GPU writes short messages
- * before they are accepted. The receiver lends a mailbox to a channel for the
+ * Mailboxes: receiver memory to which a sender's GPU writes short messages
+ * before they are accepted. The receiver grants a mailbox to a channel for the
  * channel's lifetime, after it has accepted the first message that would fit in
  * a slot.
  *
@@ -219,8 +220,8 @@ void wire_loan_destroy_all(ucxpool_t *pool);
  *
  * The sender names the slot in DESC, and only then lets its GPU copy the
  * message to it (xfer/mailbox.c). The receiver's kernel waits for the flag. So
- * the two copies overlap: the launch of the second copy does not wait for the
- * end of the first copy. The slot is free again when the message has ended and
+ * the two copies overlap: the launch of the second copy does not wait until the
+ * first copy is complete. The slot is free again when the message has ended and
  * the sender's copy is complete.
  */
 
@@ -235,8 +236,8 @@ static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
 }
 
 /* Called when the message of a receive has been accepted. If the message would
- * fit in a slot, and the channel has no mailbox, lends a mailbox to the channel
- * and sends MAILBOX to the peer. */
+ * fit in a slot, and the channel has no mailbox, grants a mailbox to the
+ * channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
 /* Returns true if the descriptor names a slot of the channel's mailbox in which
