@@ -88,8 +88,8 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 
 /* --- the list of a launch ------------------------------------------------- */
 
-/* The shortest run of segments of one length for which a launch uses a list of
- * 8 bytes per segment. Such a run gets a separate launch, which ends with the
+/* The shortest run of equal-length segments for which a launch uses a list of 8
+ * bytes per segment. Such a run gets a separate launch, which ends with the
  * run. */
 #define UNIFORM_MIN 4096u
 
@@ -152,8 +152,8 @@ static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
     settle(plan);
 }
 
-/* Count the segments of the current run that lie in the range. The padding of
- * the last segment may lie outside. */
+/* Count the segments of the current run that are in the range. The padding of
+ * the last segment may be outside. */
 static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 {
     uint64_t count = (filling->length - filling->done) / copy_run_stride(run);
@@ -200,7 +200,7 @@ static const void *list_at(const copy_memory_t *memory, size_t i)
                                          : (const void *)&memory->segments[i];
 }
 
-/* Fill a list for many segments of one length with their addresses, or use the
+/* Fill a list with the addresses of many equal-length segments, or use the
  * caller's array. Returns false if the segments do not fit such a list. */
 static bool fill_even(filling_t *filling, uint64_t *addresses,
                       copy_form_t *form_p)
@@ -309,9 +309,9 @@ static copy_form_t fill_uneven(filling_t *filling, void *entries,
     return COPY_EXACT;
 }
 
-/* Check the segments of the caller that the host puts into a list, unless they
- * have been checked. If the list is the caller's array itself, the kernel
- * checks it instead. */
+/* Check the caller's segments that the host puts into a list, unless they have
+ * been checked. If the list is the caller's array itself, the kernel checks it
+ * instead. */
 static ucxpool_status_t check_even(const filling_t *filling)
 {
     const copy_plan_t   *plan   = filling->plan;
@@ -588,7 +588,7 @@ static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 /*
  * Launch the kernel once, without data. The driver loads a kernel at its first
  * launch, and may first wait for all work of the GPU. That work may include a
- * stream of the application that waits for this library.
+ * application stream that waits for this library.
  */
 static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
 {
@@ -770,8 +770,8 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)
     copier->free_jobs = job;
 }
 
-/* Add a list of equal lengths. The kernel computes the tiles itself, and reads
- * only addresses. */
+/* Add a list of equal-length pieces. The kernel computes the tiles itself, and
+ * reads only addresses. */
 static void add_even(copy_cuda_job_t *job, const copy_table_t *list,
                      uint32_t tile_size)
 {

@@ -151,14 +151,14 @@ copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
- * Cut a list into tiles for this job. A list of equal lengths must be the only
- * list of its job. Otherwise a job may have several lists of the same form,
- * each with its own stream (for example, blocks that are not contiguous).
+ * Cut a list into tiles for this job. A list of equal-length pieces must be the
+ * only list of its job. Otherwise a job may have several lists of the same
+ * form, each with its own stream (for example, blocks that are not contiguous).
  *
- * list         The entries lie in job->entries. Entries of equal length may lie
- *              in any pinned memory.
- * stream_size  Total bytes of the streams of all lists of the job. Determines
- *              the size of the tiles.
+ * list         The entries are in job->entries. Entries of equal-length pieces
+ *              may be in any pinned memory.
+ * stream_size  Total size of the job's streams, in bytes. Determines the size
+ *              of the tiles.
  *
  * Returns false, and adds nothing, if there is no room for the tiles.
  */
@@ -173,7 +173,7 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
  * is_gather     True: copy from the pieces to the streams. False: copy from the
  *               streams to the pieces.
  *
- * Every address must be in memory of the device, in pinned host memory, or in a
+ * Every address must be in the device's memory, in pinned host memory, or in a
  * peer's memory that is mapped here. Pieces that are written must not overlap.
  *
  * UCXPOOL_ERR_IO and others  the driver failed; the job is not in flight, but

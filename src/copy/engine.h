@@ -177,9 +177,8 @@ uint64_t copy_engine_deadline(const copy_engine_t *engine);
  *                            not called
  * UCXPOOL_INPROGRESS         copy->done will be called
  * UCXPOOL_ERR_BUSY           no job is free: try again later
- * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller has a NULL address
- * UCXPOOL_ERR_IO             a file of the caller could not be read, or the GPU
- *                            failed
+ * UCXPOOL_ERR_INVALID_PARAM  a piece has a NULL address
+ * UCXPOOL_ERR_IO             a file could not be read, or the GPU failed
  * others                     the GPU failed
  */
 ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
@@ -260,7 +259,7 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       unsigned            *memtypes_p);
 
 /*
- * Returns true if many short segments have the same nonzero length and lie in
+ * Returns true if many short segments have the same nonzero length and are in
  * one allocation that a kernel can access. To find out, this function reads the
  * whole array once. is_declared: the caller declared the location of the
  * segments. Always returns false for the CPU engine, for a short array, and for

@@ -613,7 +613,7 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
  * the array. For longer segments, the time for the data dominates (H200). */
 #define TOLD_EVEN_MAX (16u << 10)
 
-/* The size of the range in which segments must lie if the caller declared their
+/* The size of the range in which segments must be if the caller declared their
  * location. */
 #define ANYWHERE ((uint64_t)1 << 61)
 

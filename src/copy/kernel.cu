@@ -141,7 +141,7 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
     }
 }
 
-/* Returns a tile of a list of pieces of one length. */
+/* Returns a tile of a list of equal-length pieces. */
 DEVICE copy_tile_t even_tile(uint32_t form, uint32_t length, uint64_t stream,
                              uint32_t stream_size, uint32_t tile_size,
                              uint32_t number)
@@ -159,7 +159,7 @@ struct piece {
     uint64_t stream;
 };
 
-/* Returns the fault of an entry in a list of pieces of equal length; 0 if it is
+/* Returns the fault of an entry in a list of equal-length pieces; 0 if it is
  * valid. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)

@@ -240,7 +240,7 @@ static inline void copy_clear(const copy_batch_t *batch, char *block,
 }
 
 /* Zero padding before the data is copied, as one store of COPY_ALIGNMENT bytes.
- * At least this many bytes must lie before `end`. */
+ * At least this many bytes must be before `end`. */
 static inline void copy_clear_early(const copy_batch_t *batch, char *end)
 {
     if (!batch->is_scatter) {
@@ -390,7 +390,7 @@ static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
 
 /*
  * The common case: the memory is cut like the stream. Copies the segments of
- * the current run, with their padding, that lie in the next `length` bytes.
+ * the current run, with their padding, that are in the next `length` bytes.
  * Returns how many bytes of the stream were passed, including the padding.
  */
 static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,

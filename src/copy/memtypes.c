@@ -67,7 +67,7 @@ static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
     return (length <= size) && (address - start <= size - length);
 }
 
-/* Returns true if a segment lies in the current allocation, which is the common
+/* Returns true if a segment is in the current allocation, which is the common
  * case. */
 static inline bool walk_contains(const walk_t *walk, uint64_t address,
                                  uint64_t length)

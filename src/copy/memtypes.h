@@ -58,7 +58,7 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
                                      size_t                   num_segments,
                                      copy_memtypes_t         *memtypes_p);
 
-/* Like copy_memtypes_query(), for pieces of one length. */
+/* Like copy_memtypes_query(), for equal-length pieces. */
 ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          void *const             *addresses,
                                          size_t num_pieces, uint64_t length,

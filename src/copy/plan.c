@@ -199,7 +199,7 @@ INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
     return n;
 }
 
-/* Count leading segments of one length that begin at most `room` bytes after
+/* Count leading segments of this length that begin at most `room` bytes after
  * the start. */
 INLINE size_t even(const ucxpool_segment_t *segments, size_t num_segments,
                    uint64_t length, uint64_t start, uint64_t room)
@@ -399,7 +399,7 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
  */
 #define LENGTHS_LIMIT ((uint64_t)(SIZE_MAX / 4 + 1))
 
-/* Add `count` (1 or more) segments of equal length. Returns false if a sum
+/* Add `count` (1 or more) segments of `length` bytes. Returns false if a sum
  * exceeds the limit. */
 static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 {
@@ -691,7 +691,7 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
     plan_advance(plan, offset - plan->at.offset);
 }
 
-/* Returns the bytes of padding at the walk's position. */
+/* Returns the number of padding bytes from the current position on. */
 static inline uint64_t plan_padding(const copy_plan_t *plan)
 {
     const copy_run_t *run = &plan->runs[plan->at.run];

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* --- lengths ----------------------------------------------------------------
- * The list of a message's segment lengths, as runs of equal lengths:
+ * A message's segment lengths are listed as runs of equal lengths:
  *
  *     256 256 256 256 100 0      ->      {256, 4} {100, 1} {0, 1}
  *
@@ -62,7 +62,7 @@ ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
                                     copy_totals_t *totals_p);
 
 /*
- * Compute the run of pieces of one length, and its totals. *num_runs_p is 0 if
+ * Compute the run of equal-length pieces, and its totals. *num_runs_p is 0 if
  * there are no pieces.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the sum overflows
@@ -293,7 +293,7 @@ static inline char *copy_walk_address(const copy_plan_t *plan)
                 plan->at.memory_offset);
 }
 
-/* Returns the number of bytes of a range that lie within the stream. */
+/* Returns the number of bytes of a range that are within the stream. */
 static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
                                       uint64_t length)
 {
@@ -302,7 +302,7 @@ static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
 }
 
 /*
- * Move the walk to an offset of the stream; restart the walk if the offset lies
+ * Move the walk to an offset of the stream; restart the walk if the offset is
  * before the previous range. Afterwards, the walk is after the last run, or in
  * a nonempty segment or its padding. If bytes remain, at.memory is also the
  * index of an entry with a nonzero length.
@@ -340,7 +340,7 @@ bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
 size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
 
 /*
- * Count the leading segments (or pieces) that lie within [start, start + size).
+ * Count the leading segments (or pieces) that are within [start, start + size).
  * The result may be too low.
  */
 size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
@@ -350,7 +350,7 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
 
 /*
  * Count the leading segments that have this length, which must not be 0, and
- * lie within [start, start + size). The result may be too low.
+ * are within [start, start + size). The result may be too low.
  */
 size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);

@@ -18,9 +18,9 @@
  *
  * A gather zeroes the padding between pieces, so that old data does not leak to
  * the reader of the stream. A tile may begin in the middle of a piece, but not
- * in padding. The list lies in pinned host memory. The kernel reads it over
- * PCIe. It reads an entry once for each tile that needs the entry, so compact
- * forms of the list are faster.
+ * in padding. The list is in pinned host memory. The kernel reads it over PCIe.
+ * It reads an entry once for each tile that needs the entry, so compact forms
+ * of the list are faster.
  */
 #ifndef COPY_TILES_H
 #define COPY_TILES_H
@@ -66,7 +66,7 @@ typedef enum copy_form {
     /* 24 bytes: copy_pair_t, which has the addresses of both sides. There is no
      * stream. */
     COPY_PAIRS,
-    /* 16 bytes: copy_even_pair_t. Like COPY_PAIRS, for pieces of one length. */
+    /* 16 bytes: copy_even_pair_t. Like COPY_PAIRS, for equal-length pieces. */
     COPY_EVEN_PAIRS,
     /* 8 bytes: an address. Like COPY_EVEN_PAIRS, with two lists: the second
      * list has the offsets of the other sides from the stream's address. */
@@ -154,7 +154,7 @@ COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
 }
 
 /*
- * Computes tile number `index` of a list of pieces of one length, which take
+ * Computes tile number `index` of a list of equal-length pieces, which take
  * `size` bytes of the stream. The tile's origin is always an offset, even with
  * only one piece.
  */
@@ -176,7 +176,7 @@ copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
     return tile;
 }
 
-/* Returns the bytes of the stream that a list of equal lengths takes. */
+/* Returns the size of a list of equal-length pieces in the stream, in bytes. */
 static inline uint32_t copy_even_size(const copy_table_t *list)
 {
     uint32_t stride = copy_even_stride(list->form, list->length);
