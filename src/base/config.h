@@ -103,11 +103,11 @@ typedef struct base_config {
     size_t            frag_size;     /* FRAG_SIZE: auto; at most a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 16k */
-    /* CREDITS: 64; messages up to EAGER_SIZE that a peer may have sent with
-     * their data and that no receive has matched. */
+    /* CREDITS: 64; the maximum number of unmatched messages that a peer has
+     * sent with their data. */
     unsigned credits;
-    /* MAX_UNEXPECTED: 131072; messages of one channel that have arrived with
-     * only their descriptor and that no receive has matched. */
+    /* MAX_UNEXPECTED: 131072; the maximum number of unmatched messages of one
+     * channel that have arrived without their data. */
     unsigned               max_unexpected;
     base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
     size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of

@@ -1,6 +1,6 @@
 /* Checks whether file descriptors and memory are available. UCX aborts on an
- * assertion if it gets no descriptor, or no memory for its thread. The library
- * therefore checks both before it calls UCX. */
+ * assertion if it cannot get a descriptor, or memory for its thread. The
+ * library therefore checks both before it calls UCX. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 

@@ -18,8 +18,8 @@ typedef enum base_range_kind {
     BASE_RANGE_WIRE,    /* the fragment is on the wire */
     BASE_RANGE_SCATTER, /* copies received data to segments */
     BASE_RANGE_BLOCK,   /* a fragment waits for a block */
-    BASE_RANGE_READ,    /* a read of a peer's window, until it completes */
-    BASE_RANGE_WRITE,   /* a write to a peer's window, until it completes */
+    BASE_RANGE_READ,    /* a read of a peer's window, from post to completion */
+    BASE_RANGE_WRITE, /* a write to a peer's window, from post to completion */
     BASE_RANGE_KINDS
 } base_range_kind_t;
 

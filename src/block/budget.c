@@ -118,7 +118,7 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
 }
 
 /* Resolve UCXPOOL_REGION_SIZE=auto. Fewer regions need fewer registrations, but
- * a single large allocation may fail. Virtual memory of a GPU can only be
+ * a single large allocation may fail. A GPU's virtual memory can only be
  * stitched in whole regions. With cuMemAlloc(), the pool always has one
  * region. */
 static size_t auto_region_size(const base_config_t *config,

@@ -25,8 +25,8 @@
 /* The blocks have no limit, or the limit is unknown. */
 #define BLOCK_BUDGET_NONE UINT64_MAX
 
-/* Returns the limit for the blocks in the memory of a GPU. Returns
- * BLOCK_BUDGET_NONE if the GPU has no BAR1, or if its size is unknown. */
+/* Returns the limit for the blocks in a GPU's memory. Returns BLOCK_BUDGET_NONE
+ * if the GPU has no BAR1, or if its size is unknown. */
 uint64_t block_budget_compute(const mem_nvml_facts_t *gpu);
 
 /* --- sizes -------------------------------------------------------------------

@@ -4,7 +4,7 @@
  *
  * A run of adjacent free blocks is returned at its own address. Scattered
  * blocks are stitched: mapped a second time, at new contiguous addresses. In
- * both cases the bytes lie in registered regions, and block_comm_find() returns
+ * both cases the bytes are in registered regions, and block_comm_find() returns
  * their position.
  *
  *     region:    | a0 | a1 | b1 |    | b0 | b2 |    a: a run, its own address

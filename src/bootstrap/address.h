@@ -14,13 +14,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Size of the longest text "host:port", including the final 0. */
+/* Size of the longest text "host:port", including the terminating NUL. */
 #define BOOTSTRAP_WHERE_SIZE 272
 
 /* The maximum number of addresses of one name; more are ignored. */
 #define BOOTSTRAP_WHERE_MAX_ADDRESSES 8
 
-/* Size of "[address%scope]:port", including the final 0. */
+/* Size of "[address%scope]:port", including the terminating NUL. */
 #define BOOTSTRAP_ADDRESS_NAME_SIZE 80
 
 typedef enum bootstrap_where_use {

@@ -147,7 +147,7 @@ typedef struct bootstrap_auth_io {
     uint8_t out[BOOTSTRAP_MESSAGE_MAX];
 } bootstrap_auth_io_t;
 
-/* Size of the longest reason, including the final 0. */
+/* Size of the longest reason, including the terminating NUL. */
 #define BOOTSTRAP_REASON_SIZE 256
 
 /* Maximum number of bytes from a refused client that the listener discards

@@ -233,8 +233,8 @@ static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
 
 /*
  * Returns true if the client should retry. A full listener sends
- * BOOTSTRAP_REFUSAL_FULL. If the system's queue of connections is full, the
- * system resets the connection before the listener sees it.
+ * BOOTSTRAP_REFUSAL_FULL. If the listen backlog is full, the system resets the
+ * connection before the listener sees it.
  */
 static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
 {

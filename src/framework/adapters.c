@@ -56,8 +56,8 @@ static void throw_bad_alloc(void)
     }
 }
 
-/* Throw the error class of PyTorch with the calling thread's error detail, so
- * that Python raises a RuntimeError. Throws std::bad_alloc if PyTorch is not
+/* Throw PyTorch's exception with the calling thread's error detail, so that
+ * Python raises a RuntimeError. Throws std::bad_alloc if PyTorch is not
  * loaded. */
 static void throw_torch_error(ucxpool_status_t status)
 {

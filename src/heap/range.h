@@ -137,9 +137,10 @@ heap_range_t *heap_range_cut(heap_ranges_t *ranges, heap_range_t *range,
 heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
                                    uint64_t offset);
 
-/* Join a range with the range after it, which must be in no list. */
+/* Join a range with the next range. The next range must not be in a list. */
 void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
-/* Join a range with the range before it, which must be in no list. */
+/* Join a range with the previous range. The previous range must not be in a
+ * list. */
 void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 /* --- free ranges by size ----------------------------------------------------

@@ -73,9 +73,9 @@ typedef struct ipc_part {
 } ipc_part_t;
 
 /*
- * Map a part of a peer's file, for reading, or for reading and writing. Like
- * ipc_map(), but the file may be sparse outside the part: the file needs only
- * as many backed bytes as the part has.
+ * Map a part of a peer's file, read-only or read-write. Like ipc_map(), but the
+ * file may be sparse outside the part: the file needs only as many backed bytes
+ * as the part has.
  *
  * UCXPOOL_ERR_PROTOCOL    also: the part is empty, or exceeds the file
  * UCXPOOL_ERR_PERMISSION  also: writing is requested, and the file is sealed

@@ -1,5 +1,5 @@
 /*
- * Shares virtual memory of a GPU with a process on the same host. The owner has
+ * Shares a GPU's virtual memory with a process on the same host. The owner has
  * mapped allocations side by side, and the peer maps them in the same way, each
  * as a whole:
  *

@@ -229,9 +229,9 @@ void mem_file_space_cleanup(mem_file_space_t *space)
 }
 
 /*
- * Allocate space for the descriptions of free parts. Each free part precedes a
- * taken part, so there are never more free parts than taken ones. The space is
- * allocated when a part is taken, because returning a part must not fail.
+ * Make room in free_parts. Each free part precedes a taken part, so there are
+ * never more free parts than taken ones. The room is allocated when a part is
+ * taken, because returning a part must not fail.
  */
 static bool room_make(mem_file_space_t *space)
 {

@@ -1,5 +1,5 @@
 /*
- * Virtual memory of a GPU, for a heap (mem/vmm.h).
+ * GPU virtual memory, for a heap (mem/vmm.h).
  *
  * Each function enters the device's context, calls the driver and leaves the
  * context. A mem_chunk_t is the driver's handle of a physical allocation.

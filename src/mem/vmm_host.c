@@ -1,5 +1,5 @@
 /*
- * Virtual memory of the host, for a heap (mem/vmm.h).
+ * Host virtual memory, for a heap (mem/vmm.h).
  *
  * One memory file holds all chunks. A chunk is a part of the file, and its
  * number encodes its offset. Free parts of the file have no memory.

@@ -293,8 +293,8 @@ static void rest(unsigned num_moved, uint64_t *idle_since)
 }
 
 /* End the requests that were not ended together with a channel. These requests
- * wait for a stream of the caller or for a copy on a GPU. Afterwards no GPU
- * uses the pool's memory. */
+ * wait for a caller's stream or for a copy on a GPU. Afterwards no GPU uses the
+ * pool's memory. */
 static void end_requests(ucxpool_t *pool, uint64_t limit)
 {
     uint64_t idle_since = base_clock_now();

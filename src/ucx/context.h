@@ -65,12 +65,12 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name);
  * UCX reports a failure, and a watch over UCX's TCP connections.
  * docs/internals/connecting.md lists the times.
  *
- * A process that ends closes its TCP connections, which its peers detect at
- * once. Some failures close no connection: the failure of a host or a link, and
- * the end of a process whose connections are handled by the network card.
+ * A process that exits closes its TCP connections, which its peers detect at
+ * once. Some failures close no connection: a host or link failure, and the exit
+ * of a process whose connections are handled by the network card.
  */
 
-/* --- failed peers: settings of UCX -------------------------------------------
+/* --- failed peers: UCX's settings --------------------------------------------
  * If no operation is in flight, UCX sends a probe every KEEPALIVE_INTERVAL. The
  * pool sets this interval to 1/4 of PEER_TIMEOUT. An operation or a probe fails
  * within 1/2 of PEER_TIMEOUT. The remaining 1/4 is for the progress of UCX and

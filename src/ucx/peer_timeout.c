@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* --- settings of UCX ------------------------------------------------------ */
+/* --- UCX's settings ------------------------------------------------------- */
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
