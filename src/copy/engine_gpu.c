@@ -559,13 +559,13 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
     }
     if (other == -2) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the segments lie on several GPUs; send the segments "
+                          "the segments are on several GPUs; send the segments "
                           "of each GPU through a pool on that GPU (this pool "
                           "is on GPU %d)",
                           device->ordinal);
     }
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "the segments lie on GPU %d, and the pool is on GPU %d; "
+                      "the segments are on GPU %d, and the pool is on GPU %d; "
                       "send them through a pool on their GPU",
                       other, device->ordinal);
 }

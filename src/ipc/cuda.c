@@ -112,7 +112,7 @@ static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
     if ((result == CUDA_SUCCESS) &&
         ((address - base > size) || (length > size - (address - base)))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory lies in more than one allocation");
+                          "the memory spans more than one allocation");
     }
     if (result == CUDA_SUCCESS) {
         result = driver->cuIpcGetMemHandle(&handle, base);

@@ -71,7 +71,7 @@ static unsigned process_open(ucxpool_remote_window_t *remote,
     }
     if (remote->channel->peer.watch.fd < 0) {
         window_remote_set_reason(
-            remote, "the kernel does not report the end of a process");
+            remote, "the kernel does not report when a process exits");
         return 0;
     }
     if (!ipc_host_is_visible(&remote->channel->peer.host)) {

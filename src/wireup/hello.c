@@ -404,7 +404,7 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
     } else if (!channel->pool->wireup.was_forbidden) {
         channel->pool->wireup.was_forbidden = true;
         base_info("%s: descriptors are requested from peers over a socket, "
-                  "because the system does not let this process take them: %s",
+                  "because this process is not permitted to take them: %s",
                   channel->pool->name, channel->peer.local_reason);
     }
     return result;
