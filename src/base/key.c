@@ -480,7 +480,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     UNSIGNED("MAX_HALF_OPEN", max_half_open, "1024", 1, 65536,
              "Maximum number of connections that are in their handshake at "
              "one time, but at most a quarter of the files that the process "
-             "may open. A further connection replaces the oldest one, whose "
+             "may open. A new connection replaces the oldest one, whose "
              "client tries again. Each connection needs 9 KiB."),
     UNSIGNED("ACCEPT_QUEUE", accept_queue, "1024", 1, 4096,
              "Maximum number of authenticated peers that wait to be accepted "
