@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -256,8 +257,10 @@ TEST_WITH(child_of_a_process_that_keeps_a_worker_logs_the_same_warning,
     check_ends_well(pid);
 }
 
-/* Accept callers until the log contains the warning. */
-static void listen_until_warned(int port_fd)
+/* Accept callers, and write a byte when the log contains the warning. The
+ * caller stops this process, because UCX before 1.14 aborts if a peer exits
+ * while UCX connects to it. */
+static void listen_until_stopped(int fd)
 {
     pair_t              pools = {.a = NULL};
     ucxpool_listener_t *listener;
@@ -267,36 +270,52 @@ static void listen_until_warned(int port_fd)
     pools.a  = pair_pool("WIRE=ucx LOG_LEVEL=warn");
     listener = pair_listen(pools.a, "127.0.0.1:0");
     port     = ucxpool_listener_port(listener);
-    if (write(port_fd, &port, sizeof(port)) != sizeof(port)) {
+    if (write(fd, &port, sizeof(port)) != sizeof(port)) {
         _exit(1);
     }
-    while (!is_warned()) {
+    for (bool was_warned = false;;) {
         (void)ucxpool_listener_accept(listener, NULL, &pools.to_b);
         ucxpool_progress(pools.a);
+        if (!was_warned && is_warned()) {
+            was_warned = true;
+            if (write(fd, "w", 1) != 1) {
+                _exit(1);
+            }
+        }
     }
-    _exit(0);
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd input = {.fd = fd, .events = POLLIN};
+
+    return poll(&input, 1, 0) == 1;
 }
 
 TEST(child_that_listens_logs_a_ucx_warning)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
     uint16_t   port;
+    char       byte;
     int        fds[2];
-    int        status;
     pid_t      pid;
 
     ck_assert_int_eq(pipe(fds), 0);
     pid = fork_asleep();
     if (pid == 0) {
-        listen_until_warned(fds[1]);
+        listen_until_stopped(fds[1]);
     }
+    close(fds[1]);
     ck_assert_int_eq(read(fds[0], &port, sizeof(port)), sizeof(port));
     pair_call(pool, "127.0.0.1", port);
-    while (waitpid(pid, &status, WNOHANG) == 0) {
+    while (!is_readable(fds[0])) {
         ucxpool_progress(pool);
     }
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(read(fds[0], &byte, 1), 1);
     ucxpool_destroy(pool);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    close(fds[0]);
 }
 
 TEST_EACH(exec_inherits_no_descriptors, 2)
