@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* --- lengths ----------------------------------------------------------------
- * A message's segment lengths are listed as runs of equal lengths:
+ * A message lists its segment lengths as runs of equal lengths:
  *
  *     256 256 256 256 100 0      ->      {256, 4} {100, 1} {0, 1}
  *

@@ -55,8 +55,8 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p);
 
-/* Returns true if the connection has closed, and no more precise reason for the
- * failure was found within a grace period. */
+/* Returns true if the connection has closed, and the grace period in which a
+ * more precise reason may be found has passed. */
 bool core_local_is_lost(const ucxpool_channel_t *channel);
 
 /* Returns the time at which core_local_is_lost() must be checked. */

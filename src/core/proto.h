@@ -27,9 +27,9 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
 #define PROTO_DATA_MAX 20480u
-/* The maximum length of a text. Texts are not NUL-terminated. */
+/* The maximum length of a text, without a terminating NUL. */
 #define PROTO_TEXT_MAX 127u
-/* The maximum length of the text in BYE. */
+/* The maximum length of the text in BYE, without a terminating NUL. */
 #define PROTO_REASON_MAX 255u
 /* The maximum number of files that a peer may announce. */
 #define PROTO_FILES_MAX 1024u

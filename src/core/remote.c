@@ -203,7 +203,7 @@ static void destroy_unused(ucxpool_t *pool)
 }
 
 /* If too many pools have connected and have no channel, free the record of the
- * pool that connected first. The listener's answer has told that pool to begin.
+ * pool that connected first. The listener's answer asked that pool to begin.
  * When that pool is accepted, the turn is decided again. */
 static void bound_called(ucxpool_t *pool)
 {
@@ -295,7 +295,7 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 /*
  * Settle a conflict between the listener's answer and the decision of this
  * side. If this side decided after it had connected, both sides connected at
- * the same time, and each told the other to begin. Neither has begun, and both
+ * the same time, and each asked the other to begin. Neither has begun, and both
  * find this out from the answers. If this side decided before it connected, the
  * other pool has forgotten this pool and has decided again.
  */

@@ -84,7 +84,7 @@ bool window_operation_next(window_operation_t *operation, uint64_t max_length,
 /* --- copying in turns ----------------------------------------------------- */
 
 /* Operations of at most this many bytes are copied by the call that posts them.
- * Longer operations are copied in turns. */
+ * Longer operations take turns. */
 #define AT_ONCE ((uint64_t)256 << 10)
 
 static void end(window_operation_t *operation, ucxpool_status_t status)
