@@ -1,6 +1,9 @@
 /* Flow control: few blocks, few credits, odd sizes, limits and refusals. */
+#include <config.h>
+
 #include "base/math.h"
 #include "core/stats.h"
+#include "files.h"
 #include "pair.h"
 #include "rounds.h"
 
@@ -12,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define TAG      UINT64_C(0x77)
 #define ALL_BITS UINT64_MAX
@@ -491,6 +496,38 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
         pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
+}
+
+/* The first queued send fails without a message, so only the others can wake
+ * the receiver. It went to sleep after it had returned credits. */
+TEST_WITH(queued_short_sends_wake_a_sleeping_receiver, .end = 1,
+          .only_if = pair_has_pidfd)
+{
+    char               target;
+    int                empty = memfd_create("empty", MFD_CLOEXEC);
+    ucxpool_range_t    range = ucxpool_range_file(empty, 0, 1, NULL);
+    ucxpool_request_t *recv, *send, *failing;
+
+    pair_begin(&pair, wires[0], with(wires[0], "CREDITS=1"));
+    pair.a->announce_ns = UCXPOOL_FOREVER;
+    assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL));
+    assert_ok(send_ranges(pair.to_b, &range, 1, TAG, NULL, &failing));
+    assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, &send));
+    recv = pair_recv(pair.b, NULL, &target, 1, TAG);
+    while (!pair_ended(recv)) {
+        ucxpool_progress(pair.b);
+    }
+    pair_arm(pair.b);
+    ck_assert(!pair_ended(send));
+    ck_assert(!pair_is_readable(pair.b));
+    while (!pair_ended(send)) {
+        ucxpool_progress(pair.a);
+    }
+    ck_assert(pair_is_readable(pair.b));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
+    assert_error(pair_finish(&pair, failing), IO);
+    close(empty);
 }
 
 /* So that the peer can write while others are being read. */
