@@ -336,7 +336,7 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
  *                            equal-length segments count as one
- * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
@@ -375,7 +375,7 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  *                        closed here
  * UCXPOOL_ERR_CLOSED     the peer closed the channel
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CHECKSUM,
- * UCXPOOL_ERR_PROTOCOL
+ * UCXPOOL_ERR_PROTOCOL, or the error with which the channel has failed
  *
  * After an error the memory may hold a part of the message. The library no
  * longer writes to the memory.
@@ -384,7 +384,7 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
  *                            source; the sum of the lengths overflows; or an
  *                            address is NULL, but its length is not 0
- * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -470,7 +470,7 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
  * The request can also end with UCXPOOL_ERR_CANCELED, with
  * UCXPOOL_ERR_TIMED_OUT, or with the channel's error if the channel ends.
  *
- * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,

@@ -259,7 +259,7 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
  *                            or its window belongs to a pool other than the
  *                            channel's peer
  * UCXPOOL_ERR_PROTOCOL       the blob has another protocol version
- * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t
@@ -358,7 +358,7 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
  * UCXPOOL_ERR_INVALID_PARAM  a piece or place is invalid in a list that only
  *                            the GPU has read; the detail contains its number
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CLOSED,
- * UCXPOOL_ERR_CHECKSUM
+ * UCXPOOL_ERR_CHECKSUM, or the error with which the channel has failed
  *
  * After an error, the local memory may contain some of the bytes. The library
  * no longer writes to this memory.
