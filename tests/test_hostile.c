@@ -1100,7 +1100,7 @@ static const char *peer_reason(void)
 {
     hostile_let_peer_read(&hostile);
     ck_assert_int_eq(hostile.victim->state, UCXPOOL_CHANNEL_FAILED);
-    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(strncmp(hostile.victim->reason, AT_PEER, strlen(AT_PEER)),
                      0);
     return hostile.victim->reason + strlen(AT_PEER);

@@ -403,7 +403,7 @@ static void check_rejected(const char *name)
     /* The hostile peer receives the reason. */
     pair_until(&scene.pair,
                pair_state(scene.channel) == UCXPOOL_CHANNEL_FAILED);
-    assert_error_detail(ucxpool_channel_wait(scene.channel, 0), PROTOCOL,
+    assert_error_detail(ucxpool_channel_wait(scene.channel, 0), PEER_LOST,
                         "the channel has failed at the peer: the peer ");
     check_unharmed();
 }

@@ -260,8 +260,9 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
  *
  * UCXPOOL_OK          open
  * UCXPOOL_INPROGRESS  still connecting
- * others              why the channel ended. If it has failed at the peer, this
- *                     is the peer's error, and the detail contains its reason
+ * others              why the channel ended. UCXPOOL_ERR_PEER_LOST: the peer
+ *                     has exited, or the channel has failed at the peer; the
+ *                     detail then contains the peer's reason
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);

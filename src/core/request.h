@@ -15,7 +15,8 @@
 #include "copy/plan.h"
 #include "core/channel.h"
 
-#define CORE_DETAIL_SIZE 160u
+/* A detail may contain the reason of a channel. */
+#define CORE_DETAIL_SIZE CORE_LONG_REASON_SIZE
 
 /* The functions that differ between sends, receives and flushes. All except
  * stop may be NULL. Sends have advance, is_quick and abort. Receives that wait

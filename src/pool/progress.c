@@ -49,19 +49,23 @@ static void handle_cancel(ucxpool_channel_t    *channel,
     xfer_recv_canceled(channel, cancel, reason);
 }
 
-/* If the channel has failed at the peer, it fails here with the same status. */
+/* A peer that refuses the channel's path sends UNSUPPORTED before the channel
+ * is open. Any other failure of the channel at the peer is a lost peer here. */
 static void handle_bye(ucxpool_channel_t *channel, const proto_bye_t *bye,
                        const void *data, size_t data_size)
 {
+    bool refused = (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
+                   (bye->status == UCXPOOL_ERR_UNSUPPORTED);
     char reason[PROTO_REASON_MAX + 1];
 
     if (bye->status != UCXPOOL_OK) {
         proto_copy_text(reason, sizeof(reason), data, data_size);
-        core_channel_fail(channel, bye->status, "%s: %s",
-                          (channel->state == UCXPOOL_CHANNEL_OPEN)
-                              ? "the channel has failed at the peer"
-                              : "the peer refused the channel",
-                          reason);
+        core_channel_fail(
+            channel, refused ? UCXPOOL_ERR_UNSUPPORTED : UCXPOOL_ERR_PEER_LOST,
+            "%s: %s",
+            refused ? "the peer refused the channel"
+                    : "the channel has failed at the peer",
+            reason);
     }
     core_channel_peer_left(channel);
 }

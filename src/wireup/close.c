@@ -31,14 +31,16 @@
  * the destruction. By the end of this time, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
-/* The time that a failed channel waits for the peer. */
+/* The time that a failed channel waits for the peer, unless the peer has sent
+ * BYE. */
 #define FAILED_NS UINT64_C(50000000)
 
 static void start_close(ucxpool_channel_t *channel)
 {
-    uint64_t patience = (channel->state == UCXPOOL_CHANNEL_FAILED)
-                            ? FAILED_NS
-                            : channel->pool->config.close_timeout_ns;
+    bool has_failed = (channel->state == UCXPOOL_CHANNEL_FAILED) &&
+                      !channel->closing.bye_received;
+    uint64_t patience =
+        has_failed ? FAILED_NS : channel->pool->config.close_timeout_ns;
 
     if (channel->closing.step == CORE_CLOSE_NONE) {
         channel->closing.step          = CORE_CLOSE_GOODBYE;
