@@ -900,11 +900,11 @@ class Pool(_core.Pool):
     name    for logs and statistics
     secret  bytes that listeners and the peers that connect to them must share
 
-    Further keywords are settings, as in Pool(comm_size="64m"); `python -m
-    ucxpool.info -c` lists them. Settings that are not given here come from the
-    environment's UCXPOOL_* variables. Raises InvalidParameterError for an
-    unknown setting or an invalid value, OutOfMemoryError if there is not
-    enough memory.
+    Other keyword arguments are settings, as in Pool(comm_size="64m");
+    `python -m ucxpool.info -c` lists them. Settings that are not given here
+    come from the environment's UCXPOOL_* variables. Raises
+    InvalidParameterError for an unknown setting or an invalid value,
+    OutOfMemoryError if there is not enough memory.
 
     A pool belongs to the process that created it: after fork() its methods
     raise RuntimeError in the child. It also belongs to the first event loop in

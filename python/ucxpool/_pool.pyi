@@ -47,7 +47,7 @@ class Transfer(Generic[_T]):
     @property
     def status(self) -> int:
         """0 if the transfer succeeded, 1 while it is in progress, or the
-        number of its error (`Error.status`)."""
+        error code (`Error.status`)."""
     @property
     def detail(self) -> str | None:
         """The text of the transfer's exception; None if it has not failed."""
