@@ -22,8 +22,8 @@ extern "C" {
 typedef struct ucxpool_config ucxpool_config_t;
 
 /*
- * Read the settings from the defaults and the environment. If a variable
- * UCXPOOL_* does not name a key, the library logs a warning, once per process.
+ * Read the settings from the defaults and the environment. Once per process,
+ * the library logs a warning for each UCXPOOL_* variable that it does not know.
  *
  * config_p [out]  The settings, owned by the caller; release them with
  *                 ucxpool_config_release(). Unchanged after an error.

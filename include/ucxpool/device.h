@@ -158,7 +158,7 @@ ucxpool_status_t ucxpool_device_query(int                     device,
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such GPU, size is 0, or list_p is NULL
  * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count()
- * UCXPOOL_ERR_NO_MEMORY      too little memory can be pinned
+ * UCXPOOL_ERR_NO_MEMORY      not enough pinned memory
  * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,

@@ -31,8 +31,8 @@
  * keep its handle. The program then owns the message, and the library no longer
  * reports it.
  *
- * Reporting an event needs no memory, so no event is lost. The end of a request
- * is not an event. It is reported by callbacks and ucxpool_completion_get().
+ * Reporting an event needs no memory, so no event is lost. A request that ends
+ * generates no event. Callbacks and ucxpool_completion_get() report its end.
  */
 #ifndef UCXPOOL_EVENT_H
 #define UCXPOOL_EVENT_H

@@ -44,8 +44,8 @@ extern "C" {
  *                               UCXPOOL_MAP_WAY)
  *
  * Reads and writes of windows are counted for each way (window.h): mapped,
- * process, cuda, rma, messages. Reads and writes that use the way `messages`
- * send messages. These are also counted in the message statistics above.
+ * process, cuda, rma, messages. In the way `messages`, a read or write consists
+ * of messages, which are also counted in the message statistics above.
  *
  * A send waits for a block if no block of the share send is free. A short send
  * waits for a credit if the peer has not received earlier short messages. The

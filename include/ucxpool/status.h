@@ -7,7 +7,7 @@
  * failed, on which object, and what to change.
  *
  * A handle or an output pointer must not be NULL unless the documentation of
- * the function allows it. If it is NULL nevertheless, the function returns
+ * the function allows it. If such a parameter is NULL, the function returns
  * UCXPOOL_ERR_INVALID_PARAM, and the error detail names the parameter.
  * Functions without a status behave as follows: a function that returns a count
  * returns 0. A query clears its struct and sets the struct's status field, if
@@ -37,8 +37,8 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_NO_MESSAGE    = -11, /* no matching message has arrived */
     UCXPOOL_ERR_BUSY          = -12, /* work is pending: progress first */
     UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
-    UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another version, or sent
-                                        an invalid message */
+    UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another protocol version,
+                                        or sent an invalid message */
     UCXPOOL_ERR_CHECKSUM       = -15, /* the data was corrupted in transit */
     UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */
     UCXPOOL_ERR_CLOSED         = -17, /* the channel or pool is closed */

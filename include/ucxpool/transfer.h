@@ -50,7 +50,7 @@ extern "C" {
  * request ends. An array of one element is copied.
  *
  * Pieces are equal-length segments. For many short pieces, this form is faster
- * than segments: the array has half the size, and the library does not have to
+ * than segments: the array is half as large, and the library does not have to
  * add the lengths. In a pool on a GPU, if the request's params have
  * UCXPOOL_SEGMENTS_CUDA, the array is read while the pieces are transferred. If
  * the array is in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and has at
@@ -210,8 +210,8 @@ typedef enum ucxpool_request_params_field {
 typedef enum ucxpool_segments_kind {
     UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver for each
                                   allocation in the list */
-    UCXPOOL_SEGMENTS_CUDA = 1, /* the pool's GPU can access all segments, which
-                                  are in device, managed or pinned memory. The
+    UCXPOOL_SEGMENTS_CUDA = 1, /* all segments are in device, managed or pinned
+                                  memory that the pool's GPU can access. The
                                   library does not check this. If the GPU cannot
                                   access a segment, the GPU's context becomes
                                   unusable */

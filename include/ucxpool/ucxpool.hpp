@@ -287,8 +287,9 @@ Attr query(void (*call)(const T *, Attr *, std::size_t), const T *object)
 
 } /* namespace detail */
 
-/* The owner of one object of a pool. End(object) or End(life, object) releases
- * the object, and Query is the C function that returns its attributes. */
+/* A handle that owns an object, such as a channel of a pool. End(object) or
+ * End(life, object) releases the object, and Query is the C function that
+ * returns its attributes. */
 template <typename T, auto End, auto Query = nullptr> class handle
 {
 public:

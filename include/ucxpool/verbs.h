@@ -1,7 +1,7 @@
 /*
  * These functions register the pool's memory for programs that use verbs
- * directly. Such a program can read and write blocks by RDMA, in addition to
- * the pool's own messages.
+ * directly. Such a program can read and write blocks with its own RDMA
+ * operations, and the pool can send messages at the same time.
  *
  * A pool is registered in a protection domain once, region by region. The
  * blocks then need no separate registration:
@@ -122,7 +122,7 @@ typedef struct ucxpool_verbs_piece {
     uint64_t address; /* for ibv_sge.addr and wr.rdma.remote_addr. May differ
                          from the requested address: the device does not know
                          the addresses of buffers with scattered blocks */
-    size_t   length;  /* bytes from the address that are in the same region */
+    size_t   length;  /* number of bytes to which the keys apply */
     uint32_t lkey;
     uint32_t rkey;
     uint64_t reserved[2];

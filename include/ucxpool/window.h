@@ -17,12 +17,13 @@
  * bytes are transferred. ucxpool_remote_window_query() returns this way:
  *
  *     UCXPOOL_WAY_MAPPED    Same host, same user. The window is in a file that
- *                           both processes map: the pool's own memory
- *                           (ucxpool_heap_alloc(), and for reading
- *                           ucxpool_comm_alloc()), or a file that the owner
- *                           passes (UCXPOOL_WINDOW_PARAM_FIELD_FD). The peer's
- *                           CPU copies the bytes, without a system call per
- *                           piece. The owner does nothing
+ *                           both processes map: memory from
+ *                           ucxpool_heap_alloc(), memory from
+ *                           ucxpool_comm_alloc() (only for reads), or a file
+ *                           that the owner passes
+ *                           (UCXPOOL_WINDOW_PARAM_FIELD_FD). The peer's CPU
+ *                           copies the bytes, without a system call per piece.
+ *                           The owner does nothing
  *     UCXPOOL_WAY_PROCESS   Same host, same user. The window is in any host
  *                           memory of the owner. The peer's CPU copies the
  *                           bytes with system calls, which take several times
@@ -258,7 +259,7 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
  * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (its checksum does not match),
  *                            or its window belongs to a pool other than the
  *                            channel's peer
- * UCXPOOL_ERR_PROTOCOL       the blob has another protocol version
+ * UCXPOOL_ERR_PROTOCOL       the blob has a different protocol version
  * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -340,7 +341,7 @@ ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
  * Read places of a peer's window into local memory. The bytes of the places are
  * stored one after the other in the memory that `data` describes. The segments
  * of this memory need not match the places, and the memory may be longer than
- * all places together.
+ * the total length of the places.
  *
  * data       Where to put the bytes; see ucxpool_data_buffer() and the other
  *            functions in transfer.h.
@@ -394,8 +395,8 @@ ucxpool_status_t ucxpool_remote_window_read(
  * Long reads and long writes of windows on GPUs are executed one at a time. The
  * operations of one channel are executed in the order in which they were
  * posted. The channels take turns, so that they share the bandwidth evenly. The
- * channel whose operation was posted first begins. If several pools write to
- * all others, pool i should begin with pool i + 1, so that each pool begins
+ * operation that was posted first gets the first turn. If several pools write
+ * to all others, pool i should begin with pool i + 1, so that each pool begins
  * with a different target.
  */
 ucxpool_status_t ucxpool_remote_window_write(
