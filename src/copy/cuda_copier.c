@@ -108,8 +108,9 @@ typedef struct filling {
     size_t       seen;    /* entries whose address the host need not check */
 } filling_t;
 
-/* Returns true if the memory is cut like the stream: both positions have the
- * same offset in a segment, and both segments have the same length. */
+/* Returns true if the memory is cut into segments like the stream: both
+ * positions have the same offset in a segment, and both segments have the same
+ * length. */
 static bool is_cut_alike(const copy_plan_t *plan)
 {
     return (plan->at.segment_offset == plan->at.memory_offset) &&
@@ -260,8 +261,8 @@ static copy_segment_t next_segment(filling_t *filling)
     return entry;
 }
 
-/* Fill a list of addresses and lengths, for memory that is cut like the
- * stream. */
+/* Fill a list of addresses and lengths, while the memory is cut like the stream
+ * (see is_cut_alike()). Returns false if the list is empty. */
 static bool fill_segments(filling_t *filling, copy_segment_t *entries)
 {
     if (filling->plan->at.segment_offset % COPY_ALIGNMENT != 0) {

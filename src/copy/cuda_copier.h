@@ -142,7 +142,7 @@ copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
                         copy_cuda_copier_t             **copier_p);
 /* Wait until no job is in flight. */
 void copy_cuda_copier_wait(const copy_cuda_copier_t *copier);
-/* Destroy the copier after its jobs in flight have ended. NULL is allowed. */
+/* Wait until no job is in flight, and destroy the copier. NULL is allowed. */
 void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
 /* Returns an empty job, or NULL if all are in use. */
@@ -152,8 +152,9 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
  * Cut a list into tiles for this job. A list of equal-length pieces must be the
- * only list of its job. Otherwise a job may have several lists of the same
- * form, each with its own stream (for example, blocks that are not contiguous).
+ * only list of its job. A job may have several lists of any other form, if all
+ * have the same form. Each list has its own stream, so the streams may be in
+ * blocks that are not contiguous.
  *
  * list         The entries are in job->entries. Entries of equal-length pieces
  *              may be in any pinned memory.

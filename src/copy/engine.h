@@ -150,7 +150,7 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
 ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
                                     copy_engine_t    **engine_p);
 
-/* Destroy the engine after its copies in flight have ended. NULL is allowed. */
+/* Wait for the copies in flight, and destroy the engine. NULL is allowed. */
 void copy_engine_destroy(copy_engine_t *engine);
 
 /* Make the GPU's context current, or restore the thread's previous context. The

@@ -691,7 +691,7 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
     plan_advance(plan, offset - plan->at.offset);
 }
 
-/* Returns the number of padding bytes from the current position on. */
+/* Returns the number of padding bytes at the current position. */
 static inline uint64_t plan_padding(const copy_plan_t *plan)
 {
     const copy_run_t *run = &plan->runs[plan->at.run];

@@ -321,9 +321,9 @@ ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel);
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
- * Returns true if the ring should be read. After the channel has ended, the
- * ring is still read while the peer may access local memory, because the peer
- * reports in the ring that it no longer accesses the memory.
+ * Returns true if the ring should be read. While the peer may access local
+ * memory, the ring is read even after the channel has ended. The peer reports
+ * in the ring that it no longer accesses the memory.
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The maximum number of active messages of one channel that UCX holds. */
+/* The maximum number of unsent active messages in UCX, for each channel. */
 #define CONTROLS_MAX 64u
 
 /*

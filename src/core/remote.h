@@ -23,7 +23,7 @@ typedef enum core_blob_turn {
 } core_blob_turn_t;
 
 /*
- * The address of a pool, which ucxpool_address_get() returns. Little-endian.
+ * The address of a pool, as returned by ucxpool_address_get(). Little-endian.
  *
  *     magic | version | AM_ID | checksum | ... | UCX's worker address
  *

@@ -91,8 +91,8 @@ typedef struct core_ring {
     uint64_t tail_seen;              /* the last value of the peer's tail */
     uint64_t slept_at;               /* `tail` when this side last announced a
                                         sleep */
-    uint32_t rung;                   /* the peer's `sleeping` at our last
-                                        DOORBELL */
+    uint32_t rung;                   /* value of the peer's `sleeping` when this
+                                        side last sent DOORBELL */
 } core_ring_t;
 
 /* A message in the peer's ring. The memory belongs to the peer and may change

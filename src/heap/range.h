@@ -272,7 +272,8 @@ typedef struct heap_page_map {
 } heap_page_map_t;
 
 /*
- * Initialize a map for `size` bytes of addresses, a multiple of HEAP_PAGE.
+ * Initialize a map of `size` bytes of address space. `size` is a multiple of
+ * HEAP_PAGE.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */

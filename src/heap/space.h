@@ -115,8 +115,9 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Allocate memory for whole pages of a hole. The pages become free with the
- * given ticket. *range_p is the free range that contains them.
+ * Allocate memory for whole pages of a hole. The pages are then free, as if
+ * they had been freed in `stream` with `ticket`. *range_p is the free range
+ * that contains them.
  */
 ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  uint64_t offset, uint64_t size,

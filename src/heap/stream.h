@@ -1,5 +1,6 @@
 /*
- * The streams of a heap: the memory freed in each, and the progress of each.
+ * The streams of a heap: the memory that was freed in each stream, and whether
+ * other streams may use this memory.
  *
  * Each free in a stream gets a ticket: the next value of the stream's counter.
  * A fence in the stream covers all tickets that were taken before the fence was

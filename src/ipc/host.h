@@ -34,8 +34,8 @@ void ipc_host_fill(ipc_host_t *host);
 bool ipc_user_is_ours(uint32_t user);
 
 /* Returns the inode of /proc/self/ns/net, or 0 if it cannot be read. Processes
- * of one host in the same network namespace can connect to each other's sockets
- * (ipc/socket.h). */
+ * on the same host and in the same network namespace can connect to each
+ * other's sockets (ipc/socket.h). */
 uint64_t ipc_net_namespace(void);
 
 /*

@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 
-/* Names the variable that overrides the library to load. The variable is
- * ignored in set-user-ID programs. */
+/* The environment variable that names the library to load instead of the
+ * default one. The variable is ignored in set-user-ID programs. */
 #define MEM_CUDA_DRIVER_VARIABLE BASE_VARIABLE_CUDA_DRIVER
 
 /*

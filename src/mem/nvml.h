@@ -16,8 +16,8 @@
 
 #include <stdint.h>
 
-/* Names the variable that overrides the library to load, as UCXPOOL_CUDA_DRIVER
- * does for the CUDA driver. */
+/* The environment variable that names the library to load instead of the
+ * default one, like UCXPOOL_CUDA_DRIVER for the CUDA driver. */
 #define MEM_NVML_LIBRARY_VARIABLE BASE_VARIABLE_NVML_LIBRARY
 
 /* The NVML API, with the names and values of its public documentation. */

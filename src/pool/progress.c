@@ -230,10 +230,10 @@ const core_dispatch_t pool_dispatch = {
 /*
  * Each call of ucp_worker_progress() may make a system call. So if all channels
  * have rings, most rounds do not progress UCX. A pool with endpoints progresses
- * UCX in every UCX_EVERY-th round. Without endpoints, only unknown senders and
- * new channels can send messages over UCX, and every NEW_EVERY-th round is
- * enough. The watched descriptors are checked at least every EVENTS_EVERY
- * rounds.
+ * UCX in every UCX_EVERY-th round. A pool without endpoints does so only in
+ * every NEW_EVERY-th round, because only unknown senders and new channels can
+ * send messages to it over UCX. The watched descriptors are checked at least
+ * every EVENTS_EVERY rounds.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u

@@ -529,8 +529,8 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
 }
 
 /* Sleep until the leader wakes up. If there is no leader, sleep as the leader.
- * Returns the number of events and steps processed before the sleep. A result
- * other than 0 ends a wait for any event. */
+ * Returns the number of events and steps processed before the sleep. If it is
+ * not 0, a caller that waits for any event must stop waiting. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {

@@ -105,7 +105,8 @@ void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
  * watch then ends the connection, so that UCX reports the failure. Without the
  * watch, the kernel would retransmit unacknowledged data for 15 minutes.
  * TCP_USER_TIMEOUT would also end connections to peers that are only slow to
- * read. The kernel of a busy or stopped peer still answers.
+ * read. If the peer's process is busy or stopped, its host's kernel still
+ * acknowledges each try.
  *
  * A try is a retransmitted segment, or a probe of a closed TCP window.
  */

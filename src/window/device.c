@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 /* An operation is split into about LAUNCHES launches, so that the CPU fills the
- * list of one launch while the GPU copies another. Each launch has LAUNCH_MIN
- * to LAUNCH_MAX bytes. A launch of one long piece may have up to LONG_MAX
- * bytes, because the GPU's copy engine copies it. */
+ * list of one launch while the GPU copies another. Each launch copies
+ * LAUNCH_MIN to LAUNCH_MAX bytes, or up to LONG_MAX bytes of one long piece,
+ * which the GPU's copy engine copies. */
 #define LAUNCHES   4u
 #define LAUNCH_MIN CORE_LINK_SHORT
 #define LAUNCH_MAX ((uint64_t)32 << 20)

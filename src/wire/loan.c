@@ -30,8 +30,8 @@ struct wire_loan {
 
 /* For segments with an average length from SEGMENT_MAX up to SEGMENT_LONG, it
  * is faster if the receiver reads them than if the sender writes them. Longer
- * segments fill a fragment, and copy engines write them. Throughput of two H100
- * in GB/s: in one direction, then in both directions at once:
+ * segments fill a fragment, and copy engines write them. Throughput between two
+ * H100 in GB/s, first in one direction, then in both directions at once:
  *
  *               read        written
  *     256 KiB   the same

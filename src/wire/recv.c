@@ -3,9 +3,9 @@
 #include "core/control.h"
 #include "core/wire.h"
 
-/* The maximum number of fragments of a message that are being received. It is
- * several times the maximum window, because on the `ucx` wire a fragment may
- * complete at the sender before it completes here. */
+/* The maximum number of fragments of a message that are being received at the
+ * same time. It is several times the maximum window, because on the `ucx` wire
+ * a fragment may complete at the sender before it completes here. */
 #define PENDING_MAX (4 * CORE_FRAGMENTS_MAX)
 
 static uint64_t frag_max(const ucxpool_request_t *request)

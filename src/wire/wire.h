@@ -73,8 +73,8 @@ struct wire_recv {
     uint16_t         rndvs; /* UCX operations that write data, and deliveries */
     uint16_t         pending;  /* rndvs, and fragments that wait for a block */
     uint16_t         in_place; /* rndvs now writing to the caller's memory */
-    ucxpool_status_t failing;  /* end status, set while in_place delays the end;
-                                  OK: none */
+    ucxpool_status_t failing;  /* status of a receive that ends when in_place
+                                  is 0; OK: none */
     struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */
 };
 
@@ -113,9 +113,10 @@ void wire_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
 
 /*
  * Deliveries: bytes of a message that have arrived over any wire and must be
- * copied to the memory of the receive. The CPU copies them at once. A delivery
- * by a GPU waits for the caller's stream and for a free copy job. Then it uses
- * as many launches as its pieces need, one after the other.
+ * copied to the memory of the receive. The CPU copies them at once. A GPU
+ * copies them when the earlier work in the caller's stream is done and a copy
+ * job is free. It uses as many launches as the pieces need, one after the
+ * other.
  *
  * recv.in_place counts the launches in flight. These launches write to the
  * caller's memory, so the request must not end before they do.
@@ -183,8 +184,8 @@ typedef struct wire_loan wire_loan_t;
  * or receive may need it. Grants at most half of the other free blocks, so that
  * the next message can also get a loan. If half of them is too few to be
  * useful, grants more. Writes the blocks to `lent`, which has room for
- * PROTO_LENT_MAX. Returns NULL if no blocks are free, a loan would not be
- * faster, the channel does not push, or out of memory.
+ * PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not be
+ * faster, if the channel does not push, or if there is too little memory.
  */
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);

@@ -123,8 +123,8 @@ static bool send_bye(ucxpool_channel_t *channel)
     return base_list_is_empty(&channel->control.backlog);
 }
 
-/* Returns true if a peer that makes progress will answer: it knows the channel
- * and has not ended. */
+/* Returns true if the peer will answer with BYE when it makes progress. The
+ * peer knows the channel, and has neither sent BYE nor ended. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->conn.endpoint != NULL) ||

@@ -287,8 +287,8 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
     plan->at      = before.at;
 }
 
-/* Returns the offset after the padding at `offset`. Padding after a fragment in
- * place is not sent. */
+/* Returns the offset after the padding at `offset`. Padding after an in-place
+ * fragment is not sent. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
     return offset + copy_plan_padding(request->plan, offset);

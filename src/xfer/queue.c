@@ -167,9 +167,9 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
 
     end_credit_wait(channel);
-    /* Ending one send may also end the next one. For example, if the send of a
-     * window's CALL ends, the send of the data also ends. So each iteration
-     * takes the first send. */
+    /* Aborting one send may also end the next one. For example, aborting the
+     * CALL of a window's write also ends the send of its data. So each
+     * iteration takes the first send. */
     while ((request = first_of(channel)) != NULL) {
         base_list_del(&request->link);
         request->kind->abort(request, status, detail);

@@ -218,7 +218,7 @@ bool xfer_queue_is_first(const ucxpool_request_t *request);
 /* Remove a send whose descriptor has been sent, or that is about to end. */
 void xfer_queue_leave(ucxpool_request_t *request);
 
-/* End a send that is in the queue. */
+/* End a queued send, and wake the next one if this send was the first. */
 void xfer_queue_end(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail);
 
