@@ -498,8 +498,8 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
 }
 
-/* The first queued send fails without a message, so only the others can wake
- * the receiver. It went to sleep after it had returned credits. */
+/* The first queued send fails without sending a message, so only the next one
+ * can wake the receiver, which went to sleep after it had returned credits. */
 TEST_WITH(queued_short_sends_wake_a_sleeping_receiver, .end = 1,
           .only_if = pair_has_pidfd)
 {

@@ -257,10 +257,10 @@ TEST_WITH(child_of_a_process_that_keeps_a_worker_logs_the_same_warning,
     check_ends_well(pid);
 }
 
-/* Accept callers, and write a byte when the log contains the warning. The
- * caller stops this process, because UCX before 1.14 aborts if a peer exits
+/* Accept clients, and write a byte when the log contains the warning. The
+ * parent kills this process, because UCX before 1.14 aborts if a peer exits
  * while UCX connects to it. */
-static void listen_until_stopped(int fd)
+static void listen_until_killed(int fd)
 {
     pair_t              pools = {.a = NULL};
     ucxpool_listener_t *listener;
@@ -303,7 +303,7 @@ TEST(child_that_listens_logs_a_ucx_warning)
     ck_assert_int_eq(pipe(fds), 0);
     pid = fork_asleep();
     if (pid == 0) {
-        listen_until_stopped(fds[1]);
+        listen_until_killed(fds[1]);
     }
     close(fds[1]);
     ck_assert_int_eq(read(fds[0], &port, sizeof(port)), sizeof(port));

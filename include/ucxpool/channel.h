@@ -261,8 +261,10 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
  * UCXPOOL_OK          open
  * UCXPOOL_INPROGRESS  still connecting
  * others              why the channel ended. UCXPOOL_ERR_PEER_LOST: the peer
- *                     has exited, or the channel has failed at the peer; the
- *                     detail then contains the peer's reason
+ *                     has exited or cannot be reached, or the channel has
+ *                     failed at the peer; the detail then contains the peer's
+ *                     reason, if it was received. UCXPOOL_ERR_UNSUPPORTED: a
+ *                     required path is not available, here or at the peer
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);

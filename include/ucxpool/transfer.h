@@ -296,7 +296,10 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
- * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
+ * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached, or the channel
+ *                            has failed at the peer
+ * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
+ *                            error is the channel's
  * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages are queued at the
  *                            receiver, and UNEXPECTED_FULL is `fail`
  * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL; the detail names
@@ -336,7 +339,8 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
  *                            equal-length segments count as one
- * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
+ * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
+ *                            error is the channel's
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
@@ -384,7 +388,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
  *                            source; the sum of the lengths overflows; or an
  *                            address is NULL, but its length is not 0
- * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
+ * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
+ *                            error is the channel's
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -470,7 +475,8 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
  * The request can also end with UCXPOOL_ERR_CANCELED, with
  * UCXPOOL_ERR_TIMED_OUT, or with the channel's error if the channel ends.
  *
- * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
+ * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
+ *                            error is the channel's
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,

@@ -260,7 +260,8 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
  *                            or its window belongs to a pool other than the
  *                            channel's peer
  * UCXPOOL_ERR_PROTOCOL       the blob has a different protocol version
- * the channel's status, for example UCXPOOL_ERR_CLOSED  the channel has ended
+ * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
+ *                            error is the channel's
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t

@@ -52,7 +52,7 @@ class TimedOutError(Error, TimeoutError):
 
 
 class PeerLostError(Error, ConnectionError):
-    """The peer died or cannot be reached."""
+    """The peer died or cannot be reached, or the channel failed at the peer."""
     status = -8
 
 

@@ -103,11 +103,11 @@ typedef struct base_config {
     size_t            frag_size;     /* FRAG_SIZE: auto; at most a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 16k */
-    /* CREDITS: 64; the maximum number of unmatched messages that a peer has
-     * sent with their data. */
+    /* CREDITS: 64; the maximum number of unmatched messages of one channel that
+     * the peer has sent with their data. */
     unsigned credits;
-    /* MAX_UNEXPECTED: 131072; the maximum number of unmatched messages of one
-     * channel that have arrived without their data. */
+    /* MAX_UNEXPECTED: 131072; the limit of unmatched messages of one channel
+     * that have arrived without their data, in units of proto_desc_cost(). */
     unsigned               max_unexpected;
     base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
     size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of

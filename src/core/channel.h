@@ -252,8 +252,9 @@ struct ucxpool_channel {
     core_flow_t             flow;
     core_channel_requests_t requests;
     struct xfer_channel    *xfer; /* xfer/state.h */
-    unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
-                          may access */
+    /* Lent buffers and mailboxes, and granted windows, that the peer may
+     * access. */
+    unsigned               num_lent;
     struct window_channel *windows;     /* window/service.h */
     uint64_t link_ends[CORE_NUM_LINKS]; /* end tag of the channel's last
                                            transfer on each link: link.h */

@@ -46,7 +46,7 @@ static const size_t rooms[CORE_CONTROL_SIZES] = {ROOM_WORDS, ROOM_WINDOW,
 
 static_assert(PROTO_REASON_MAX <= ROOM_WORDS, "a text must fit");
 static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= ROOM_WORDS,
-              "all granted blocks must fit");
+              "all lent blocks must fit");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
               "all parts of a window must fit");
 

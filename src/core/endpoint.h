@@ -7,9 +7,10 @@
  * UCX aborts an operation only when its endpoint is closed by force. An
  * endpoint that has failed is closed by force at once. Any other close first
  * waits until no operation is in flight, and then until UCX has flushed the
- * endpoint. If the peer makes no progress, these waits end at a deadline, and
- * the endpoint is closed by force. Endpoints that have not failed are kept
- * (remote.h) until the pool is destroyed.
+ * endpoint. These waits end at a deadline, because the peer may make no
+ * progress. Then the endpoint is closed by force in every case. Endpoints that
+ * have not failed are kept (remote.h) until the pool is destroyed. An endpoint
+ * of the caller is never closed.
  */
 #ifndef CORE_ENDPOINT_H
 #define CORE_ENDPOINT_H

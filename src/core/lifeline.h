@@ -30,8 +30,8 @@ static inline void core_lifeline_init(core_lifeline_t *lifeline)
 
 /*
  * Start the lifeline with a connected socket. The lifeline owns the socket,
- * even after an error. If fd is -1, there is no connection, and only UCX
- * detects that the peer has exited.
+ * even after an error. If fd is -1, there is no lifeline. On `ucx`, only
+ * UCX then detects that the peer has exited.
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the socket cannot be polled. A channel
  *                                        that is being opened could then wait

@@ -28,8 +28,9 @@ void core_memory_cleanup(ucxpool_t *pool);
 ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 
 /*
- * If a pool on a GPU has no pinned host blocks yet, create them. After a
- * failure, later calls return the same error, because each try is slow.
+ * If the pool's blocks are in GPU memory, and it has no pinned host blocks yet,
+ * create them. After a failure, later calls return the same error, because each
+ * try is slow.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the pool was created with COMM_SIZE=0
  * others                   see mem_regions_init()
@@ -51,8 +52,9 @@ ucxpool_status_t core_memory_pin_peers(ucxpool_t            *pool,
 void core_memory_unpin_peers(ucxpool_t *pool, const uint8_t *const *addresses,
                              const uint64_t *sizes, unsigned num);
 
-/* Returns the blocks in host memory: the pool's blocks, or for a pool on a GPU,
- * its pinned host blocks. NULL: core_memory_pin() has not created them. */
+/* Returns the blocks in host memory: the pool's blocks or, if those are in GPU
+ * memory, the pinned host blocks. NULL: core_memory_pin() has not created
+ * them. */
 block_pool_t *core_memory_host_blocks(const ucxpool_t *pool);
 
 /*

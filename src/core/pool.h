@@ -57,8 +57,8 @@ typedef struct core_pool_memory {
     mem_regions_t regions;
     block_pool_t *blocks;
     block_comm_t *comm;
-    /* A pool on a GPU may also have blocks in pinned host memory.
-     * pinned_blocks: NULL if it has none. */
+    /* A pool whose blocks are in GPU memory may also have blocks in pinned host
+     * memory. pinned_blocks: NULL if it has none. */
     mem_regions_t    pinned_regions;
     block_pool_t    *pinned_blocks;
     ucxpool_status_t pin_status; /* result of creating pinned_blocks; an error

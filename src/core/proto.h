@@ -48,7 +48,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* The maximum number of places (ucxpool_place_t) of one operation on a
  * window. */
 #define PROTO_PLACES_MAX (UINT64_C(1) << 20)
-/* The maximum number of blocks that a receiver grants for one message. */
+/* The maximum number of blocks that a receiver lends for one message. */
 #define PROTO_LENT_MAX 8u
 /* The maximum number of slots of a mailbox. */
 #define PROTO_SLOTS_MAX 64u
@@ -95,8 +95,8 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver connected to the sender's
                                      listener */
-    PROTO_HELLO_PUSH = 1u << 3,   /* the sender's GPU writes to granted blocks,
-                                     and the sender grants blocks */
+    PROTO_HELLO_PUSH = 1u << 3,   /* the sender's GPU writes to lent blocks,
+                                     and the sender lends blocks */
     PROTO_HELLO_PUSH_NEAR = 1u << 4, /* push even if both pools are on one
                                         GPU */
     /* The files of this HELLO are pinned host memory. It may follow a HELLO
@@ -244,7 +244,7 @@ typedef struct proto_lent {
     uint32_t reserved;
 } proto_lent_t;
 
-/* Sent after a failed message, when all writes to its granted blocks have
+/* Sent after a failed message, when all writes to its lent blocks have
  * ended. */
 typedef struct proto_returned {
     proto_head_t head;
@@ -270,7 +270,7 @@ typedef enum proto_data_flags {
     PROTO_DATA_LAST     = 1u << 0, /* `index` is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
     PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
-    PROTO_DATA_PUSHED   = 1u << 3  /* written to a granted block */
+    PROTO_DATA_PUSHED   = 1u << 3  /* written to a lent block */
 } proto_data_flags_t;
 
 /* Variable part: the data (`ucx` wire), or nothing (`map` wire). */

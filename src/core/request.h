@@ -213,7 +213,8 @@ void core_request_drain(ucxpool_request_t *request);
  * the request's channel with this status and detail, because UCX ends its
  * operations only when the endpoint is closed. If UCX has no operation in
  * flight on the channel, only copies by a GPU remain. This call then extends
- * the deadline, because these copies always complete.
+ * the deadline, because these copies always complete. If the channel has
+ * already ended, the deadline of its close expires instead.
  */
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);
@@ -313,8 +314,7 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request);
  * a pool on a GPU, nothing is checked if the caller declares the kind of the
  * segments. Ranges have been checked by copy_file_check().
  *
- * UCXPOOL_ERR_UNSUPPORTED    a segment is on a GPU that the pool's GPU cannot
- *                            access
+ * UCXPOOL_ERR_UNSUPPORTED    a segment is on a GPU other than the pool's
  * UCXPOOL_ERR_INVALID_PARAM  the memory of a segment does not exist; a piece is
  *                            NULL
  * UCXPOOL_ERR_LIMIT          too many requests wait for their streams

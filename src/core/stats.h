@@ -140,7 +140,7 @@ typedef enum core_mode {
     CORE_MODE_MAP_INPLACE = 2, /* map wire, directly from registered memory */
     CORE_MODE_UCX_PACKED  = 3, /* ucx wire, through a block */
     CORE_MODE_UCX_INPLACE = 4, /* ucx wire, directly from or to user memory */
-    CORE_MODE_MAP_PUSHED  = 5, /* map wire, into a granted block */
+    CORE_MODE_MAP_PUSHED  = 5, /* map wire, into a lent block */
     CORE_MODE_LAST
 } core_mode_t;
 

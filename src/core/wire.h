@@ -35,7 +35,7 @@ struct core_fragment {
 typedef struct core_frag_params {
     uint64_t stream_size;
     uint64_t longest;   /* length of the longest segment */
-    uint64_t lent_size; /* total size of the blocks that the receiver granted;
+    uint64_t lent_size; /* total size of the blocks that the receiver lent;
                            0: none */
     bool in_place;      /* some data can be sent in place */
 } core_frag_params_t;

@@ -121,8 +121,8 @@ static ucxpool_status_t retain_at(const mem_cuda_device_t *device,
     }
     if (!add_to_run(&memory->layout, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "the memory's allocations change size more than %u "
-                          "times",
+                          "the sizes of the memory's allocations change more "
+                          "than %u times",
                           IPC_VIRTUAL_RUNS_MAX - 1);
     }
     if (memory->num == 1) {

@@ -284,7 +284,7 @@ static unsigned num_parts(const ucxpool_t *pool)
                               (size_t)WIRE_PARTS_MAX);
 }
 
-/* Returns the part of the mailbox block that is granted to `owner`, or the
+/* Returns the part of the mailbox block that is lent to `owner`, or the
  * first free part if `owner` is NULL. Returns WIRE_PARTS_MAX if there is no
  * such part. */
 static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
@@ -299,7 +299,7 @@ static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
     return WIRE_PARTS_MAX;
 }
 
-/* Take a block for mailboxes, when the first mailbox is granted. The last free
+/* Take a block for mailboxes, when the first mailbox is lent. The last free
  * block of the share is left for messages. Returns false if no other block is
  * free. */
 static bool take_block(ucxpool_t *pool)

@@ -164,11 +164,11 @@ void wire_delivery_destroy_all(ucxpool_t *pool);
 /* --- loans ---------------------------------------------------------------- */
 
 /*
- * Loans: blocks that a receiver grants to a sender for one message. The
+ * Loans: blocks that a receiver lends to a sender for one message. The
  * sender's GPU writes to them. The blocks come from the receive share first,
  * then from the send share, which is mostly unused on channels that push.
  *
- *     ACCEPT with blocks   granted: the sender gathers into them and sends a
+ *     ACCEPT with blocks   lent: the sender gathers into them and sends a
  *                          DATA for each fragment; the receiver scatters from
  *                          them
  *     message succeeded    free
@@ -179,11 +179,11 @@ void wire_delivery_destroy_all(ucxpool_t *pool);
 typedef struct wire_loan wire_loan_t;
 
 /*
- * Grant blocks for the message of a receive. Grants no more blocks than the
+ * Lend blocks for the message of a receive. Lends no more blocks than the
  * message needs, and never the last free block of a share, because another send
- * or receive may need it. Grants at most half of the other free blocks, so that
+ * or receive may need it. Lends at most half of the other free blocks, so that
  * the next message can also get a loan. If half of them is too few to be
- * useful, grants more. Writes the blocks to `lent`, which has room for
+ * useful, lends more. Writes the blocks to `lent`, which has room for
  * PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not be
  * faster, if the channel does not push, or if there is too little memory.
  */
@@ -212,7 +212,7 @@ void wire_loan_destroy_all(ucxpool_t *pool);
 
 /*
  * Mailboxes: receiver memory to which a sender's GPU writes short messages
- * before they are accepted. The receiver grants a mailbox to a channel for the
+ * before they are accepted. The receiver lends a mailbox to a channel for the
  * channel's lifetime, after it has accepted the first message that would fit in
  * a slot.
  *
@@ -237,7 +237,7 @@ static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
 }
 
 /* Called when the message of a receive has been accepted. If the message would
- * fit in a slot, and the channel has no mailbox, grants a mailbox to the
+ * fit in a slot, and the channel has no mailbox, lends a mailbox to the
  * channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 

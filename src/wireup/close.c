@@ -31,16 +31,14 @@
  * the destruction. By the end of this time, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
-/* The time that a failed channel waits for the peer, unless the peer has sent
- * BYE. */
+/* The time that a failed channel waits for the peer. */
 #define FAILED_NS UINT64_C(50000000)
 
 static void start_close(ucxpool_channel_t *channel)
 {
-    bool has_failed = (channel->state == UCXPOOL_CHANNEL_FAILED) &&
-                      !channel->closing.bye_received;
-    uint64_t patience =
-        has_failed ? FAILED_NS : channel->pool->config.close_timeout_ns;
+    uint64_t patience = (channel->state == UCXPOOL_CHANNEL_FAILED)
+                            ? FAILED_NS
+                            : channel->pool->config.close_timeout_ns;
 
     if (channel->closing.step == CORE_CLOSE_NONE) {
         channel->closing.step          = CORE_CLOSE_GOODBYE;
@@ -313,8 +311,8 @@ static void forget_sends(ucxpool_channel_t *channel)
 
 static bool is_unused(const ucxpool_channel_t *channel)
 {
-    /* On `map`, the peer may still read this pool's memory. The channel is then
-     * kept until this access has ended. */
+    /* On `map`, the peer may still access this pool's memory. The channel is
+     * then kept until this access has ended. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
            !core_channel_lends_memory(channel) &&
            ((channel->conn.endpoint == NULL) ||

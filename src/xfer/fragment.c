@@ -85,7 +85,7 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
  * up to XFER_SEND_BLOCKS_MAX blocks, and each of the others one block. If all
  * sends had the same number of blocks, they would end at the same time, and the
  * link would be idle while the next sends start. A send that pushes uses only
- * the blocks that the receiver granted.
+ * the blocks that the receiver lent.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)

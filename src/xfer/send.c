@@ -659,7 +659,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Use the blocks that the receiver granted. Returns false if they are
+/* Use the blocks that the receiver lent. Returns false if they are
  * invalid. */
 static bool take_loan(ucxpool_request_t *request, const void *data,
                       size_t data_size)

@@ -47,7 +47,7 @@ struct xfer_send {
     uint64_t         inplace_min; /* shorter segments are packed */
     uint64_t         message;     /* our message number; 0: none */
     uint64_t         receive;     /* the receiver's receive number */
-    uint64_t loan; /* message number, if the receiver granted blocks; 0: the
+    uint64_t loan; /* message number, if the receiver lent blocks; 0: the
                       blocks are ours */
     unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
@@ -161,7 +161,7 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status);
  * then hold several blocks. */
 void xfer_slice_leave(ucxpool_request_t *request);
 
-/* Use the blocks that the receiver has granted to the send. Returns false if a
+/* Use the blocks that the receiver has lent to the send. Returns false if a
  * block is not aligned, or not inside the peer's regions. */
 bool xfer_fragment_take_loan(ucxpool_request_t  *request,
                              const proto_lent_t *lent, unsigned num_lent);
@@ -258,10 +258,10 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Sends to a mailbox that the peer has granted to the channel (wire/wire.h).
+ * Sends to a mailbox that the peer has lent to the channel (wire/wire.h).
  */
 
-/* Handle a mailbox that the peer has granted. Fails the channel if the peer is
+/* Handle a mailbox that the peer has lent. Fails the channel if the peer is
  * not allowed to grant it. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 

@@ -109,7 +109,7 @@ typedef struct xfer_messages {
     size_t   num_runs;       /* runs in lists of messages without a receive */
 } xfer_messages_t;
 
-/* The mailbox that the peer granted to the channel: see xfer/mailbox.c. */
+/* The mailbox that the peer lent to the channel: see xfer/mailbox.c. */
 typedef struct xfer_mailbox {
     uint8_t *slots;  /* NULL: none */
     unsigned region; /* index of the peer's region */

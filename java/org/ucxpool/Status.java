@@ -20,7 +20,7 @@ public enum Status {
     CANCELED(-6),
     /** The deadline passed. */
     TIMED_OUT(-7),
-    /** The peer died, or cannot be reached. */
+    /** The peer died or cannot be reached, or the channel failed there. */
     PEER_LOST(-8),
     /** The peer refused. */
     REFUSED(-9),

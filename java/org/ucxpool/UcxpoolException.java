@@ -26,7 +26,7 @@ public class UcxpoolException extends IOException {
         return status;
     }
 
-    /** The peer died, or cannot be reached. */
+    /** The peer died or cannot be reached, or the channel failed there. */
     public static final class PeerLost extends UcxpoolException {
         private static final long serialVersionUID = 1;
 
