@@ -520,9 +520,6 @@ void pair_warm_up(void)
     pair_init(&pair, "WIRE=map", "WIRE=map");
     pair_exchange(&pair, (size_t)1 << 20);
     pair_cleanup(&pair);
-    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
-    pair_exchange(&pair, (size_t)1 << 20);
-    pair_cleanup(&pair);
 }
 
 bool pair_is_settled(ucxpool_t *pool)

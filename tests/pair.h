@@ -158,12 +158,12 @@ void pair_poison(void *bytes, size_t length);
 /* Returns true if all these bytes are equal to `byte`. */
 bool pair_is_all(const void *bytes, size_t length, uint8_t byte);
 
-/* Use two connected pools once, for TEST_SETTINGS(.before_fork). Under
- * valgrind, a process spends most of its time translating code, and a child
- * inherits the translations. UCX's thread ends with the pools, unless UCX is
- * older than 1.14 and a pool logs that its worker stays: the children cannot
- * use UCX then (docs/known-issues.md). Does nothing if valgrind does not run
- * the program, or if the tests do not fork. */
+/* Use two pools once, connected over `map`, for TEST_SETTINGS(.before_fork).
+ * Under valgrind, a process spends most of its time translating code, and a
+ * child inherits the translations. UCX connects nothing here: UCX before 1.14
+ * could keep its worker, and the children could then not use UCX
+ * (docs/known-issues.md). Does nothing if valgrind does not run the program, or
+ * if the tests do not fork. */
 void pair_warm_up(void);
 
 /* Returns true if no block of the pool is held or quarantined. */
