@@ -363,7 +363,7 @@ static bool knows_its_start_time(void)
 static bool knows_its_start_time_in_a_namespace(void)
 {
     return (unshare(CLONE_NEWPID | NAMESPACES) == 0) &&
-           (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0) &&
+           (mount("none", "/", "", MS_REC | MS_PRIVATE, NULL) == 0) &&
            succeeds_in_child(knows_its_start_time);
 }
 

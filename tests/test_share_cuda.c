@@ -5,6 +5,7 @@
 #include "calls.h"
 #include "core/proto.h"
 #include "cuda_fixture.h"
+#include "pair.h"
 #include "test.h"
 #include "ipc/cuda.h"
 #include "ipc/virtual.h"
@@ -228,7 +229,12 @@ TEST_EACH(sizes_beyond_the_allocation_are_rejected, 2)
     end_all();
 }
 
-TEST_EACH(forbidden_import_names_the_remedy, 2)
+static bool has_pidfd(void)
+{
+    return cuda_is_present() && pair_has_pidfd();
+}
+
+TEST_WITH(forbidden_import_names_the_remedy, .end = 2, .only_if = has_pidfd)
 {
     static const struct {
         int         error;
