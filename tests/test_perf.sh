@@ -231,7 +231,7 @@ for side in pool-read/map get/none pool-write-asleep/auto; do
     run 2 -t mixed --sides $side
     says err 'pieces have one length'
     run 2 -t pingpong --sides $side
-    says err 'a read or a write transfers data in one direction'
+    says err 'a read, a write or a copy transfers data in one direction'
 done
 for side in pool-read-asleep/map get/none pool-write-asleep/auto; do
     run 2 -t both --sides $side

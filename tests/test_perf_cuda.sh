@@ -47,7 +47,7 @@ for device in cuda "$two"; do
     says out 'registrations after the start 0'
     says out 'copy-each'
     run 0 $short -t pingpong -s 4k --device $device --wire map
-    says out 'times as long as copy'
+    says out 'every byte verified'
 done
 for device in cuda:0,host cuda:host,0; do
     run 0 $short -t each -s 1001 -n 77 --device $device --wire map
@@ -124,8 +124,9 @@ while ! grep -q listening "$dir/server"; do
     kill -0 $server || fail 'no server'
 done
 where=$(sed -n 's/^listening on //p' "$dir/server")
-run 0 $short -t each -s 100 -n 33 --device cuda "$where"
-says out 'pool/auto is'
+run 0 $short -t each -s 100 -n 33 --device cuda --sides pool/map,copy "$where"
+says out 'pool/map'
+says out 'copy               missing: the GPU copies only between'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
 # Rows that UCX cannot run are missing, and the reason is printed.
@@ -163,6 +164,8 @@ run 2 --untold
 says err 'add --device'
 run 2 --pageable send
 says err 'add --device'
+run 2 -t pingpong --device cuda --sides copy
+says err 'a copy transfers data in one direction'
 run 2 --device cuda --pageable send --sides copy
 says err 'omit --pageable'
 run 2 --table cuda --device cuda --pageable send

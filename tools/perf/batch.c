@@ -89,6 +89,16 @@ static int wait_over(const stage_t *stage)
                : check_over(&over);
 }
 
+/* Destroy the ends that map memory of the other process, in both processes,
+ * before either frees that memory. */
+static int leave(stage_t *stage)
+{
+    char word = 1;
+
+    stage_destroy_senders(stage);
+    return control_swap(stage->control, &word, &word, sizeof(word));
+}
+
 /* --- the leader ----------------------------------------------------------- */
 
 static int receive_report(control_t *control, const end_t *end)
@@ -242,7 +252,7 @@ int batch_follow(stage_t *stage)
             return -1;
         }
         if (order.kind == BATCH_END) {
-            return 0;
+            return leave(stage);
         }
     } while (follow_one(stage, &order) == 0);
     return -1;
@@ -252,5 +262,7 @@ int batch_end(stage_t *stage)
 {
     batch_order_t order = {.kind = BATCH_END};
 
-    return control_send(stage->control, &order, sizeof(order));
+    return control_send(stage->control, &order, sizeof(order)) != 0
+               ? -1
+               : leave(stage);
 }

@@ -189,8 +189,8 @@ int work_parse_pageable(const char *text, uint32_t *pageable_p)
 /* --- side ----------------------------------------------------------------- */
 
 /* clang-format off */
-#define RMA  (IS_RAW | IS_RMA | IS_REGISTERED | IS_ONE_SIDED)
-#define HERE (IS_POOL | IS_ONE_SIDED)
+#define RMA  (IS_RAW | IS_RMA | IS_REGISTERED | IS_ONE_SIDED | IS_EVEN)
+#define HERE (IS_POOL | IS_ONE_SIDED | IS_EVEN)
 
 static const struct {
     const char  *name;
@@ -209,8 +209,9 @@ static const struct {
     [WAY_GET]              = {"get", GROUP_WHOLE, RMA | IS_READ},
     [WAY_PUT_EACH]         = {"put-each", GROUP_EACH, RMA},
     [WAY_PUT]              = {"put", GROUP_WHOLE, RMA},
-    [WAY_COPY_EACH]        = {"copy-each", GROUP_COPY_EACH, IS_COPY},
-    [WAY_COPY]             = {"copy", GROUP_COPY, IS_COPY},
+    [WAY_COPY_EACH]        = {"copy-each", GROUP_COPY_EACH,
+                              IS_COPY | IS_ONE_SIDED},
+    [WAY_COPY]             = {"copy", GROUP_COPY, IS_COPY | IS_ONE_SIDED},
     [WAY_POOL]             = {"pool", GROUP_POOL, IS_POOL},
     [WAY_POOL_PIECES]      = {"pool-pieces", GROUP_POOL,
                               IS_POOL | IS_PIECES | IS_EVEN},
@@ -336,15 +337,15 @@ static int check_side(const job_t *job, side_t side)
         return tool_error("--sides: copy and copy-each copy between GPUs: omit "
                           "--pageable and the device host");
     }
-    if (side_is(side, IS_EVEN | IS_ONE_SIDED) && work->mixed) {
+    if (side_is(side, IS_EVEN) && work->mixed) {
         return tool_error(
             "--sides: pieces have one length, but the buffers of %s have "
             "several",
             job->test);
     }
     if (side_is(side, IS_ONE_SIDED) && work->echo) {
-        return tool_error("--sides: a read or a write transfers data in one "
-                          "direction, but %s transfers in both",
+        return tool_error("--sides: a read, a write or a copy transfers data "
+                          "in one direction, but %s transfers in both",
                           job->test);
     }
     if (side_is(side, IS_RMA | IS_ASLEEP) && work->both) {

@@ -246,6 +246,21 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
     }
 }
 
+void stage_destroy_senders(stage_t *stage)
+{
+    stage->control->idle = NULL;
+    for (unsigned i = 0; i < stage->num_sides; i++) {
+        for (int k = 0; k < 2; k++) {
+            end_t **end = &stage->ends[i][k];
+
+            if ((*end != NULL) && (*end)->is_sender) {
+                (*end)->ops->destroy(*end);
+                *end = NULL;
+            }
+        }
+    }
+}
+
 void stage_cleanup(stage_t *stage)
 {
     stage->control->idle = NULL;

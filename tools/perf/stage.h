@@ -36,6 +36,10 @@ int  stage_init(stage_t *stage, const job_t *job, control_t *control,
                 bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
+/* Destroy the ends that send. A GPU's sender has mapped memory of the other
+ * process, which must not be freed before. */
+void stage_destroy_senders(stage_t *stage);
+
 /* Check that there is enough host memory for the buffers of this number of
  * processes, because the system would otherwise kill one of them. Returns -1
  * after printing an error. */

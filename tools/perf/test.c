@@ -14,6 +14,7 @@
     {WAY_AM_EACH, WAY_TAG_EACH, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY_EACH, \
      WAY_COPY}
 #define GPU_CONTIGUOUS {WAY_AM, WAY_TAG, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
+#define GPU_TRIP       {WAY_AM, WAY_TAG, WAY_AM_MEMH, WAY_TAG_MEMH}
 #define GPU_REGISTERED {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
 #define GPU_COPIES     {WAY_COPY_EACH, WAY_COPY}
 
@@ -68,9 +69,9 @@ static const test_t tests[] = {
      UNIT_RATE, 64 * M, 1, WAY_POOL, {WAY_AM, WAY_TAG},
      .gpu_ways = GPU_CONTIGUOUS},
     {"pingpong", "round trip of one message, against a raw active message",
-     UNIT_TRIP, 64, 1, WAY_POOL, {WAY_AM}, .gpu_ways = GPU_CONTIGUOUS},
+     UNIT_TRIP, 64, 1, WAY_POOL, {WAY_AM}, .gpu_ways = GPU_TRIP},
     {"pingpong-comm", "round trip of one message of ucxpool_comm_alloc memory",
-     UNIT_TRIP, 64, 1, WAY_POOL_COMM, {WAY_AM}, .gpu_ways = GPU_CONTIGUOUS},
+     UNIT_TRIP, 64, 1, WAY_POOL_COMM, {WAY_AM}, .gpu_ways = GPU_TRIP},
     {"pingpong-event", "round trip of one message, both sides asleep on the "
      "event descriptor",
      UNIT_TRIP, 64, 1, WAY_POOL_EVENT, .gpu_ways = {0}},
