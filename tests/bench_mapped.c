@@ -43,7 +43,7 @@ static int fail(const char *what)
 
 static int fail_gpu(CUresult result, const char *what)
 {
-    gpu_fail(gpu, result, "%s", what);
+    gpu_check(gpu, result, "%s", what);
     return fail(gpu->error);
 }
 

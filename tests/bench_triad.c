@@ -74,7 +74,7 @@ int triad_init(triad_t *triad, gpu_t *gpu)
     dlclose(library);
     result = triad->load(&triad->module, triad_ptx);
     if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "the kernel cannot be loaded");
+        return gpu_check(gpu, result, "the kernel cannot be loaded");
     }
     /* The stand-in driver of the tests runs only the library's kernels. */
     if (triad->find(&triad->function, triad->module, "triad") != CUDA_SUCCESS) {
@@ -100,5 +100,5 @@ int triad_start(triad_t *triad, gpu_t *gpu, void *a, void *b, void *c,
 
     result = triad->launch(triad->function, NUM_BLOCKS, 1, 1, NUM_THREADS, 1, 1,
                            0, gpu->stream, arguments, NULL);
-    return result == CUDA_SUCCESS ? 0 : gpu_fail(gpu, result, "cuLaunchKernel");
+    return gpu_check(gpu, result, "cuLaunchKernel");
 }

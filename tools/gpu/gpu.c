@@ -69,6 +69,23 @@ static int fill_pools(gpu_pools_t *table, void *library, char *text,
     return 0;
 }
 
+/* Get the driver's name and description of a result: "CUDA_ERROR_OUT_OF_MEMORY,
+ * out of memory". */
+static void driver_words(const gpu_driver_t *driver, CUresult result,
+                         char *text, size_t text_size)
+{
+    const char *name  = NULL;
+    const char *words = NULL;
+
+    if ((driver->cuGetErrorName(result, &name) != CUDA_SUCCESS) ||
+        (driver->cuGetErrorString(result, &words) != CUDA_SUCCESS) ||
+        (name == NULL) || (words == NULL)) {
+        snprintf(text, text_size, "CUDA error %d", result);
+    } else {
+        snprintf(text, text_size, "%s, %s", name, words);
+    }
+}
+
 /* Load the driver and initialize it. The driver stays loaded until the process
  * ends. A process that is forked after this call cannot use the driver. */
 static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
@@ -86,27 +103,12 @@ static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
     }
     result = driver->cuInit(0);
     if (result != CUDA_SUCCESS) {
-        gpu_driver_words(driver, result, words, sizeof(words));
+        driver_words(driver, result, words, sizeof(words));
         snprintf(text, text_size, "cannot initialize %s: %s", library_path(),
                  words);
         return -1;
     }
     return 0;
-}
-
-void gpu_driver_words(const gpu_driver_t *driver, CUresult result, char *text,
-                      size_t text_size)
-{
-    const char *name  = NULL;
-    const char *words = NULL;
-
-    if ((driver->cuGetErrorName(result, &name) != CUDA_SUCCESS) ||
-        (driver->cuGetErrorString(result, &words) != CUDA_SUCCESS) ||
-        (name == NULL) || (words == NULL)) {
-        snprintf(text, text_size, "CUDA error %d", result);
-    } else {
-        snprintf(text, text_size, "%s, %s", name, words);
-    }
 }
 
 int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
@@ -125,16 +127,19 @@ int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
 
 /* --- a GPU ---------------------------------------------------------------- */
 
-int gpu_fail(gpu_t *gpu, CUresult result, const char *format, ...)
+int gpu_check(gpu_t *gpu, CUresult result, const char *format, ...)
 {
     char    what[256];
     char    words[160];
     va_list args;
 
+    if (result == CUDA_SUCCESS) {
+        return 0;
+    }
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    gpu_driver_words(&gpu->driver, result, words, sizeof(words));
+    driver_words(&gpu->driver, result, words, sizeof(words));
     snprintf(gpu->error, sizeof(gpu->error), "GPU %d: %s: %s", gpu->ordinal,
              what, words);
     return -1;
@@ -156,12 +161,11 @@ int gpu_parse(const char *text, int *ordinal_p)
 
 static int find_device(gpu_t *gpu)
 {
-    int      num = 0;
-    CUresult result;
+    int num = 0;
 
-    result = gpu->driver.cuDeviceGetCount(&num);
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "cuDeviceGetCount");
+    if (gpu_check(gpu, gpu->driver.cuDeviceGetCount(&num),
+                  "cuDeviceGetCount") != 0) {
+        return -1;
     }
     if ((gpu->ordinal < 0) || (gpu->ordinal >= num)) {
         snprintf(gpu->error, sizeof(gpu->error),
@@ -170,39 +174,39 @@ static int find_device(gpu_t *gpu)
                  gpu->ordinal, num);
         return -1;
     }
-    result = gpu->driver.cuDeviceGet(&gpu->device, gpu->ordinal);
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "cuDeviceGet");
+    if (gpu_check(gpu, gpu->driver.cuDeviceGet(&gpu->device, gpu->ordinal),
+                  "cuDeviceGet") != 0) {
+        return -1;
     }
-    result =
-        gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name), gpu->device);
-    return result == CUDA_SUCCESS ? 0
-                                  : gpu_fail(gpu, result, "cuDeviceGetName");
+    return gpu_check(
+        gpu,
+        gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name), gpu->device),
+        "cuDeviceGetName");
 }
 
 int gpu_open(gpu_t *gpu, int ordinal)
 {
-    CUresult result;
-
     memset(gpu, 0, sizeof(*gpu));
     gpu->ordinal = ordinal;
     if ((gpu_driver_load(&gpu->driver, gpu->error, sizeof(gpu->error)) != 0) ||
         (find_device(gpu) != 0)) {
         return -1;
     }
-    result = gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device);
-    if (result != CUDA_SUCCESS) {
+    if (gpu_check(
+            gpu,
+            gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device),
+            "cannot create a context") != 0) {
         gpu->context = NULL;
-        return gpu_fail(gpu, result, "cannot create a context");
+        return -1;
     }
-    result = gpu->driver.cuCtxSetCurrent(gpu->context);
-    if (result != CUDA_SUCCESS) {
-        gpu_fail(gpu, result, "cuCtxSetCurrent");
+    if (gpu_check(gpu, gpu->driver.cuCtxSetCurrent(gpu->context),
+                  "cuCtxSetCurrent") != 0) {
         goto err_release_context;
     }
-    result = gpu->driver.cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS) {
-        gpu_fail(gpu, result, "cuStreamCreate");
+    if (gpu_check(
+            gpu,
+            gpu->driver.cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING),
+            "cuStreamCreate") != 0) {
         goto err_leave_context;
     }
     return 0;
@@ -236,7 +240,7 @@ int gpu_alloc(gpu_t *gpu, size_t size, void **address_p)
     result = gpu->driver.cuMemAlloc(&address, whole);
     if (result != CUDA_SUCCESS) {
         gpu->driver.cuMemGetInfo(&left, &total);
-        return gpu_fail(
+        return gpu_check(
             gpu, result,
             "cannot allocate %zu bytes of its memory (%zu of %zu are free)",
             whole, left, total);
@@ -254,15 +258,10 @@ void gpu_free(gpu_t *gpu, void *address)
 
 int gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p)
 {
-    CUresult result =
-        gpu->driver.cuMemHostAlloc(address_p, size, CU_MEMHOSTALLOC_PORTABLE);
-
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result,
-                        "cannot allocate %zu bytes of pinned host memory",
-                        size);
-    }
-    return 0;
+    return gpu_check(
+        gpu,
+        gpu->driver.cuMemHostAlloc(address_p, size, CU_MEMHOSTALLOC_PORTABLE),
+        "cannot allocate %zu bytes of pinned host memory", size);
 }
 
 void gpu_host_free(gpu_t *gpu, void *address)
@@ -274,58 +273,47 @@ void gpu_host_free(gpu_t *gpu, void *address)
 
 int gpu_wait(gpu_t *gpu, CUstream stream)
 {
-    CUresult result = gpu->driver.cuStreamSynchronize(stream);
-
-    return result == CUDA_SUCCESS
-               ? 0
-               : gpu_fail(gpu, result, "a copy or kernel failed");
+    return gpu_check(gpu, gpu->driver.cuStreamSynchronize(stream),
+                     "a copy or kernel failed");
 }
 
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
 {
-    CUresult result;
-
-    result = gpu->driver.cuMemcpyAsync(gpu_address(target), gpu_address(source),
-                                       size, gpu->stream);
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "cannot copy %zu bytes", size);
-    }
-    return gpu_wait(gpu, gpu->stream);
+    return gpu_check(gpu,
+                     gpu->driver.cuMemcpyAsync(gpu_address(target),
+                                               gpu_address(source), size,
+                                               gpu->stream),
+                     "cannot copy %zu bytes", size) != 0
+               ? -1
+               : gpu_wait(gpu, gpu->stream);
 }
 
 int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
 {
-    CUresult result;
-
-    result = gpu->driver.cuMemsetD8Async(gpu_address(target), byte, size,
-                                         gpu->stream);
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "cannot fill %zu bytes", size);
-    }
-    return gpu_wait(gpu, gpu->stream);
+    return gpu_check(gpu,
+                     gpu->driver.cuMemsetD8Async(gpu_address(target), byte,
+                                                 size, gpu->stream),
+                     "cannot fill %zu bytes", size) != 0
+               ? -1
+               : gpu_wait(gpu, gpu->stream);
 }
 
 int gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p)
 {
-    CUresult result =
-        gpu->driver.cuIpcGetMemHandle(handle_p, gpu_address(address));
-
-    return result == CUDA_SUCCESS
-               ? 0
-               : gpu_fail(gpu, result,
-                          "cannot share its memory with another process");
+    return gpu_check(
+        gpu, gpu->driver.cuIpcGetMemHandle(handle_p, gpu_address(address)),
+        "cannot share its memory with another process");
 }
 
 int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
 {
     CUdeviceptr address;
-    CUresult    result;
 
-    result = gpu->driver.cuIpcOpenMemHandle(&address, *handle,
-                                            CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result,
-                        "cannot map the memory of another process");
+    if (gpu_check(gpu,
+                  gpu->driver.cuIpcOpenMemHandle(
+                      &address, *handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                  "cannot map the memory of another process") != 0) {
+        return -1;
     }
     *address_p = (void *)(size_t)address;
     return 0;

@@ -49,7 +49,6 @@ typedef struct CUipcMemHandle_st {
 /* clang-format off */
 #define GPU_DRIVER_CALLS(_call) \
     _call(cuInit, "cuInit", (unsigned flags)) \
-    _call(cuDriverGetVersion, "cuDriverGetVersion", (int *version)) \
     _call(cuGetErrorName, "cuGetErrorName", \
           (CUresult error, const char **text)) \
     _call(cuGetErrorString, "cuGetErrorString", \
@@ -102,11 +101,6 @@ void *gpu_driver_open(char *text, size_t text_size);
 int   gpu_driver_find(void *library, const char *symbol, void *function_p,
                       char *text, size_t text_size);
 
-/* Get the driver's name and description of a result: "CUDA_ERROR_OUT_OF_MEMORY,
- * out of memory". */
-void gpu_driver_words(const gpu_driver_t *driver, CUresult result, char *text,
-                      size_t text_size);
-
 typedef struct gpu {
     gpu_driver_t driver;
     int          ordinal; /* the driver's number of the GPU in this process */
@@ -153,8 +147,9 @@ int  gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p);
 int  gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p);
 void gpu_unmap(gpu_t *gpu, void *address);
 
-/* Store the error of a failed driver call. Returns -1. */
-int gpu_fail(gpu_t *gpu, CUresult result, const char *format, ...)
+/* Returns 0 if a driver call succeeded. Otherwise stores the error and returns
+ * -1. */
+int gpu_check(gpu_t *gpu, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Converts an address to the driver's type. */

@@ -31,13 +31,12 @@ static int copy_send(end_t *end, unsigned slot)
         const char *target =
             (const char *)copy->peer +
             buffers_peer_offset(&end->buffers, segments[i].address);
-        CUresult result = copy->gpu->driver.cuMemcpyAsync(
-            gpu_address(target), gpu_address(segments[i].address),
-            segments[i].length, copy->streams[slot]);
 
-        if (result != CUDA_SUCCESS) {
-            gpu_fail(copy->gpu, result, "cannot copy %zu bytes",
-                     segments[i].length);
+        if (gpu_check(copy->gpu,
+                      copy->gpu->driver.cuMemcpyAsync(
+                          gpu_address(target), gpu_address(segments[i].address),
+                          segments[i].length, copy->streams[slot]),
+                      "cannot copy %zu bytes", segments[i].length) != 0) {
             return fail(copy);
         }
     }
@@ -60,7 +59,7 @@ static void copy_progress(end_t *end)
             end->slots[slot].pending--;
             end->slots[slot].replied = true;
         } else if (result != CUDA_ERROR_NOT_READY) {
-            gpu_fail(copy->gpu, result, "a copy failed");
+            gpu_check(copy->gpu, result, "a copy failed");
             fail(copy);
         }
     }
@@ -86,14 +85,12 @@ static const end_ops_t copy_ops = {copy_send,     end_no_part,      end_no_part,
 
 static int create_streams(copy_end_t *copy)
 {
-    CUresult result;
-
     for (unsigned slot = 0; slot < copy->end.work.outstanding; slot++) {
-        result = copy->gpu->driver.cuStreamCreate(&copy->streams[slot],
-                                                  CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
+        if (gpu_check(copy->gpu,
+                      copy->gpu->driver.cuStreamCreate(&copy->streams[slot],
+                                                       CU_STREAM_NON_BLOCKING),
+                      "cuStreamCreate") != 0) {
             copy->streams[slot] = NULL;
-            gpu_fail(copy->gpu, result, "cuStreamCreate");
             return fail(copy);
         }
     }

@@ -21,13 +21,13 @@ static bool is_host(const device_t *device)
     return device->ordinal == DEVICE_HOST;
 }
 
-/* Print that a call to the driver failed. Returns -1. */
-static int device_fail(device_t *device, CUresult result, const char *what)
+/* Returns 0 if a call to the driver succeeded, or -1 after printing its error.
+ */
+static int device_check(device_t *device, CUresult result, const char *what)
 {
-    char words[160];
-
-    gpu_driver_words(&device->gpu.driver, result, words, sizeof(words));
-    return tool_error("GPU %d: %s: %s", device->ordinal, what, words);
+    return gpu_check(&device->gpu, result, "%s", what) == 0
+               ? 0
+               : tool_error("%s", device->gpu.error);
 }
 
 /* Create streams for the trace. The default stream of the log stays the default
@@ -37,18 +37,17 @@ static int make_streams(device_t *device, const trace_t *trace)
     device->streams = tool_calloc(trace->num_streams, sizeof(void *));
     for (unsigned i = 0; i < trace->num_streams; i++) {
         CUstream stream = (CUstream)(((uintptr_t)i + 1) << 8);
-        CUresult result = CUDA_SUCCESS;
 
         device->num_streams++;
         if (trace->streams[i] <= LEGACY_STREAM) {
             continue;
         }
-        if (!is_host(device)) {
-            result = device->gpu.driver.cuStreamCreate(&stream,
-                                                       CU_STREAM_NON_BLOCKING);
-        }
-        if (result != CUDA_SUCCESS) {
-            return device_fail(device, result, "no stream");
+        if (!is_host(device) &&
+            (device_check(device,
+                          device->gpu.driver.cuStreamCreate(
+                              &stream, CU_STREAM_NON_BLOCKING),
+                          "no stream") != 0)) {
+            return -1;
         }
         device->streams[i] = stream;
     }
@@ -91,14 +90,6 @@ int device_settle(device_t *device)
     return 0;
 }
 
-static int gpu_bytes(device_t *device, size_t *left_p, size_t *total_p)
-{
-    CUresult result = device->gpu.driver.cuMemGetInfo(left_p, total_p);
-
-    return result == CUDA_SUCCESS ? 0
-                                  : device_fail(device, result, "cuMemGetInfo");
-}
-
 int device_free_bytes(device_t *device, uint64_t *bytes_p)
 {
     size_t left, total;
@@ -109,7 +100,8 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
                    : tool_error("cannot read from /proc/meminfo how much "
                                 "memory is available");
     }
-    if (gpu_bytes(device, &left, &total) != 0) {
+    if (device_check(device, device->gpu.driver.cuMemGetInfo(&left, &total),
+                     "cuMemGetInfo") != 0) {
         return -1;
     }
     *bytes_p = left;
@@ -275,7 +267,6 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
 {
     device_t *device = allocator->device;
     uint64_t  left;
-    CUresult  result;
 
     if (device_free_bytes(device, &left) != 0) {
         return -1;
@@ -286,14 +277,13 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
             device->ordinal, (unsigned long long)left >> 20,
             (unsigned long long)capacity >> 20);
     }
-    if ((capacity != 0) && (left > capacity)) {
-        result =
-            device->gpu.driver.cuMemAlloc(&allocator->ballast, left - capacity);
-        if (result != CUDA_SUCCESS) {
-            allocator->ballast = 0;
-            return device_fail(device, result,
-                               "cannot allocate the memory above the capacity");
-        }
+    if ((capacity != 0) && (left > capacity) &&
+        (device_check(device,
+                      device->gpu.driver.cuMemAlloc(&allocator->ballast,
+                                                    left - capacity),
+                      "cannot allocate the memory above the capacity") != 0)) {
+        allocator->ballast = 0;
+        return -1;
     }
     if (device_free_bytes(device, &allocator->free_bytes) != 0) {
         ballast_drop(allocator);
@@ -318,14 +308,12 @@ static uint64_t ballast_used(allocator_t *allocator)
 static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
                                       const char *call)
 {
-    if (result == CUDA_SUCCESS) {
-        return ALLOCATOR_OK;
-    }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         return ALLOCATOR_FULL;
     }
-    device_fail(allocator->device, result, call);
-    return ALLOCATOR_BROKEN;
+    return device_check(allocator->device, result, call) == 0
+               ? ALLOCATOR_OK
+               : ALLOCATOR_BROKEN;
 }
 
 static allocator_answer_t cuda_alloc(allocator_t *allocator, size_t size,
@@ -367,17 +355,20 @@ static int make_driver_pool(allocator_t *allocator)
             .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
             .location_id     = device->gpu.device,
     };
-    CUresult result =
-        allocator->calls.cuMemPoolCreate(&allocator->driver_pool, &props);
 
-    if (result != CUDA_SUCCESS) {
-        return device_fail(device, result, "cuMemPoolCreate");
+    if (device_check(
+            device,
+            allocator->calls.cuMemPoolCreate(&allocator->driver_pool, &props),
+            "cuMemPoolCreate") != 0) {
+        return -1;
     }
-    result = allocator->calls.cuMemPoolSetAttribute(
-        allocator->driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
-    if (result != CUDA_SUCCESS) {
+    if (device_check(device,
+                     allocator->calls.cuMemPoolSetAttribute(
+                         allocator->driver_pool,
+                         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
+                     "cuMemPoolSetAttribute") != 0) {
         allocator->calls.cuMemPoolDestroy(allocator->driver_pool);
-        return device_fail(device, result, "cuMemPoolSetAttribute");
+        return -1;
     }
     return 0;
 }
@@ -427,15 +418,14 @@ static allocator_answer_t async_free(allocator_t *allocator, void *address,
 
 static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
 {
-    uint64_t value  = 0;
-    CUresult result = allocator->calls.cuMemPoolGetAttribute(
-        allocator->driver_pool, which, &value);
+    uint64_t value = 0;
 
-    if (result != CUDA_SUCCESS) {
-        device_fail(allocator->device, result, "cuMemPoolGetAttribute");
-        return 0;
-    }
-    return value;
+    return device_check(allocator->device,
+                        allocator->calls.cuMemPoolGetAttribute(
+                            allocator->driver_pool, which, &value),
+                        "cuMemPoolGetAttribute") == 0
+               ? value
+               : 0;
 }
 
 static uint64_t async_reserved(allocator_t *allocator)
