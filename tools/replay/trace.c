@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,92 +128,46 @@ void trace_survey(trace_t *trace)
     trace->num_left = num;
 }
 
-/* --- live allocations by address, of a log that is read ------------------
- *
- * A hash table with linear probing, at most half full. The address 0 marks a
- * free slot.
- */
+/* --- live allocations by address, of a log that is read: a tree ----------- */
 
 typedef struct owner {
     uint64_t address;
     uint32_t allocation;
 } owner_t;
 
-typedef struct owners {
-    owner_t *slots;
-    size_t   num_slots; /* a power of two */
-    size_t   num;
-} owners_t;
-
-static size_t owners_home(const owners_t *owners, uint64_t address)
+static int compare_owners(const void *a, const void *b)
 {
-    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 32) &
-           (owners->num_slots - 1);
+    uint64_t x = ((const owner_t *)a)->address;
+    uint64_t y = ((const owner_t *)b)->address;
+
+    return (x > y) - (x < y);
 }
 
-/* Returns the slot of an address, or the free slot for it. */
-static size_t owners_find(const owners_t *owners, uint64_t address)
+static void owners_add(void **owners, uint64_t address, uint32_t allocation)
 {
-    size_t at = owners_home(owners, address);
+    owner_t *owner = tool_calloc(1, sizeof(*owner));
 
-    while ((owners->slots[at].address != 0) &&
-           (owners->slots[at].address != address)) {
-        at = (at + 1) & (owners->num_slots - 1);
+    *owner = (owner_t){address, allocation};
+    if (tsearch(owner, owners, compare_owners) == NULL) {
+        tool_error("out of memory for the live allocations of the log");
+        exit(1);
     }
-    return at;
-}
-
-static void owners_init(owners_t *owners, size_t num_slots)
-{
-    owners->slots     = tool_calloc(num_slots, sizeof(*owners->slots));
-    owners->num_slots = num_slots;
-    owners->num       = 0;
-}
-
-static void owners_add(owners_t *owners, uint64_t address, uint32_t allocation)
-{
-    owners_t old = *owners;
-
-    if (2 * old.num == old.num_slots) {
-        owners_init(owners, 2 * old.num_slots);
-        for (size_t i = 0; i < old.num_slots; i++) {
-            if (old.slots[i].address != 0) {
-                owners_add(owners, old.slots[i].address,
-                           old.slots[i].allocation);
-            }
-        }
-        free(old.slots);
-    }
-    owners->slots[owners_find(owners, address)] =
-        (owner_t){address, allocation};
-    owners->num++;
 }
 
 /* Remove the owner of an address. Returns false if the address has no owner. */
-static bool owners_take(owners_t *owners, uint64_t address,
-                        uint32_t *allocation_p)
+static bool owners_take(void **owners, uint64_t address, uint32_t *allocation_p)
 {
-    size_t   mask  = owners->num_slots - 1;
-    size_t   hole  = owners_find(owners, address);
-    owner_t *slots = owners->slots;
+    owner_t   key   = {.address = address};
+    owner_t **found = tfind(&key, owners, compare_owners);
+    owner_t  *owner;
 
-    if (slots[hole].address == 0) {
+    if (found == NULL) {
         return false;
     }
-    *allocation_p = slots[hole].allocation;
-    owners->num--;
-    /* Move a later owner into the hole, unless the owner's home slot is after
-     * the hole. */
-    for (size_t at = (hole + 1) & mask; slots[at].address != 0;
-         at        = (at + 1) & mask) {
-        size_t home = owners_home(owners, slots[at].address);
-
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            slots[hole] = slots[at];
-            hole        = at;
-        }
-    }
-    slots[hole].address = 0;
+    owner         = *found;
+    *allocation_p = owner->allocation;
+    tdelete(owner, owners, compare_owners);
+    free(owner);
     return true;
 }
 
@@ -240,7 +195,7 @@ typedef struct reader {
     const char *name;
     uint64_t    line;
     trace_t    *trace;
-    owners_t    owners;
+    void       *owners; /* the tree */
 } reader_t;
 
 static int line_error(const reader_t *reader, const char *what,
@@ -455,11 +410,9 @@ static int read_lines(reader_t *reader, FILE *stream)
 trace_t *log_read_stream(FILE *stream, const char *name)
 {
     reader_t reader = {.name = name, .trace = trace_create(name)};
-    int      code;
+    int      code   = read_lines(&reader, stream);
 
-    owners_init(&reader.owners, 1024);
-    code = read_lines(&reader, stream);
-    free(reader.owners.slots);
+    tdestroy(reader.owners, free);
     if (code != 0) {
         trace_destroy(reader.trace);
         return NULL;
