@@ -40,8 +40,6 @@ run 0 $short -t any -s 300001
 says out 'am/peer'
 run 0 $short -t pingpong
 says out 'times as long as am/none'
-run 0 $short -t pingpong-event --wire map
-says out 'pool-event/map'
 run 0 $short -t pingpong-wait -s 5k
 says out 'pool-wait/auto'
 run 0 $short -t rate -n 200 --wire map

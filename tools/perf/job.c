@@ -218,7 +218,6 @@ static const struct {
     [WAY_POOL_EVEN]        = {"pool-even", GROUP_POOL, IS_POOL | IS_EVEN},
     [WAY_POOL_EACH]        = {"pool-each", GROUP_POOL, IS_POOL},
     [WAY_POOL_BATCH]       = {"pool-batch", GROUP_POOL, IS_POOL | IS_BATCH},
-    [WAY_POOL_EVENT]       = {"pool-event", GROUP_POOL, IS_POOL},
     [WAY_POOL_WAIT]        = {"pool-wait", GROUP_POOL, IS_POOL},
     [WAY_POOL_COMM]        = {"pool-comm", GROUP_POOL,
                               IS_POOL | IS_COMM_SEND | IS_COMM_RECV},

@@ -130,7 +130,6 @@ typedef enum side_way {
     WAY_POOL_EVEN, /* WAY_POOL with the hint that all buffers have one length */
     WAY_POOL_EACH, /* one message per buffer */
     WAY_POOL_BATCH,       /* the same, posted in batches */
-    WAY_POOL_EVENT,       /* both sides sleep on the event descriptor */
     WAY_POOL_WAIT,        /* both sides sleep in ucxpool_wait() */
     WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
     WAY_POOL_COMM_SEND,   /* such memory at the sender only */

@@ -8,7 +8,6 @@
 #include "common/settings.h"
 #include "perf/lane.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +44,6 @@ typedef struct pool_end {
     ucxpool_channel_t *channel;
     void              *comm; /* NULL: the buffers are not in the pool */
     ucxpool_op_t      *ops;  /* operations of a batch; NULL: single posts */
-    int                event_fd;
     /* For reads and writes, otherwise NULL: the receiver's window, the sender's
      * remote window, and the offsets in it of each slot's buffers. */
     ucxpool_window_t        *window;
@@ -370,17 +368,6 @@ static void pool_progress(end_t *end)
     ucxpool_progress(((pool_end_t *)end)->pool);
 }
 
-static void pool_sleep(end_t *end)
-{
-    pool_end_t   *pool  = (pool_end_t *)end;
-    struct pollfd event = {.fd = pool->event_fd, .events = POLLIN};
-
-    if (ucxpool_arm(pool->pool) == UCXPOOL_OK) {
-        poll(&event, 1, SLEEP_MS);
-    }
-    ucxpool_progress(pool->pool);
-}
-
 static void pool_wait(end_t *end)
 {
     ucxpool_wait(((pool_end_t *)end)->pool, SLEEP_MS * UINT64_C(1000000));
@@ -576,8 +563,6 @@ static const end_ops_t each_ops   = {each_send,     each_expect,  pool_reply,
                                      pool_progress, pool_destroy, NULL};
 static const end_ops_t batch_ops  = {batch_send,     batch_expect, pool_reply,
                                      batch_progress, pool_destroy, NULL};
-static const end_ops_t event_ops  = {pool_send,  pool_expect,  pool_reply,
-                                     pool_sleep, pool_destroy, NULL};
 static const end_ops_t wait_ops   = {pool_send, pool_expect,  pool_reply,
                                      pool_wait, pool_destroy, NULL};
 static const end_ops_t window_ops = {window_send,  end_no_part,
@@ -591,8 +576,6 @@ static const end_ops_t *ops_of(side_t side)
         return &each_ops;
     case WAY_POOL_BATCH:
         return &batch_ops;
-    case WAY_POOL_EVENT:
-        return &event_ops;
     case WAY_POOL_WAIT:
         return &wait_ops;
     default:
@@ -613,11 +596,6 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
     size_t comm_size =
         pool_end_comm_size(params->side, &params->work, params->is_sender);
 
-    if ((params->side.way == WAY_POOL_EVENT) &&
-        (ucxpool_event_fd(pool->pool, &pool->event_fd) != UCXPOOL_OK)) {
-        return end_fail(&pool->end, "cannot get an event descriptor",
-                        ucxpool_error_detail());
-    }
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {
         return end_fail(&pool->end, "cannot allocate memory of the pool",

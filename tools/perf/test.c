@@ -72,9 +72,6 @@ static const test_t tests[] = {
      UNIT_TRIP, 64, 1, WAY_POOL, {WAY_AM}, .gpu_ways = GPU_TRIP},
     {"pingpong-comm", "round trip of one message of ucxpool_comm_alloc memory",
      UNIT_TRIP, 64, 1, WAY_POOL_COMM, {WAY_AM}, .gpu_ways = GPU_TRIP},
-    {"pingpong-event", "round trip of one message, both sides asleep on the "
-     "event descriptor",
-     UNIT_TRIP, 64, 1, WAY_POOL_EVENT, .gpu_ways = {0}},
     {"pingpong-wait", "round trip of one message, both sides in "
      "ucxpool_wait()",
      UNIT_TRIP, 64, 1, WAY_POOL_WAIT, .gpu_ways = {0}},
@@ -180,7 +177,7 @@ void test_list(void)
            "                                             /none without\n"
            "  copy-each, copy                            with --device: "
            "cuMemcpyAsync()\n"
-           "  pool, pool-pieces, pool-even, pool-each, pool-event, pool-wait,\n"
+           "  pool, pool-pieces, pool-even, pool-each, pool-batch, pool-wait,\n"
            "  pool-comm, pool-comm-send, pool-comm-recv,\n"
            "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
            "                                             the pool: /auto, "
