@@ -157,8 +157,10 @@ static void add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
     samples_t    samples = {0};
 
     for (unsigned round = 0; round < result->num_rounds; round++) {
-        samples_add(&samples, measures[raw].batches.values[round] /
-                                  measures[pool].batches.values[round]);
+        double speed = measures[raw].batches.values[round] /
+                       measures[pool].batches.values[round];
+
+        samples_add(&samples, result->job.work.echo ? 1 / speed : speed);
     }
     ratio->pool = pool;
     ratio->raw  = raw;
@@ -182,7 +184,9 @@ static void mark_best(job_result_t *result)
             if ((result->ratios[k].pool == ratio->pool) &&
                 is_alike(result->job.sides[result->ratios[k].raw],
                          result->job.sides[ratio->raw]) &&
-                (result->ratios[k].median < ratio->median)) {
+                (result->job.work.echo
+                     ? result->ratios[k].median > ratio->median
+                     : result->ratios[k].median < ratio->median)) {
                 ratio->is_best = false;
             }
         }

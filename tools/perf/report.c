@@ -72,9 +72,6 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     if (!work->echo && (work->outstanding != JOB_OUTSTANDING)) {
         append(text, " -O %u", work->outstanding);
     }
-    if (work->batch != JOB_BATCH) {
-        append(text, " --batch %u", work->batch);
-    }
     if (work_is_on_gpu(work)) {
         append(text, " --device %s", work_devices(work, device));
     }
@@ -90,19 +87,6 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
         append(text, " --wire %s", side_mode_name(job->sides[0].mode));
     }
     return text;
-}
-
-report_ratio_t report_ratio(const job_result_t *result,
-                            const job_ratio_t  *ratio)
-{
-    report_ratio_t at = {ratio->median, ratio->p05, ratio->p95};
-
-    if (result->job.work.echo && (ratio->median > 0)) {
-        at.value = 1 / ratio->median;
-        at.low   = ratio->p95 > 0 ? 1 / ratio->p95 : 0;
-        at.high  = ratio->p05 > 0 ? 1 / ratio->p05 : 0;
-    }
-    return at;
 }
 
 /* Returns a time in the job's unit: microseconds per round trip, millions of
@@ -171,20 +155,16 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
                         FILE *stream)
 {
-    char           pool[SIDE_NAME_SIZE];
-    char           raw[SIDE_NAME_SIZE];
-    report_ratio_t at = report_ratio(result, ratio);
+    char pool[SIDE_NAME_SIZE];
+    char raw[SIDE_NAME_SIZE];
 
-    side_name(result->sides[ratio->pool].side, pool);
-    side_name(result->sides[ratio->raw].side, raw);
-    if (result->job.work.echo) {
-        fprintf(stream, "  %s takes %.2f times as long as %s (%.2f to %.2f)",
-                pool, at.value, raw, at.low, at.high);
-    } else {
-        fprintf(stream, "  %s is %.2f times as fast as %s (%.2f to %.2f)", pool,
-                at.value, raw, at.low, at.high);
-    }
-    fprintf(stream, "\n");
+    fprintf(stream,
+            result->job.work.echo
+                ? "  %s takes %.2f times as long as %s (%.2f to %.2f)\n"
+                : "  %s is %.2f times as fast as %s (%.2f to %.2f)\n",
+            side_name(result->sides[ratio->pool].side, pool), ratio->median,
+            side_name(result->sides[ratio->raw].side, raw), ratio->p05,
+            ratio->p95);
 }
 
 static void print_pool(const job_side_t *side, FILE *stream)

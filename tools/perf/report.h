@@ -17,17 +17,4 @@ void report_json(const job_result_t *results, unsigned num_results,
 #define REPORT_COMMAND_SIZE 512
 const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE]);
 
-/* --- common to all reports ------------------------------------------------ */
-
-/* The pool's speed divided by the other side's; for round trips, the pool's
- * time divided by the other's. */
-typedef struct report_ratio {
-    double value;
-    double low;
-    double high;
-} report_ratio_t;
-
-report_ratio_t report_ratio(const job_result_t *result,
-                            const job_ratio_t  *ratio);
-
 #endif

@@ -82,17 +82,16 @@ static void json_gpus(json_t *json, const job_result_t *result)
 static void json_ratio(json_t *json, const job_result_t *result,
                        const job_ratio_t *ratio)
 {
-    const job_t   *job = &result->job;
-    report_ratio_t at  = report_ratio(result, ratio);
-    char           name[SIDE_NAME_SIZE];
+    const job_t *job = &result->job;
+    char         name[SIDE_NAME_SIZE];
 
     json_open_inline(json, NULL, '{');
     json_text(json, "against", side_name(job->sides[ratio->raw], name));
     json_bool(json, "counts", ratio->is_best);
     json_text(json, "of", job->work.echo ? "time" : "speed");
-    json_bare(json, "ratio", "%.6g", at.value);
-    json_bare(json, "p05", "%.6g", at.low);
-    json_bare(json, "p95", "%.6g", at.high);
+    json_bare(json, "ratio", "%.6g", ratio->median);
+    json_bare(json, "p05", "%.6g", ratio->p05);
+    json_bare(json, "p95", "%.6g", ratio->p95);
     if (ratio->pool != 0) {
         json_text(json, "pool", side_name(job->sides[ratio->pool], name));
     }
