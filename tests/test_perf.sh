@@ -46,7 +46,7 @@ run 0 $short -t rate -n 200 --wire map
 says out 'M/s'
 says out 'pool-each/map is'
 says out 'times as fast as pool-each/map'
-run 0 $short -t rate -n 200 --wire ucx --batch 7
+run 0 $short -t rate -n 200 --wire ucx
 says out 'pool-batch/ucx is'
 run 0 $short -t both -s 100 -n 33 --sides pool-batch/map,pool-each/ucx
 run 0 $short -s 5001 -n 9 -O 3 --sides pool-each/ucx,tag-each/none

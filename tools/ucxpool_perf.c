@@ -40,7 +40,6 @@ typedef struct options {
     uint64_t    size;  /* 0: the test's default */
     uint64_t    count; /* 0: the test's default */
     unsigned    outstanding;
-    unsigned    batch;
     unsigned    rounds;
     double      seconds; /* start no round of a job after this time */
     uint32_t    pool_mode;
@@ -151,9 +150,6 @@ static const option_row_t option_rows[] = {
      .right = "give a number, 1 to 16m"},
     {"outstanding", 'O', "NUM", "messages in flight (default: 2)",
      OPTION_NUMBER(options_t, outstanding, WORK_MAX_OUTSTANDING)},
-    {"batch", 0, "NUM",
-     "operations that pool-batch posts in a call (default: 64)",
-     OPTION_NUMBER(options_t, batch, WORK_MAX_BATCH)},
     {"rounds", 'r', "NUM", "maximum number of rounds (default: 40)",
      OPTION_NUMBER(options_t, rounds, 1000000)},
     {"time", 'T', "SECONDS", "start no round after this time (default: 10)",
@@ -210,7 +206,6 @@ static const program_t program = {
 
 static const options_t defaults = {
     .outstanding = JOB_OUTSTANDING,
-    .batch       = JOB_BATCH,
     .rounds      = 40,
     .seconds     = 10,
     .pool_mode   = MODE_AUTO,
@@ -266,13 +261,12 @@ static int check_listen(const options_t *options)
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
         (options->size != 0) || (options->count != 0) ||
         (options->outstanding != defaults.outstanding) ||
-        (options->batch != defaults.batch) ||
         (options->rounds != defaults.rounds) ||
         (options->seconds != defaults.seconds) || (options->pageable != 0) ||
         options->untold || options->json || is_on_gpu(options)) {
         return options_wrong(
             "the process that connects selects the test: pass -t, --table, -s, "
-            "-n, -O, --batch, -r, -T, --sides, --wire, --device, --pageable, "
+            "-n, -O, -r, -T, --sides, --wire, --device, --pageable, "
             "--untold and --json to it, not to -l");
     }
     return -1;
@@ -348,7 +342,6 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
                 .both        = test->is_both,
                 .pageable    = options->pageable,
                 .untold      = options->untold,
-                .batch       = options->batch,
                 .devices     = {options->devices[0], options->devices[1]},
             },
         .send_size     = test->send_size,

@@ -93,7 +93,6 @@ static bool work_is_sane(const work_t *work)
            (work->outstanding >= 1) &&
            (work->outstanding <= WORK_MAX_OUTSTANDING) &&
            (work->size * work->count <= WORK_MAX_BYTES / work->outstanding) &&
-           (work->batch >= 1) && (work->batch <= WORK_MAX_BATCH) &&
            (work->misaligned < WORK_LINE) && devices_are_sane(work->devices) &&
            (work->pageable <= (WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV)) &&
            ((work->pageable == 0) || work_is_on_gpu(work));

@@ -28,14 +28,10 @@
 /* Messages in flight, by default. */
 #define JOB_OUTSTANDING 2u
 
-/* Operations of a batch, by default. */
-#define JOB_BATCH 64u
-
 /* Limits of the memory that a peer on another host may make us allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
 #define WORK_MAX_DEVICE  1023
-#define WORK_MAX_BATCH   65536u
 
 /* Size of a cache line. Buffers start at a line boundary, unless they are
  * misaligned. */
@@ -66,7 +62,6 @@ typedef struct work {
     uint32_t pageable;    /* WORK_PAGEABLE_: the processes whose buffers are in
                              host memory that the GPU cannot access */
     uint32_t untold;      /* the pool is not told the kind of memory */
-    uint32_t batch;       /* operations of a ucxpool_post(), 1 or more */
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
                              the receiver lie; WORK_HOST: host memory */
 } work_t;
@@ -259,7 +254,8 @@ typedef struct job_side {
     char     way_reason[JOB_REASON_SIZE];
 } job_side_t;
 
-/* A ratio: how many times as fast the pool is as another side. */
+/* A ratio: how many times as fast the pool is as another side; for round trips,
+ * how many times as long it takes. */
 typedef struct job_ratio {
     uint32_t pool; /* indices of sides */
     uint32_t raw;

@@ -24,6 +24,9 @@
 #define GPU_SIZE   (500 * MIB)
 #define SMALL_SIZE (8 * MIB)
 
+/* Operations that are posted, and completions that are taken, in a call. */
+#define BATCH_SIZE 64
+
 /* The kind of a message; the slot is in the low bits. */
 #define TAG_DATA  (UINT64_C(1) << 32)
 #define TAG_REPLY (UINT64_C(2) << 32)
@@ -43,7 +46,6 @@ typedef struct pool_end {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
     void              *comm; /* NULL: the buffers are not in the pool */
-    ucxpool_op_t      *ops;  /* operations of a batch; NULL: single posts */
     /* For reads and writes, otherwise NULL: the receiver's window, the sender's
      * remote window, and the offsets in it of each slot's buffers. */
     ucxpool_window_t        *window;
@@ -265,16 +267,17 @@ static int post_batches(end_t *end, unsigned index, ucxpool_op_kind_t kind,
     };
 
     while (left != 0) {
-        size_t num = left < end->work.batch ? left : end->work.batch;
-        size_t num_posted;
+        size_t       num = left < BATCH_SIZE ? left : BATCH_SIZE;
+        ucxpool_op_t ops[BATCH_SIZE];
+        size_t       num_posted;
 
         for (size_t i = 0; i < num; i++, segment++) {
-            pool->ops[i]                = op;
-            pool->ops[i].data.at.buffer = segment->address;
-            pool->ops[i].data.length    = segment->length;
+            ops[i]                = op;
+            ops[i].data.at.buffer = segment->address;
+            ops[i].data.length    = segment->length;
         }
-        if (ucxpool_post(pool->pool, pool->ops, sizeof(pool->ops[0]), num,
-                         &num_posted) != UCXPOOL_OK) {
+        if (ucxpool_post(pool->pool, ops, sizeof(ops[0]), num, &num_posted) !=
+            UCXPOOL_OK) {
             return end_fail(end, "cannot post a batch", ucxpool_error_detail());
         }
         left -= num;
@@ -318,18 +321,17 @@ static void completed(const ucxpool_completion_t *completion)
 
 static void batch_progress(end_t *end)
 {
-    enum { MAX = 64 };
     pool_end_t          *pool = (pool_end_t *)end;
-    ucxpool_completion_t completions[MAX];
+    ucxpool_completion_t completions[BATCH_SIZE];
     size_t               num;
 
     ucxpool_progress(pool->pool);
     do {
-        (void)ucxpool_completion_get(pool->pool, completions, MAX, &num);
+        (void)ucxpool_completion_get(pool->pool, completions, BATCH_SIZE, &num);
         for (size_t i = 0; i < num; i++) {
             completed(&completions[i]);
         }
-    } while (num == MAX);
+    } while (num == BATCH_SIZE);
 }
 
 /* --- messages of many buffers --------------------------------------------- */
@@ -553,7 +555,6 @@ static void pool_destroy(end_t *end)
     close_window(pool);
     buffers_cleanup(&end->buffers);
     ucxpool_comm_free(pool->pool, pool->comm);
-    free(pool->ops);
     free(pool);
 }
 
@@ -622,10 +623,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     end_init(&pool->end, ops_of(params->side), params);
     pool->pool    = lane->pool;
     pool->channel = lane->channel;
-    if (side_is(params->side, IS_BATCH)) {
-        pool->ops = tool_calloc(params->work.batch, sizeof(pool->ops[0]));
-    }
-    missing[0] = '\0';
+    missing[0]    = '\0';
     if ((create_parts(pool, params) != 0) ||
         (side_is(params->side, IS_ONE_SIDED) &&
          (open_window(pool, control, missing) != 0))) {
