@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "UCXPOOL_"
-
 typedef struct options {
     bool config;
     bool json;
@@ -49,26 +47,15 @@ static const program_t program = {
                "Exit status: 0 done, 1 something failed, 2 wrong usage.",
 };
 
-extern char **environ;
-
 /* Remove the settings of the environment. */
 static void clear_environment(void)
 {
-    char   name[256];
-    char **variable = environ;
+    const char *key;
+    char        name[256];
 
-    while (*variable != NULL) {
-        size_t length = strcspn(*variable, "=");
-
-        if ((strncmp(*variable, PREFIX, strlen(PREFIX)) == 0) &&
-            (length < sizeof(name))) {
-            memcpy(name, *variable, length);
-            name[length] = '\0';
-            /* unsetenv() moves the following variables up. */
-            unsetenv(name);
-        } else {
-            variable++;
-        }
+    for (size_t i = 0; (key = ucxpool_config_key(i)) != NULL; i++) {
+        snprintf(name, sizeof(name), "UCXPOOL_%s", key);
+        unsetenv(name);
     }
 }
 

@@ -407,20 +407,6 @@ static const char *wire_name(ucxpool_wire_t wire)
     }
 }
 
-static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
-{
-    if (attr->state == UCXPOOL_CHANNEL_OPEN) {
-        report_because(report, "%s", attr->wire_reason);
-        report_text(report, "to_this_host", "%s", wire_name(attr->wire));
-        return true;
-    }
-    tool_error("two pools on this host did not connect: %s",
-               (attr->reason[0] != '\0') ? attr->reason : "no answer");
-    report_because(report, "%s", attr->reason);
-    report_text(report, "to_this_host", "failed");
-    return false;
-}
-
 /* --- the self-test -------------------------------------------------------- */
 
 /* Longer than an eager message, and longer than all blocks of a pool. */
@@ -491,47 +477,41 @@ static const char *try_message(pair_t *pair)
                                 : "the data arrived corrupted";
 }
 
-/* Test `ucx` unless the settings forbid it: `map` works without UCX. */
-static bool report_self_test(report_t *report, const ucxpool_config_t *config)
+/*
+ * Connect two pools and report the wire, or that this failed.
+ *
+ * wire       NULL: that of the settings.
+ * self_test  Also send a message, and report whether it arrived instead.
+ */
+static bool report_pair(report_t *report, const char *wire, bool self_test)
 {
-    const char *wire = has_value(config, "WIRE", "map") ? "map" : "ucx";
-    pair_t      pair = {.listener = NULL};
+    const char            *key  = self_test ? "self_test" : "to_this_host";
+    pair_t                 pair = {.listener = NULL};
     ucxpool_channel_attr_t attr;
-    const char            *reason;
+    const char            *reason = NULL;
 
     if (pair_open(&pair, wire, &attr) != UCXPOOL_OK) {
         reason = ucxpool_error_detail();
     } else if (attr.state != UCXPOOL_CHANNEL_OPEN) {
-        reason = attr.reason;
-    } else {
+        reason = attr.reason[0] != '\0' ? attr.reason : "no answer";
+    } else if (self_test) {
         reason = try_message(&pair);
     }
     if (reason != NULL) {
-        tool_error("the self-test over %s failed: %s", wire, reason);
-        report_because(report, "%s: %s", wire, reason);
-        report_text(report, "self_test", "failed");
-    } else {
+        tool_error("two pools on this host did not %s%s: %s",
+                   self_test ? "exchange a message over " : "connect",
+                   self_test ? wire : "", reason);
+        report_because(report, "%s", reason);
+        report_text(report, key, "failed");
+    } else if (self_test) {
         report_because(report, "over %s", wire);
-        report_text(report, "self_test", "passed");
+        report_text(report, key, "passed");
+    } else {
+        report_because(report, "%s", attr.wire_reason);
+        report_text(report, key, "%s", wire_name(attr.wire));
     }
     pair_close(&pair);
     return reason == NULL;
-}
-
-static bool report_wire(report_t *report)
-{
-    pair_t                 pair = {.listener = NULL};
-    ucxpool_channel_attr_t attr;
-    bool                   is_good = false;
-
-    if (pair_open(&pair, NULL, &attr) == UCXPOOL_OK) {
-        is_good = report_channel(report, &attr);
-    } else {
-        tool_error("cannot connect two pools: %s", ucxpool_error_detail());
-        report_text(report, "error", "%s", ucxpool_error_detail());
-    }
-    pair_close(&pair);
-    return is_good;
 }
 
 /* With COMM_SIZE=0 the pools of the user have no blocks and no channels, so no
@@ -543,8 +523,12 @@ bool info_wire_report(report_t *report, const ucxpool_config_t *config,
 
     report_section_begin(report, "wire", "Transport of the data");
     if (!has_value(config, "COMM_SIZE", "0")) {
-        is_good = report_wire(report);
-        is_good = is_good && (!self_test || report_self_test(report, config));
+        is_good = report_pair(report, NULL, false);
+        if (is_good && self_test) {
+            /* UCX is tested unless the settings forbid it. */
+            is_good = report_pair(
+                report, has_value(config, "WIRE", "map") ? "map" : "ucx", true);
+        }
     } else {
         report_because(report, "no blocks");
         report_text(report, "to_this_host", "none");

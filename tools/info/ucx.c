@@ -99,65 +99,75 @@ static void probe_cleanup(probe_t *probe)
     ucp_cleanup(probe->context);
 }
 
-/* Add the last word of each line that contains `mark`. */
-static void collect_last(char *text, const char *mark, words_t *words)
+/* Add the transport and device at the end of a line such as
+ * "# resource 1 : md 1 dev 1 flags -- tcp/lo". */
+static void collect_device(const char *line, words_t *words)
 {
-    char *rest, *line;
+    const char *word = strrchr(line, ' ');
 
-    for (line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        char *word = strrchr(line, ' ');
-
-        if ((strstr(line, mark) != NULL) && (word != NULL)) {
-            words_add(words, word + 1, strlen(word + 1));
-        }
+    if ((strstr(line, " resource ") != NULL) && (word != NULL)) {
+        words_add(words, word + 1, strlen(word + 1));
     }
 }
 
-/* Collect the transports from lines such as "# lane[0]: 1:tcp/lo.0 md[1] ...":
- * the part between the second colon and the last period of that word. */
-static void collect_lanes(char *text, words_t *words)
+/* Add the transport of a line such as "# lane[0]: 1:tcp/lo.0 md[1] ...": the
+ * part between the second colon and the last period of that word. */
+static void collect_lane(const char *line, words_t *words)
 {
-    char *rest, *line;
+    const char *lane = strstr(line, "lane[");
+    const char *word = (lane != NULL) ? strstr(lane, "]:") : NULL;
+    size_t      length;
 
-    for (line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        char  *lane = strstr(line, "lane[");
-        char  *word = (lane != NULL) ? strstr(lane, "]:") : NULL;
-        size_t length;
-
-        word = (word != NULL) ? strchr(word + 2, ':') : NULL;
-        if (word == NULL) {
-            continue;
-        }
-        word++;
-        length = strcspn(word, " ");
-        while ((length > 0) && (word[length - 1] != '.')) {
-            length--;
-        }
-        if (length > 1) {
-            words_add(words, word, length - 1);
-        }
-    }
-}
-
-/* Report devices and lanes by parsing what UCX prints, because not every
- * supported version has a function that returns them. */
-static void report_devices(report_t *report, ucp_context_h context)
-{
-    words_t words = {NULL, 0};
-    char   *text  = NULL;
-    size_t  size;
-    FILE   *stream = open_memstream(&text, &size);
-
-    if (stream == NULL) {
+    word = (word != NULL) ? strchr(word + 2, ':') : NULL;
+    if (word == NULL) {
         return;
     }
-    ucp_context_print_info(context, stream);
-    fclose(stream);
-    collect_last(text, " resource ", &words);
-    report_words(report, "transports", &words);
-    free(text);
+    word++;
+    length = strcspn(word, " ");
+    while ((length > 0) && (word[length - 1] != '.')) {
+        length--;
+    }
+    if (length > 1) {
+        words_add(words, word, length - 1);
+    }
+}
+
+/*
+ * Report the words that are collected from each line that UCX has printed. Not
+ * every supported version has a function that returns them.
+ *
+ * stream  From open_memstream(), or NULL; is closed.
+ * text    The stream's text; is freed.
+ */
+static void report_printed(report_t *report, const char *key, FILE *stream,
+                           char **text,
+                           void (*collect)(const char *line, words_t *words))
+{
+    words_t words = {NULL, 0};
+    char   *rest;
+
+    if ((stream == NULL) || (fclose(stream) != 0) || (*text == NULL)) {
+        report_text(report, key, "unknown: out of memory");
+    } else {
+        for (char *line = strtok_r(*text, "\n", &rest); line != NULL;
+             line       = strtok_r(NULL, "\n", &rest)) {
+            collect(line, &words);
+        }
+        report_words(report, key, &words);
+    }
+    free(*text);
+}
+
+static void report_devices(report_t *report, ucp_context_h context)
+{
+    char  *text = NULL;
+    size_t size;
+    FILE  *stream = open_memstream(&text, &size);
+
+    if (stream != NULL) {
+        ucp_context_print_info(context, stream);
+    }
+    report_printed(report, "transports", stream, &text, collect_device);
 }
 
 static void report_lanes(report_t *report, const char *key,
@@ -169,7 +179,6 @@ static void report_lanes(report_t *report, const char *key,
                                         UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
                                     .address  = address,
                                     .err_mode = mode};
-    words_t               words  = {NULL, 0};
     char                 *text   = NULL;
     size_t                size;
     FILE                 *stream;
@@ -181,14 +190,10 @@ static void report_lanes(report_t *report, const char *key,
         return;
     }
     stream = open_memstream(&text, &size);
-    if (stream == NULL) {
-        return;
+    if (stream != NULL) {
+        ucp_ep_print_info(ep, stream);
     }
-    ucp_ep_print_info(ep, stream);
-    fclose(stream);
-    collect_lanes(text, &words);
-    report_words(report, key, &words);
-    free(text);
+    report_printed(report, key, stream, &text, collect_lane);
 }
 
 static void report_connections(report_t *report, const probe_t *probe)
