@@ -106,7 +106,7 @@ TEST(an_address_may_be_used_again)
               "1,t,free,0x100,32,0\n");
     ck_assert_uint_eq(trace->num_allocations, 2);
     ck_assert_uint_eq(trace->events[3].allocation, 1);
-    ck_assert_uint_eq(trace->remarks.num_twice, 0);
+    ck_assert_uint_eq(trace->remarks[TRACE_TWICE].num, 0);
 }
 
 #define NUM_LIVE 5000u
@@ -129,7 +129,7 @@ TEST(each_free_finds_its_allocation_among_many)
     read_good(text);
     free(text);
     ck_assert_uint_eq(trace->num_events, 2 * NUM_LIVE);
-    ck_assert_uint_eq(trace->remarks.num_unknown, 0);
+    ck_assert_uint_eq(trace->remarks[TRACE_UNKNOWN].num, 0);
     for (unsigned i = 0; i < NUM_LIVE; i++) {
         ck_assert_uint_eq(trace->events[NUM_LIVE + i].allocation,
                           i * 7919 % NUM_LIVE);
@@ -142,7 +142,7 @@ TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
               "1,t,allocate failure,(nil),999,0\n"
               "1,t,allocate failure,0x0,999,0x1\n");
     ck_assert_uint_eq(trace->num_events, 1);
-    ck_assert_uint_eq(trace->remarks.num_failures, 2);
+    ck_assert_uint_eq(trace->remarks[TRACE_FAILED].num, 2);
     ck_assert_uint_eq(trace->num_left, 1);
 }
 
@@ -163,8 +163,8 @@ TEST(a_free_of_an_unknown_address_is_reported)
               "1,t,free,0x100,64,0\n"
               "1,t,free,(nil),64,0\n");
     ck_assert_uint_eq(trace->num_events, 2);
-    ck_assert_uint_eq(trace->remarks.num_unknown, 3);
-    ck_assert_uint_eq(trace->remarks.unknown_line, 1);
+    ck_assert_uint_eq(trace->remarks[TRACE_UNKNOWN].num, 3);
+    ck_assert_uint_eq(trace->remarks[TRACE_UNKNOWN].line, 1);
 }
 
 TEST(an_address_allocated_twice_is_freed_first)
@@ -175,8 +175,8 @@ TEST(an_address_allocated_twice_is_freed_first)
     ck_assert_uint_eq(trace->num_events, 4);
     ck_assert(trace->events[1].is_free);
     ck_assert_uint_eq(trace->events[1].allocation, 0);
-    ck_assert_uint_eq(trace->remarks.num_twice, 1);
-    ck_assert_uint_eq(trace->remarks.twice_line, 2);
+    ck_assert_uint_eq(trace->remarks[TRACE_TWICE].num, 1);
+    ck_assert_uint_eq(trace->remarks[TRACE_TWICE].line, 2);
     ck_assert_uint_eq(trace->peak_live, 64);
 }
 
@@ -185,8 +185,8 @@ TEST(the_size_of_the_allocation_counts_not_of_its_free)
     read_good("1,t,allocate,0x100,64,0\n"
               "1,t,free,0x100,63,0\n");
     ck_assert_uint_eq(trace->num_events, 2);
-    ck_assert_uint_eq(trace->remarks.num_other_sizes, 1);
-    ck_assert_uint_eq(trace->remarks.other_size_line, 2);
+    ck_assert_uint_eq(trace->remarks[TRACE_OTHER_SIZE].num, 1);
+    ck_assert_uint_eq(trace->remarks[TRACE_OTHER_SIZE].line, 2);
 }
 
 TEST(calls_for_0_bytes_are_skipped)
@@ -195,7 +195,7 @@ TEST(calls_for_0_bytes_are_skipped)
               "1,t,free,(nil),0,0\n"
               "1,t,allocate,0x100,64,0\n");
     ck_assert_uint_eq(trace->num_events, 1);
-    ck_assert_uint_eq(trace->remarks.num_empty, 2);
+    ck_assert_uint_eq(trace->remarks[TRACE_EMPTY].num, 2);
 }
 
 TEST(bad_lines_are_reported_with_their_line_numbers)

@@ -21,35 +21,29 @@ void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT])
              units[unit]);
 }
 
-static void remark(uint64_t num, const char *what, uint64_t line, FILE *stream)
+static void print_remarks(const trace_t *trace, FILE *stream)
 {
-    char text[REPORT_SIZE_TEXT];
+    static const char *const texts[TRACE_NUM_REMARKS] = {
+        [TRACE_FAILED] = "allocations failed when the log was written: omitted",
+        [TRACE_UNKNOWN] = "frees of unknown addresses: omitted",
+        [TRACE_TWICE]   = "allocations at a live address: the earlier "
+                          "allocation is freed first",
+        [TRACE_OTHER_SIZE] =
+            "frees with a size that differs from the allocation: the "
+            "allocation's size is used",
+        [TRACE_EMPTY] = "calls for 0 bytes: omitted",
+    };
+    char text[NUMBER_TEXT_SIZE];
 
-    if (num != 0) {
-        fprintf(stream, "  %s %s", number_print_commas(num, text), what);
-        if (line != 0) {
-            fprintf(stream, " (first in line %" PRIu64 ")", line);
+    for (unsigned i = 0; i < TRACE_NUM_REMARKS; i++) {
+        const trace_remark_t *remark = &trace->remarks[i];
+
+        if (remark->num != 0) {
+            fprintf(stream, "  %s %s (first in line %" PRIu64 ")\n",
+                    number_print_commas(remark->num, text), texts[i],
+                    remark->line);
         }
-        fprintf(stream, "\n");
     }
-}
-
-static void print_remarks(const trace_remarks_t *remarks, FILE *stream)
-{
-    remark(remarks->num_failures,
-           "allocations failed when the log was written: omitted", 0, stream);
-    remark(remarks->num_unknown, "frees of unknown addresses: omitted",
-           remarks->unknown_line, stream);
-    remark(
-        remarks->num_twice,
-        "allocations at a live address: the earlier allocation is freed first",
-        remarks->twice_line, stream);
-    remark(remarks->num_other_sizes,
-           "frees with a size that differs from the allocation: the "
-           "allocation's size is used",
-           remarks->other_size_line, stream);
-    remark(remarks->num_empty, "calls for 0 bytes: omitted",
-           remarks->empty_line, stream);
 }
 
 static void print_where(const report_t *report, FILE *stream)
@@ -105,7 +99,7 @@ void report_trace(const report_t *report, FILE *stream)
         fprintf(stream, "  the first %s calls prepare it, and are not timed\n",
                 number_print_commas(trace->first_timed, text));
     }
-    print_remarks(&trace->remarks, stream);
+    print_remarks(trace, stream);
     print_where(report, stream);
 }
 

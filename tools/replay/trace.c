@@ -302,20 +302,21 @@ static int number(reader_t *reader, call_t *call)
     return 0;
 }
 
-static void count(uint64_t *num, uint64_t *first_line, const reader_t *reader)
+static void count(const reader_t *reader, trace_remark_kind_t kind)
 {
-    if ((*num)++ == 0) {
-        *first_line = reader->line;
+    trace_remark_t *remark = &reader->trace->remarks[kind];
+
+    if (remark->num++ == 0) {
+        remark->line = reader->line;
     }
 }
 
 static int add_alloc(reader_t *reader, call_t *call)
 {
-    trace_remarks_t *remarks = &reader->trace->remarks;
-    uint32_t         earlier;
+    uint32_t earlier;
 
     if (call->size == 0) {
-        count(&remarks->num_empty, &remarks->empty_line, reader);
+        count(reader, TRACE_EMPTY);
         return 0;
     }
     if (call->pointer == 0) {
@@ -327,7 +328,7 @@ static int add_alloc(reader_t *reader, call_t *call)
         return -1;
     }
     if (owners_take(&reader->owners, call->pointer, &earlier)) {
-        count(&remarks->num_twice, &remarks->twice_line, reader);
+        count(reader, TRACE_TWICE);
         trace_free(reader->trace, call->stream, earlier);
     }
     owners_add(&reader->owners, call->pointer,
@@ -337,20 +338,19 @@ static int add_alloc(reader_t *reader, call_t *call)
 
 static int add_free(reader_t *reader, call_t *call)
 {
-    trace_remarks_t *remarks = &reader->trace->remarks;
-    uint32_t         allocation;
+    uint32_t allocation;
 
     if ((call->pointer == 0) && (call->size == 0)) {
-        count(&remarks->num_empty, &remarks->empty_line, reader);
+        count(reader, TRACE_EMPTY);
         return 0;
     }
     if ((call->pointer == 0) ||
         !owners_take(&reader->owners, call->pointer, &allocation)) {
-        count(&remarks->num_unknown, &remarks->unknown_line, reader);
+        count(reader, TRACE_UNKNOWN);
         return 0;
     }
     if (reader->trace->sizes[allocation] != call->size) {
-        count(&remarks->num_other_sizes, &remarks->other_size_line, reader);
+        count(reader, TRACE_OTHER_SIZE);
     }
     if (number(reader, call) != 0) {
         return -1;
@@ -379,7 +379,7 @@ static int read_line(reader_t *reader, char *line)
         return add_free(reader, &call);
     }
     if (strcmp(call.action, "allocate failure") == 0) {
-        reader->trace->remarks.num_failures++;
+        count(reader, TRACE_FAILED);
         return 0;
     }
     return line_error(reader,

@@ -28,19 +28,22 @@ typedef struct trace_event {
     uint16_t stream;
 } trace_event_t;
 
-/* Counts of unusual calls of a log. Such calls are left out, except where a
- * comment says otherwise. */
-typedef struct trace_remarks {
-    uint64_t
-        num_failures;     /* allocations that failed when the log was written */
-    uint64_t num_unknown; /* frees of memory allocated before the log began */
-    uint64_t num_twice;   /* allocations at addresses that were in use; the */
-                          /* first owner's memory is freed then */
-    uint64_t num_other_sizes; /* frees with another size; played anyway */
-    uint64_t num_empty;       /* calls for 0 bytes */
-    /* Line number of the first call of each kind. */
-    uint64_t unknown_line, twice_line, other_size_line, empty_line;
-} trace_remarks_t;
+/* Unusual calls of a log. They are left out, except where a comment says
+ * otherwise. */
+typedef enum trace_remark_kind {
+    TRACE_FAILED,     /* allocations that failed when the log was written */
+    TRACE_UNKNOWN,    /* frees of memory allocated before the log began */
+    TRACE_TWICE,      /* allocations at addresses that were in use; the first
+                         owner's memory is freed then */
+    TRACE_OTHER_SIZE, /* frees with another size; played anyway */
+    TRACE_EMPTY,      /* calls for 0 bytes */
+    TRACE_NUM_REMARKS
+} trace_remark_kind_t;
+
+typedef struct trace_remark {
+    uint64_t num;
+    uint64_t line; /* of the first such call */
+} trace_remark_t;
 
 typedef struct trace {
     char           name[128];
@@ -55,7 +58,7 @@ typedef struct trace {
     uint64_t capacity; /* intended capacity; 0: any */
     unsigned divisor;  /* sizes are divided by this; 1: unchanged */
 
-    trace_remarks_t remarks;
+    trace_remark_t remarks[TRACE_NUM_REMARKS];
 
     /* Found by trace_survey(). */
     uint64_t peak_live;  /* bytes requested */
