@@ -377,12 +377,6 @@ static void pool_wait(end_t *end)
 
 /* --- reads and writes of a window ----------------------------------------- */
 
-/* The sender's answer to the owner of the window. */
-typedef struct answer {
-    uint32_t is_missing;
-    char     reason[JOB_REASON_SIZE];
-} answer_t;
-
 static const char *const way_names[] = {
     [UCXPOOL_WAY_NONE] = "none",       [UCXPOOL_WAY_MESSAGES] = "messages",
     [UCXPOOL_WAY_PROCESS] = "process", [UCXPOOL_WAY_CUDA] = "cuda",
@@ -447,7 +441,6 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
     unsigned access = side_is(pool->end.side, IS_READ) ? UCXPOOL_WINDOW_READ
                                                        : UCXPOOL_WINDOW_WRITE;
     uint8_t  blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    answer_t answer;
     char     done = 1;
 
     if (ucxpool_window_export(pool->window, access, blob) != UCXPOOL_OK) {
@@ -455,15 +448,14 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
                         ucxpool_error_detail());
     }
     if ((control_send(control, blob, sizeof(blob)) != 0) ||
-        (control_recv_while(control, progress, pool->pool, &answer,
-                            sizeof(answer)) != 0)) {
+        (control_recv_while(control, progress, pool->pool, missing,
+                            JOB_REASON_SIZE) != 0)) {
         return -1;
     }
-    if (!answer.is_missing) {
+    missing[JOB_REASON_SIZE - 1] = '\0';
+    if (missing[0] == '\0') {
         return 0;
     }
-    answer.reason[sizeof(answer.reason) - 1] = '\0';
-    snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
     close_window(pool);
     return control_send(control, &done, sizeof(done));
 }
@@ -511,7 +503,6 @@ static int make_offsets(pool_end_t *pool)
 
 static int take(pool_end_t *pool, control_t *control, char *missing)
 {
-    answer_t                     answer = {0};
     ucxpool_remote_window_attr_t attr;
     uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
     char                         done;
@@ -523,16 +514,14 @@ static int take(pool_end_t *pool, control_t *control, char *missing)
     attr = query(pool);
     if (side_is(pool->end.side, IS_ASLEEP) &&
         (attr.way == UCXPOOL_WAY_MESSAGES)) {
-        answer.is_missing = 1;
-        snprintf(answer.reason, sizeof(answer.reason),
+        snprintf(missing, JOB_REASON_SIZE,
                  "messages need an owner that calls the library (%.*s)",
                  JOB_REASON_SIZE - 50, attr.way_reason);
-        snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
     }
-    if (control_send(control, &answer, sizeof(answer)) != 0) {
+    if (control_send(control, missing, JOB_REASON_SIZE) != 0) {
         return -1;
     }
-    if (!answer.is_missing) {
+    if (missing[0] == '\0') {
         return 0;
     }
     close_window(pool);
@@ -623,7 +612,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     end_init(&pool->end, ops_of(params->side), params);
     pool->pool    = lane->pool;
     pool->channel = lane->channel;
-    missing[0]    = '\0';
+    memset(missing, 0, JOB_REASON_SIZE);
     if ((create_parts(pool, params) != 0) ||
         (side_is(params->side, IS_ONE_SIDED) &&
          (open_window(pool, control, missing) != 0))) {
