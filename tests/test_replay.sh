@@ -153,7 +153,7 @@ says out passes
 run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
 [ "$(field smallest_capacity)" = 67108864 ] || fail 'the checkerboard needs more than its live bytes'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
-says out 'capacity 64.00 MiB'
+says out 'capacity 64 MiB'
 # Settings of the blocks; the heap's pool has almost none.
 for setting in FRAG_SIZE=1m REGION_SIZE=8m BLOCK_SIZE=8m HUGE_PAGES=y; do
     (export UCXPOOL_$setting
@@ -174,7 +174,7 @@ UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 --csv
 [ "$(field peak_reserved)" -le 67108864 ] || fail 'the heap exceeds its limit'
 # The smallest capacity that passes, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
-says out 'capacity 2.00 MiB'
+says out 'capacity 2 MiB'
 [ ! -s "$dir/err" ] || fail 'the smallest capacity fails'
 run 0 -r 1 -w pair:1k,10 -a heap -m
 run 2 -r 1 -w rmm:200,1 -a heap -c 1

@@ -307,7 +307,7 @@ static int load(run_t *run)
  * other programs. */
 static int check_memory(run_t *run)
 {
-    char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
+    char     needed[NUMBER_TEXT_SIZE], left[NUMBER_TEXT_SIZE];
     uint64_t bytes;
 
     if (run->ordinal != DEVICE_HOST) {
@@ -317,11 +317,11 @@ static int check_memory(run_t *run)
         return -1;
     }
     if (run->trace->peak_live > bytes / 100 * MEMORY_PERCENT) {
-        report_size(run->trace->peak_live, needed);
-        report_size(bytes, left);
         return tool_error("%s needs %s at its peak, but %s of memory are "
                           "available: divide its sizes with --scale",
-                          run->trace->name, needed, left);
+                          run->trace->name,
+                          number_print_bytes(run->trace->peak_live, needed),
+                          number_print_bytes(bytes, left));
     }
     return 0;
 }

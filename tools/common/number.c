@@ -57,23 +57,36 @@ int number_parse(const char *text, uint64_t max, unsigned *number_p)
     return 0;
 }
 
-void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE])
+/* Print a number of bytes in the largest unit of which there is at least one,
+ * with decimals if it is not a multiple of that unit. */
+static void print_scaled(uint64_t bytes, const char *const units[5],
+                         int num_decimals, char text[NUMBER_TEXT_SIZE])
 {
-    static const char units[] = "bkmgt";
-    uint64_t          factor  = 1;
-    unsigned          unit    = 0;
+    uint64_t factor = 1;
+    unsigned unit   = 0;
 
-    while ((unit < sizeof(units) - 2) && (bytes / factor >= 1024)) {
+    while ((unit < 4) && (bytes / factor >= 1024)) {
         factor *= 1024;
         unit++;
     }
-    if (bytes % factor == 0) {
-        snprintf(text, NUMBER_TEXT_SIZE, "%" PRIu64 "%c", bytes / factor,
-                 units[unit]);
-    } else {
-        snprintf(text, NUMBER_TEXT_SIZE, "%.1f%c",
-                 (double)bytes / (double)factor, units[unit]);
-    }
+    snprintf(text, NUMBER_TEXT_SIZE, "%.*f%s",
+             bytes % factor == 0 ? 0 : num_decimals,
+             (double)bytes / (double)factor, units[unit]);
+}
+
+void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE])
+{
+    static const char *const units[] = {"b", "k", "m", "g", "t"};
+
+    print_scaled(bytes, units, 1, text);
+}
+
+const char *number_print_bytes(uint64_t bytes, char text[NUMBER_TEXT_SIZE])
+{
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+
+    print_scaled(bytes, units, 2, text);
+    return text;
 }
 
 const char *number_print_commas(uint64_t number, char text[NUMBER_TEXT_SIZE])

@@ -22,6 +22,9 @@ int number_parse_seconds(const char *text, double *seconds_p);
 /* Print a number of bytes as 4m or 1.9g. */
 void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE]);
 
+/* Print a number of bytes as "4 MiB" or "1.90 GiB". Returns the text. */
+const char *number_print_bytes(uint64_t bytes, char text[NUMBER_TEXT_SIZE]);
+
 /* Print 12345 as "12,345". Returns the text. */
 const char *number_print_commas(uint64_t number, char text[NUMBER_TEXT_SIZE]);
 

@@ -9,28 +9,15 @@
 
 /* --- common to all reports ------------------------------------------------ */
 
-static const char *size_text(uint64_t size, char text[TEXT_SIZE])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    unsigned                 unit    = 0;
-
-    while ((unit < 3) && (size >= 1024) && (size % 1024 == 0)) {
-        size /= 1024;
-        unit++;
-    }
-    snprintf(text, TEXT_SIZE, "%llu %s", (unsigned long long)size, units[unit]);
-    return text;
-}
-
 /* Print the size of a message, for example "65,536 x 256 B". */
 static const char *work_text(const work_t *work, char text[TEXT_SIZE])
 {
-    char count[TEXT_SIZE];
-    char size[TEXT_SIZE];
+    char count[NUMBER_TEXT_SIZE];
+    char size[NUMBER_TEXT_SIZE];
 
-    size_text(work->size, size);
+    number_print_bytes(work->size, size);
     if ((work->count == 1) && !work->mixed) {
-        snprintf(text, TEXT_SIZE, "%.40s", size);
+        snprintf(text, TEXT_SIZE, "%s", size);
     } else {
         number_print_commas(work->count, count);
         snprintf(text, TEXT_SIZE, "%.20s x %s%.20s", count,

@@ -119,10 +119,6 @@ typedef struct report {
     unsigned         num_measures;
 } report_t;
 
-/* Write a size in the form "1.50 GiB". */
-#define REPORT_SIZE_TEXT 32
-void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT]);
-
 /* Print the trace, and the calls that were left out. */
 void report_trace(const report_t *report, FILE *stream);
 

@@ -7,20 +7,6 @@
 
 /* --- text ---------------------------------------------------------------- */
 
-void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double                   size    = (double)bytes;
-    unsigned                 unit    = 0;
-
-    while ((size >= 1024) && (unit < 4)) {
-        size /= 1024;
-        unit++;
-    }
-    snprintf(text, REPORT_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.2f %s", size,
-             units[unit]);
-}
-
 static void print_remarks(const trace_t *trace, FILE *stream)
 {
     static const char *const texts[TRACE_NUM_REMARKS] = {
@@ -48,7 +34,7 @@ static void print_remarks(const trace_t *trace, FILE *stream)
 
 static void print_where(const report_t *report, FILE *stream)
 {
-    char text[REPORT_SIZE_TEXT];
+    char text[NUMBER_TEXT_SIZE];
 
     if (report->device->ordinal == DEVICE_HOST) {
         fprintf(stream, "host memory");
@@ -57,14 +43,14 @@ static void print_where(const report_t *report, FILE *stream)
                 report->device->gpu.name);
     }
     if (report->params.capacity != 0) {
-        report_size(report->params.capacity, text);
+        number_print_bytes(report->params.capacity, text);
         fprintf(stream, "; capacity %s", text);
     }
     if (report->params.reserve_percent != 0) {
         fprintf(stream, "; the heap reserves %u%% of the free memory first",
                 report->params.reserve_percent);
     } else if (report->params.reserve_bytes != 0) {
-        report_size(report->params.reserve_bytes, text);
+        number_print_bytes(report->params.reserve_bytes, text);
         fprintf(stream, "; the heap reserves %s first", text);
     }
     fprintf(stream,
@@ -75,15 +61,15 @@ static void print_where(const report_t *report, FILE *stream)
 void report_trace(const report_t *report, FILE *stream)
 {
     const trace_t *trace = report->trace;
-    char           text[REPORT_SIZE_TEXT];
-    char           more[REPORT_SIZE_TEXT];
+    char           text[NUMBER_TEXT_SIZE];
+    char           more[NUMBER_TEXT_SIZE];
 
     fprintf(stream, "%s: %s calls, %s allocation%s; %u stream%s\n", trace->name,
             number_print_commas(trace->num_events, text),
             number_print_commas(trace->num_allocations, more),
             number_plural(trace->num_allocations), trace->num_streams,
             number_plural(trace->num_streams));
-    report_size(trace->peak_live, text);
+    number_print_bytes(trace->peak_live, text);
     fprintf(stream, "  at most %s live, in %s allocation%s", text,
             number_print_commas(trace->peak_num, more),
             number_plural(trace->peak_num));
@@ -111,7 +97,7 @@ static double ratio(const report_t *report, uint64_t bytes)
 }
 
 /* Write ns as "123", "12.3us", "1.23ms" or "1.23s". */
-static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
+static const char *time_text(uint64_t ns, char text[NUMBER_TEXT_SIZE])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
     double                   time    = (double)ns;
@@ -121,7 +107,7 @@ static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
         time /= 1000;
         unit++;
     }
-    snprintf(text, REPORT_SIZE_TEXT,
+    snprintf(text, NUMBER_TEXT_SIZE,
              (unit == 0) || (time >= 100) ? "%.0f %s"
              : time >= 10                 ? "%.1f %s"
                                           : "%.2f %s",
@@ -144,7 +130,7 @@ static uint64_t call_ns(const report_t *report, const measure_t *measure)
 
 static void print_times(const call_times_t *times, FILE *stream)
 {
-    char text[REPORT_SIZE_TEXT];
+    char text[NUMBER_TEXT_SIZE];
 
     fprintf(stream, " %8s", time_text(times->median, text));
     fprintf(stream, " %8s", time_text(times->p99, text));
@@ -167,8 +153,8 @@ static void print_search(const report_t *report, const search_t *search,
 static void print_row(const report_t *report, const measure_t *measure,
                       FILE *stream)
 {
-    char text[REPORT_SIZE_TEXT];
-    char name[REPORT_SIZE_TEXT];
+    char text[NUMBER_TEXT_SIZE];
+    char name[NUMBER_TEXT_SIZE];
 
     fprintf(stream, "%-9s", measure->kind->name);
     print_times(&measure->alloc, stream);
@@ -177,7 +163,7 @@ static void print_row(const report_t *report, const measure_t *measure,
     fprintf(stream, " %8s",
             measure->again_ns == 0 ? "-" : time_text(measure->again_ns, text));
     fprintf(stream, " %8s", time_text(call_ns(report, measure), text));
-    report_size(measure->peak_reserved, text);
+    number_print_bytes(measure->peak_reserved, text);
     fprintf(stream, " %11s %6.3f %8s", text,
             ratio(report, measure->peak_reserved),
             number_print_commas(measure->num_failures, name));
