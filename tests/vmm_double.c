@@ -700,9 +700,7 @@ void vmm_double_limit(mem_vmm_t *vmm, uint64_t size)
 
 NUMBER(uint64_t, held, held)
 NUMBER(uint64_t, mapped, mapped)
-NUMBER(size_t, num_chunks, chunks.num)
 NUMBER(size_t, num_mappings, mappings.num)
-NUMBER(size_t, num_fences, num_fences)
 
 /* Number of the byte at an address. */
 static uint64_t byte_at(const vmm_double_t *self, const void *address)
@@ -714,15 +712,6 @@ static uint64_t byte_at(const vmm_double_t *self, const void *address)
     }
     return item_of(&self->chunks, mapping->chunk)->bytes +
            (number_of(address) - mapping->start);
-}
-
-bool vmm_double_is_same(mem_vmm_t *vmm, const void *a, const void *b)
-{
-    vmm_double_t *self    = lock(vmm);
-    bool          is_same = byte_at(self, a) == byte_at(self, b);
-
-    unlock(self);
-    return is_same;
 }
 
 /* The part of a range that lies in one mapping. */

@@ -71,15 +71,8 @@ void vmm_double_limit(mem_vmm_t *vmm, uint64_t size);
 /* Return the number of bytes of all chunks, and of all mapped addresses. */
 uint64_t vmm_double_held(mem_vmm_t *vmm);
 uint64_t vmm_double_mapped(mem_vmm_t *vmm);
-/* Return the number of chunks, and the number of mappings of chunks. */
-size_t vmm_double_num_chunks(mem_vmm_t *vmm);
+/* Returns the number of mappings of chunks. */
 size_t vmm_double_num_mappings(mem_vmm_t *vmm);
-/* Returns the number of fences that are set and not yet put. */
-size_t vmm_double_num_fences(mem_vmm_t *vmm);
-
-/* Returns true if these two addresses access the same byte through different
- * mappings. Both addresses must be mapped. */
-bool vmm_double_is_same(mem_vmm_t *vmm, const void *a, const void *b);
 
 /*
  * Post work that uses a range in a stream of the double. The whole range must
