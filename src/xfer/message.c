@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The size of the data in a small record: enough for the runs of most messages
- * that are not eager. */
+ * that are not eager, and for the shortest eager messages. */
 #define SMALL_ROOM 64u
 
 /* The maximum number of early messages delivered per call. If many messages
@@ -173,45 +173,43 @@ static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel,
     return message;
 }
 
-/* Returns a free record, or else a new one with `room` bytes for data. */
+/* Returns a record with room for the data. Up to CREDITS records of each size
+ * are kept for reuse. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
-                                     xfer_records_t *records, size_t room)
+                                     size_t             data_size)
 {
+    xfer_messages_t   *messages = &channel->xfer->messages;
+    bool               is_small = data_size <= SMALL_ROOM;
+    xfer_records_t    *records = is_small ? &messages->small : &messages->large;
     ucxpool_message_t *message =
         base_list_pop(&records->free, ucxpool_message_t, link);
 
     if (message != NULL) {
         return message;
     }
-    message = message_alloc(channel, &records->free, room);
-    if (message != NULL) {
-        records->count++;
+    if (records->count >= channel->pool->config.credits) {
+        return message_alloc(channel, NULL, data_size);
     }
+    message = message_alloc(channel, &records->free,
+                            is_small ? SMALL_ROOM : PROTO_DATA_MAX);
+    records->count += (message != NULL);
     return message;
 }
 
-static bool has_record(const ucxpool_channel_t *channel,
-                       const xfer_records_t    *records)
+/* Returns a record for an eager message, which costs a credit. */
+static ucxpool_message_t *get_eager(ucxpool_channel_t *channel,
+                                    size_t             data_size)
 {
-    return !base_list_is_empty(&records->free) ||
-           (records->count < channel->pool->config.credits);
-}
-
-/* Returns a record for an eager message. There is one for each of the peer's
- * credits. */
-static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
-{
-    xfer_messages_t   *messages = &channel->xfer->messages;
     ucxpool_message_t *message;
 
-    if (!has_record(channel, &messages->eager)) {
+    if (channel->flow.num_eager >= channel->pool->config.credits) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent more messages than it has "
                           "credits (%u)",
-                          messages->eager.count);
+                          channel->flow.num_eager);
         return NULL;
     }
-    message = get_record(channel, &messages->eager, PROTO_DATA_MAX);
+    message = get_record(channel, data_size);
     if (message != NULL) {
         message->cost = 0;
         channel->flow.num_eager++;
@@ -223,15 +221,12 @@ static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                                         size_t             data_size)
 {
-    xfer_messages_t   *messages = &channel->xfer->messages;
-    bool               is_small = data_size <= SMALL_ROOM;
-    xfer_records_t    *records = is_small ? &messages->small : &messages->large;
-    size_t             room    = is_small ? SMALL_ROOM : PROTO_DATA_MAX;
-    uint32_t           max     = channel->pool->config.max_unexpected;
-    uint32_t           cost    = proto_desc_cost(data_size, max);
+    uint32_t          *announced_p = &channel->xfer->messages.announced;
+    uint32_t           max         = channel->pool->config.max_unexpected;
+    uint32_t           cost        = proto_desc_cost(data_size, max);
     ucxpool_message_t *message;
 
-    if (cost > max - messages->announced) {
+    if (cost > max - *announced_p) {
         core_channel_fail(
             channel, UCXPOOL_ERR_PROTOCOL,
             "the peer announced more messages than this pool accepts; "
@@ -239,12 +234,10 @@ static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
             max);
         return NULL;
     }
-    message = has_record(channel, records)
-                  ? get_record(channel, records, room)
-                  : message_alloc(channel, NULL, data_size);
+    message = get_record(channel, data_size);
     if (message != NULL) {
         message->cost = cost;
-        messages->announced += cost;
+        *announced_p += cost;
     }
     return message;
 }
@@ -252,8 +245,8 @@ static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
 static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
                                       size_t data_size)
 {
-    ucxpool_message_t *message =
-        is_eager ? get_eager(channel) : get_announced(channel, data_size);
+    ucxpool_message_t *message = is_eager ? get_eager(channel, data_size)
+                                          : get_announced(channel, data_size);
 
     if (message == NULL) {
         return NULL;
@@ -657,7 +650,7 @@ void xfer_message_short(ucxpool_channel_t   *channel,
         }
         return;
     }
-    message = message_get(channel, true, data_size);
+    message = message_get(channel, true, sizeof(copy_run_t) + data_size);
     if (message == NULL) {
         return;
     }
@@ -800,10 +793,9 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
 
 void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
-    base_list_t       *free_ones = &channel->xfer->messages.eager.free;
+    base_list_t       *free_ones = &channel->xfer->messages.small.free;
     ucxpool_message_t *message;
 
-    base_list_splice_tail(free_ones, &channel->xfer->messages.small.free);
     base_list_splice_tail(free_ones, &channel->xfer->messages.large.free);
     while ((message = base_list_pop(free_ones, ucxpool_message_t, link)) !=
            NULL) {

@@ -132,7 +132,6 @@ ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
         &xfer->ending,
         &xfer->sent,
         &xfer->word_waiters,
-        &xfer->messages.eager.free,
         &xfer->messages.small.free,
         &xfer->messages.large.free,
     };

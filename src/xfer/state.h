@@ -94,15 +94,14 @@ struct xfer_pool {
 /* Reusable message records of the same size. */
 typedef struct xfer_records {
     base_list_t free;
-    uint32_t    count; /* records allocated, at most CREDITS */
+    uint32_t    count; /* records kept for reuse, at most CREDITS */
 } xfer_records_t;
 
 typedef struct xfer_messages {
     ucxpool_message_t **early;      /* by sequence number; see xfer/message.c */
     uint32_t            early_size; /* number of slots, a power of two or 0 */
-    xfer_records_t      eager;      /* for eager messages */
-    xfer_records_t      small;      /* for others, with few runs */
-    xfer_records_t      large;      /* for others, with many runs or metadata */
+    xfer_records_t      small;      /* for little data */
+    xfer_records_t      large;      /* for up to PROTO_DATA_MAX bytes */
     uint32_t announced;      /* units of this pool's max_unexpected that the
                                 peer is using */
     uint32_t num_unexpected; /* messages that no receive has matched */
