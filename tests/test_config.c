@@ -370,7 +370,7 @@ TEST(print_includes_meaning_and_default)
         printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
                 UCXPOOL_CONFIG_PRINT_DEFAULT);
 
-    assert_has(text, "# Default: 64\nUCXPOOL_CREDITS=64\n");
+    assert_has(text, "# Default: 256\nUCXPOOL_CREDITS=256\n");
     assert_has(text, "# Takes: one of none, crc32c\n");
     ck_assert_ptr_null(strstr(text, "# From:"));
     for (char *at = text; *at != '\0'; at = strchr(at, '\n') + 1) {

@@ -421,11 +421,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Messages up to this size are sent with their descriptor, without a "
          "block and without waiting for the receiver. Does not apply to memory "
          "that the pool's GPU can access."),
-    UNSIGNED("CREDITS", credits, "64", 1, 1024,
+    UNSIGNED("CREDITS", credits, "256", 1, 1024,
              "Maximum number of messages up to EAGER_SIZE that a peer may have "
              "sent with their data and that no receive has matched. Each needs "
-             "20 KiB of memory. A sender that has waited 1 ms for a credit "
-             "sends only the descriptor."),
+             "20 KiB of memory, or about 400 bytes if it has at most 48 bytes. "
+             "A sender that has waited 1 ms for a credit sends only the "
+             "descriptor."),
     UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
              "Maximum number of messages of one channel that have arrived with "
              "only their descriptor and that no receive has matched. Each "
