@@ -192,7 +192,7 @@ ends 1 env UCXPOOL_DEPTH=0 UCXPOOL_CREDITS=8 "$info" -c
 has err 'ucxpool_info: .*UCXPOOL_DEPTH=0 .*from 1 to 64'
 has err 'the settings shown are the defaults'
 has out '^UCXPOOL_DEPTH=4$'
-has out '^UCXPOOL_CREDITS=64$'
+has out '^UCXPOOL_CREDITS=256$'
 ends 0 env UCXPOOL_DEPT=7 UCXPOOL_CREDITS=8 "$info" -c
 has err 'WARN: UCXPOOL_DEPT is not a setting; ucxpool_info -c prints all settings$'
 has out '^UCXPOOL_CREDITS=8$'
