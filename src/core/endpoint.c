@@ -230,12 +230,6 @@ unsigned core_endpoint_progress(core_endpoint_t *endpoint)
     return (endpoint->step != step) ? 1 : 0;
 }
 
-uint64_t core_endpoint_deadline(const core_endpoint_t *endpoint)
-{
-    return (endpoint->step < CORE_ENDPOINT_CLOSING) ? endpoint->deadline
-                                                    : BASE_CLOCK_FOREVER;
-}
-
 bool core_endpoint_is_over(const core_endpoint_t *endpoint)
 {
     return (endpoint->step == CORE_ENDPOINT_CLOSED) &&

@@ -80,10 +80,6 @@ void core_endpoint_close(core_endpoint_t *endpoint, uint64_t deadline);
 /* Do the steps of a close that are possible now. */
 unsigned core_endpoint_progress(core_endpoint_t *endpoint);
 
-/* Returns the time at which the endpoint needs progress even without an
- * event. */
-uint64_t core_endpoint_deadline(const core_endpoint_t *endpoint);
-
 /* Returns true if the endpoint is closed and has no operations, so that it may
  * be destroyed. */
 bool core_endpoint_is_over(const core_endpoint_t *endpoint);
