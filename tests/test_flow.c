@@ -231,6 +231,29 @@ TEST_EACH(unreceived_messages_are_bounded_by_credits_and_max_unexpected, 2)
     }
 }
 
+/* A small record has room for 64 bytes, of which the run takes 16. */
+TEST_EACH(unreceived_messages_of_up_to_48_bytes_take_small_records, 2)
+{
+    static const size_t lengths[] = {1, 48, 49};
+    char                source[49], target[49];
+
+    memset(source, 'm', sizeof(source));
+    pair_begin(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_ok(ucxpool_send_buffer(pair.to_b, source, lengths[i], TAG, NULL,
+                                      NULL));
+    }
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 3);
+    ck_assert_uint_eq(pair.to_a->xfer->messages.small.count, 2);
+    ck_assert_uint_eq(pair.to_a->xfer->messages.large.count, 1);
+    for (unsigned i = 0; i < 3; i++) {
+        memset(target, 0, sizeof(target));
+        assert_ok(pair_finish(
+            &pair, pair_recv(pair.b, NULL, target, sizeof(target), TAG)));
+        ck_assert_mem_eq(target, source, lengths[i]);
+    }
+}
+
 #define MANY_RECEIVED 2000u
 
 static void receive_many(uint64_t tag, const uint32_t *sources,
