@@ -57,8 +57,8 @@ int number_parse(const char *text, uint64_t max, unsigned *number_p)
     return 0;
 }
 
-/* Print a number of bytes in the largest unit of which there is at least one,
- * with decimals if it is not a multiple of that unit. */
+/* Print a number of bytes in the largest unit that does not exceed it, with
+ * decimals if it is not a multiple of that unit. */
 static void print_scaled(uint64_t bytes, const char *const units[5],
                          int num_decimals, char text[NUMBER_TEXT_SIZE])
 {

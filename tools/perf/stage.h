@@ -40,8 +40,8 @@ void stage_cleanup(stage_t *stage);
  * process, which must not be freed before. */
 void stage_destroy_senders(stage_t *stage);
 
-/* Check that there is enough host memory for the buffers of this number of
- * processes, because the system would otherwise kill one of them. Returns -1
+/* Check that the host has enough memory for the buffers of this number of
+ * processes. Otherwise the system would kill one of them. Returns -1
  * after printing an error. */
 int stage_check_memory(const job_t *job, unsigned num_processes);
 
