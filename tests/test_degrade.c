@@ -275,8 +275,9 @@ TEST(statistics_show_the_reduction)
         const char            *words[3];
     } formats[] = {
         {UCXPOOL_STATS_TEXT,
-         {"degraded_to                fewer",
-          "degraded_why               regis", "blocks_asked               32"}},
+         {"degraded_to                    fewer",
+          "degraded_why                   registering",
+          "blocks_asked                   32"}},
         {UCXPOOL_STATS_JSON,
          {"\"degraded_to\":\"fewer\"", "\"degraded_why\":\"registering region",
           "\"blocks_asked\":32"}},

@@ -6,6 +6,7 @@
 #include "core/pool.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -414,9 +415,9 @@ TEST_EACH(json_output_is_valid_json, NUM_NAMES)
 
     python = popen("python3 -c 'import json,sys; "
                    "d = json.loads(sys.stdin.buffer.read().decode(\"utf-8\")); "
-                   "assert d[\"pool\"] and "
-                   "d[\"blocks\"][\"send\"][\"total\"] == 1 and "
-                   "d[\"sent\"][\"eager\"][\"bytes\"] == 0'",
+                   "assert d[\"pool\"] and d[\"blocks_send_total\"] == 1 "
+                   "and d[\"degraded_to\"] == \"none\" "
+                   "and d[\"degraded_why\"] == \"\"'",
                    "w");
     ck_assert_ptr_nonnull(python);
     fputs(text, python);
@@ -499,17 +500,45 @@ TEST_EACH(openmetrics_output_is_valid_openmetrics, NUM_NAMES)
     free(text);
 }
 
-TEST(text_output_names_every_statistic)
+/* Set `line` to the line that a format must have for a statistic. */
+static void expect_line(char *line, size_t size, ucxpool_stats_format_t format,
+                        const ucxpool_stat_attr_t *attr, uint64_t value)
 {
-    static const char *const words[] = {"pool plain", "registered_bytes",
-                                        "handshakes_refused", "quarantined",
-                                        "ucx_inplace"};
-    char                    *text    = print("plain", UCXPOOL_STATS_TEXT);
+    const char *space  = (*attr->unit == '\0') ? "" : " ";
+    const char *suffix = (attr->kind == UCXPOOL_STAT_COUNTER) ? "_total" : "";
 
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        assert_has(text, words[i]);
+    if (format == UCXPOOL_STATS_TEXT) {
+        snprintf(line, size, "\n  %-30s %" PRIu64 "%s%s\n", attr->name, value,
+                 space, attr->unit);
+    } else if (format == UCXPOOL_STATS_JSON) {
+        snprintf(line, size, ",\"%s\":%" PRIu64 ",", attr->name, value);
+    } else {
+        snprintf(line, size, "\nucxpool_%s%s{pool=\"ucxpool\"} %" PRIu64 "\n",
+                 attr->name, suffix, value);
     }
-    free(text);
+}
+
+TEST_EACH(each_format_has_each_statistic_under_its_name, 3)
+{
+    ucxpool_stats_format_t format = (ucxpool_stats_format_t)_i;
+    ucxpool_stat_attr_t    attr;
+    uint64_t               value;
+    char                   line[200];
+    char                  *string;
+    void                  *memory;
+
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
+    pass(source, target, sizeof(source));
+    assert_ok(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory));
+    string = ucxpool_stats_string(pair.a, format);
+    for (size_t i = 0; i < ucxpool_stats_count(); i++) {
+        assert_ok(ucxpool_stats_query(i, &attr, sizeof(attr)));
+        assert_ok(ucxpool_stats_get(pair.a, attr.name, &value));
+        expect_line(line, sizeof(line), format, &attr, value);
+        assert_has(string, line);
+    }
+    ucxpool_string_free(string);
+    assert_ok(ucxpool_heap_free(pair.a, memory, NULL));
 }
 
 /* The last format is unknown. */

@@ -201,8 +201,11 @@ ucxpool_status_t ucxpool_heap_set_failure_handler(
     ucxpool_t *pool, ucxpool_heap_failure_handler_t handler, void *arg);
 
 /*
- * Return the heap's statistics (stats.h), and its allocations and free ranges
- * by size, as a string. The text format also lists every range of the home.
+ * Return the heap's statistics as a string, in the formats of
+ * ucxpool_stats_string(), with two more numbers: heap_fragmentation and
+ * heap_fragmentation_stitched (stats.h). Text and JSON also have the
+ * allocations and free ranges by size. The text also lists every range of the
+ * home.
  *
  * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
  *

@@ -221,17 +221,32 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
 
 /* --- printing ------------------------------------------------------------- */
 
+/*
+ * Each format has all statistics, under the names of ucxpool_stats_query():
+ *
+ *     text         a line with the pool's name, then a line
+ *                  "  NAME VALUE UNIT" for each statistic
+ *     JSON         one object without nested objects: {"pool":"...",
+ *                  "NAME":VALUE, ...}
+ *     OpenMetrics  a family ucxpool_NAME for each statistic, with the label
+ *                  pool. As OpenMetrics requires, samples of counters are named
+ *                  ucxpool_NAME_total
+ *
+ * degraded_to ("none", "fewer" or "pinned") and degraded_why are also printed.
+ * They are no statistics: ucxpool_query() returns them. In OpenMetrics,
+ * ucxpool_degraded{to="..."} is 1 for the value of degraded_to, and 0 for the
+ * others.
+ */
 typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_TEXT        = 0,
-    UCXPOOL_STATS_JSON        = 1, /* one object */
-    UCXPOOL_STATS_OPENMETRICS = 2  /* metric families, ends with # EOF */
+    UCXPOOL_STATS_JSON        = 1,
+    UCXPOOL_STATS_OPENMETRICS = 2 /* ends with # EOF */
 } ucxpool_stats_format_t;
 
 /*
- * Return a snapshot of the pool's statistics, with the pool's name, as a
- * string. The string does not contain the heap's statistics
- * (ucxpool_heap_string()), latencies (ucxpool_histogram_get()), or the
- * statistics of channels (ucxpool_channel_stats_read()).
+ * Return a snapshot of the pool's statistics as a string. The string does not
+ * contain latencies (ucxpool_histogram_get()) or the statistics of channels
+ * (ucxpool_channel_stats_read()).
  *
  * format  An unknown format is treated as UCXPOOL_STATS_TEXT.
  *

@@ -226,7 +226,7 @@ class Heap:
         """Return the heap's statistics as a dict. The keys are the statistics'
         names in <ucxpool/stats.h> without the prefix heap_."""
         # Without the extension, which frameworks do not need.
-        return {name: value
+        return {name.removeprefix("heap_"): value
                 for name, value in json.loads(self.report("json")).items()
                 if isinstance(value, int)}
 

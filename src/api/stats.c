@@ -15,27 +15,6 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char *const share_names[BLOCK_SHARE_LAST] = {
-    [BLOCK_SHARE_SEND] = "send",
-    [BLOCK_SHARE_RECV] = "recv",
-    [BLOCK_SHARE_USER] = "user",
-};
-
-static const char *const mode_names[CORE_MODE_LAST] = {
-    [CORE_MODE_EAGER]       = "eager",
-    [CORE_MODE_MAP_PACKED]  = "map_packed",
-    [CORE_MODE_MAP_INPLACE] = "map_inplace",
-    [CORE_MODE_UCX_PACKED]  = "ucx_packed",
-    [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
-    [CORE_MODE_MAP_PUSHED]  = "map_pushed",
-};
-
-static const char *const way_names[CORE_NUM_WAYS] = {
-    [UCXPOOL_WAY_MESSAGES] = "messages", [UCXPOOL_WAY_PROCESS] = "process",
-    [UCXPOOL_WAY_CUDA] = "cuda",         [UCXPOOL_WAY_MAPPED] = "mapped",
-    [UCXPOOL_WAY_RMA] = "rma",
-};
-
 static const char *const degraded_names[] = {
     [UCXPOOL_DEGRADED_NONE]   = "none",
     [UCXPOOL_DEGRADED_FEWER]  = "fewer",
@@ -98,14 +77,12 @@ typedef struct stat_entry {
                 "Bytes written to windows by way " _name ".", \
                 "Window writes by way " _name ".")
 
-/* First the shares, then the entries that are printed as plain numbers. The
- * NUM_COUNTS and NUM_TRAFFIC entries also exist for each channel. */
+/* The entries of a pool, of its channels, and of its heap. */
 static const stat_entry_t entries[] = {
-#define NUM_SHARES (3 * 5)
+#define NUM_POOL (3 * 5 + 28)
     SHARE("send", BLOCK_SHARE_SEND),
     SHARE("recv", BLOCK_SHARE_RECV),
     SHARE("user", BLOCK_SHARE_USER),
-#define NUM_OWN 28
     POOL(block_size, GAUGE, "bytes", "Bytes of one block."),
     POOL(num_regions, GAUGE, "", "Physical allocations."),
     POOL(registered_bytes, GAUGE, "bytes", "Bytes registered with UCX."),
@@ -149,7 +126,7 @@ static const stat_entry_t entries[] = {
          "Registrations of windows with UCX."),
     POOL(window_registrations_refused, COUNTER, "",
          "Registrations of windows that UCX or WINDOW_BUDGET refused."),
-#define NUM_COUNTS 9
+#define NUM_CHANNEL (9 + (CORE_MODE_LAST + CORE_NUM_WAYS - 1) * 4)
     COUNT(messages_sent, "", "Messages sent."),
     COUNT(messages_received, "", "Messages received."),
     COUNT(messages_failed, "", "Requests that failed."),
@@ -161,7 +138,6 @@ static const stat_entry_t entries[] = {
           "Times that a short send waited for a credit of the peer."),
     COUNT(credit_wait_ns, "ns",
           "Nanoseconds that short sends waited for a credit."),
-#define NUM_TRAFFIC ((CORE_MODE_LAST + CORE_NUM_WAYS - 1) * 4)
     MODE("eager", CORE_MODE_EAGER),
     MODE("map_packed", CORE_MODE_MAP_PACKED),
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
@@ -207,20 +183,15 @@ static const stat_entry_t entries[] = {
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-/* Consecutive entries, printed without the first `skip` characters of their
- * names. */
+/* Consecutive entries. */
 typedef struct section {
     size_t first;
     size_t num;
-    size_t skip;
 } section_t;
 
-static const section_t all_section     = {0, NUM_ENTRIES, 0};
-static const section_t pool_section    = {NUM_SHARES, NUM_OWN + NUM_COUNTS, 0};
-static const section_t channel_section = {NUM_SHARES + NUM_OWN,
-                                          NUM_COUNTS + NUM_TRAFFIC, 0};
-static const section_t heap_section    = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP,
-                                          sizeof("heap_") - 1};
+static const section_t all_section     = {0, NUM_ENTRIES};
+static const section_t channel_section = {NUM_POOL, NUM_CHANNEL};
+static const section_t heap_section    = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP};
 
 /* Ratios of the heap, which are not integers. */
 static const struct {
@@ -228,11 +199,11 @@ static const struct {
     size_t      offset; /* in a snapshot */
     const char *help;
 } ratios[] = {
-    {"fragmentation", offsetof(snapshot_t, heap.fragmentation),
-     "1 - largest_contiguous / free."},
-    {"fragmentation_stitched",
+    {"heap_fragmentation", offsetof(snapshot_t, heap.fragmentation),
+     "1 - heap_largest_contiguous / heap_free."},
+    {"heap_fragmentation_stitched",
      offsetof(snapshot_t, heap.fragmentation_stitched),
-     "1 - largest_stitchable / free."},
+     "1 - heap_largest_stitchable / heap_free."},
 };
 
 #define NUM_RATIOS (sizeof(ratios) / sizeof(ratios[0]))
@@ -395,61 +366,29 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
 
 /* --- as text -------------------------------------------------------------- */
 
-static void print_section(const section_t *section, const snapshot_t *snapshot,
-                          FILE *stream)
-{
-    for (size_t i = section->first; i < section->first + section->num; i++) {
-        fprintf(stream, "  %-26s %" PRIu64 "\n",
-                entries[i].attr.name + section->skip,
-                value_of(snapshot, &entries[i]));
-    }
-}
-
-static void print_traffic(const char *const *names, size_t num,
-                          const core_traffic_t *out, const core_traffic_t *in,
-                          FILE *stream)
-{
-    for (size_t i = 0; i < num; i++) {
-        fprintf(stream,
-                "  %-12s %16" PRIu64 " %12" PRIu64 " %16" PRIu64 " %12" PRIu64
-                "\n",
-                names[i], out[i].bytes, out[i].fragments, in[i].bytes,
-                in[i].fragments);
-    }
-}
-
-static void print_text(const char *name, const snapshot_t *snapshot,
+static void print_text(const section_t *section, const snapshot_t *snapshot,
                        FILE *stream)
 {
-    const core_stats_t    *stats  = &snapshot->pool;
-    const core_counters_t *counts = &stats->counts;
+    for (size_t i = section->first; i < section->first + section->num; i++) {
+        const ucxpool_stat_attr_t *attr = &entries[i].attr;
 
-    fprintf(stream, "pool %s\n", name);
-    print_section(&pool_section, snapshot, stream);
-    fprintf(stream, "  %-26s %s\n", "degraded_to",
+        fprintf(stream, "  %-30s %" PRIu64 "%s%s\n", attr->name,
+                value_of(snapshot, &entries[i]),
+                (attr->unit[0] == '\0') ? "" : " ", attr->unit);
+    }
+}
+
+static void print_pool_text(const char *name, const snapshot_t *snapshot,
+                            FILE *stream)
+{
+    const core_stats_t *stats = &snapshot->pool;
+
+    fprintf(stream, "pool %s\n  %-30s %s\n", name, "degraded_to",
             degraded_names[stats->degraded_to]);
     if (stats->degraded_why[0] != '\0') {
-        fprintf(stream, "  %-26s %s\n", "degraded_why", stats->degraded_why);
+        fprintf(stream, "  %-30s %s\n", "degraded_why", stats->degraded_why);
     }
-    fprintf(stream, "  %-12s %10s %10s %10s %12s %10s\n", "blocks", "total",
-            "free", "held", "quarantined", "high water");
-    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        const block_stats_t *share = &stats->blocks[i];
-
-        fprintf(stream,
-                "  %-12s %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64
-                " %10" PRIu64 "\n",
-                share_names[i], share->total, share->free, share->held,
-                share->quarantined, share->high_water);
-    }
-    fprintf(stream, "  %-12s %16s %12s %16s %12s\n", "mode", "bytes sent",
-            "fragments", "bytes received", "fragments");
-    print_traffic(mode_names, CORE_MODE_LAST, counts->sent, counts->received,
-                  stream);
-    fprintf(stream, "  %-12s %16s %12s %16s %12s\n", "windows", "bytes read",
-            "reads", "bytes written", "writes");
-    print_traffic(&way_names[1], CORE_NUM_WAYS - 1, &counts->read[1],
-                  &counts->written[1], stream);
+    print_text(&all_section, snapshot, stream);
 }
 
 static bool is_empty(const heap_class_stats_t *class)
@@ -461,9 +400,9 @@ static void print_heap_text(const char *name, const snapshot_t *snapshot,
                             FILE *stream)
 {
     fprintf(stream, "heap of pool %s\n", name);
-    print_section(&heap_section, snapshot, stream);
+    print_text(&heap_section, snapshot, stream);
     for (size_t i = 0; i < NUM_RATIOS; i++) {
-        fprintf(stream, "  %-26s %.4f\n", ratios[i].name,
+        fprintf(stream, "  %-30s %.4f\n", ratios[i].name,
                 ratio_of(snapshot, i));
     }
     fprintf(stream, "  %-18s %12s %16s %12s %16s\n", "sizes up to", "live",
@@ -483,61 +422,24 @@ static void print_heap_text(const char *name, const snapshot_t *snapshot,
 
 /* --- as JSON -------------------------------------------------------------- */
 
-static void print_json_head(const char *name, const section_t *section,
-                            const snapshot_t *snapshot, FILE *stream)
+static void print_json(const char *name, const section_t *section,
+                       const snapshot_t *snapshot, FILE *stream)
 {
     fputs("{\"pool\":", stream);
     base_quote_print(stream, name);
     for (size_t i = section->first; i < section->first + section->num; i++) {
-        fprintf(stream, ",\"%s\":%" PRIu64,
-                entries[i].attr.name + section->skip,
+        fprintf(stream, ",\"%s\":%" PRIu64, entries[i].attr.name,
                 value_of(snapshot, &entries[i]));
     }
 }
 
-static void print_json_traffic(const char *key, const char *what,
-                               const char *const *names, size_t num,
-                               const core_traffic_t *traffic, FILE *stream)
+static void print_pool_json(const char *name, const snapshot_t *snapshot,
+                            FILE *stream)
 {
-    fprintf(stream, ",\"%s\":{", key);
-    for (size_t i = 0; i < num; i++) {
-        fprintf(stream, "%s\"%s\":{\"bytes\":%" PRIu64 ",\"%s\":%" PRIu64 "}",
-                (i == 0) ? "" : ",", names[i], traffic[i].bytes, what,
-                traffic[i].fragments);
-    }
-    fputc('}', stream);
-}
-
-static void print_json(const char *name, const snapshot_t *snapshot,
-                       FILE *stream)
-{
-    const core_stats_t    *stats  = &snapshot->pool;
-    const core_counters_t *counts = &stats->counts;
-
-    print_json_head(name, &pool_section, snapshot, stream);
+    print_json(name, &all_section, snapshot, stream);
     fprintf(stream, ",\"degraded_to\":\"%s\",\"degraded_why\":",
-            degraded_names[stats->degraded_to]);
-    base_quote_print(stream, stats->degraded_why);
-    fputs(",\"blocks\":{", stream);
-    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        const block_stats_t *share = &stats->blocks[i];
-
-        fprintf(stream,
-                "%s\"%s\":{\"total\":%" PRIu64 ",\"free\":%" PRIu64
-                ",\"held\":%" PRIu64 ",\"quarantined\":%" PRIu64
-                ",\"high_water\":%" PRIu64 "}",
-                (i == 0) ? "" : ",", share_names[i], share->total, share->free,
-                share->held, share->quarantined, share->high_water);
-    }
-    fputc('}', stream);
-    print_json_traffic("sent", "fragments", mode_names, CORE_MODE_LAST,
-                       counts->sent, stream);
-    print_json_traffic("received", "fragments", mode_names, CORE_MODE_LAST,
-                       counts->received, stream);
-    print_json_traffic("read", "operations", &way_names[1], CORE_NUM_WAYS - 1,
-                       &counts->read[1], stream);
-    print_json_traffic("written", "operations", &way_names[1],
-                       CORE_NUM_WAYS - 1, &counts->written[1], stream);
+            degraded_names[snapshot->pool.degraded_to]);
+    base_quote_print(stream, snapshot->pool.degraded_why);
     fputs("}\n", stream);
 }
 
@@ -546,7 +448,7 @@ static void print_heap_json(const char *name, const snapshot_t *snapshot,
 {
     const char *comma = "";
 
-    print_json_head(name, &heap_section, snapshot, stream);
+    print_json(name, &heap_section, snapshot, stream);
     for (size_t i = 0; i < NUM_RATIOS; i++) {
         fprintf(stream, ",\"%s\":%.4f", ratios[i].name, ratio_of(snapshot, i));
     }
@@ -569,166 +471,45 @@ static void print_heap_json(const char *name, const snapshot_t *snapshot,
 
 /* --- as OpenMetrics ------------------------------------------------------- */
 
-static void print_family(FILE *stream, const char *name, bool is_gauge,
+static void print_family(FILE *stream, const char *name, const char *kind,
                          const char *help)
 {
-    fprintf(stream, "# TYPE ucxpool_%s %s\n# HELP ucxpool_%s %s\n", name,
-            is_gauge ? "gauge" : "counter", name, help);
+    fprintf(stream, "# TYPE ucxpool_%s %s\n# HELP ucxpool_%s %s\n", name, kind,
+            name, help);
 }
 
-/* Print the name of a sample, its pool label, and the other labels in
- * `labels`. */
-static void print_labels(FILE *stream, const char *name, bool is_gauge,
-                         const char *pool, const char *labels)
+/* Print the start of a sample, up to its first label, the pool. */
+static void print_sample(FILE *stream, const char *name, const char *suffix,
+                         const char *pool)
 {
-    fprintf(stream, "ucxpool_%s%s{pool=", name, is_gauge ? "" : "_total");
+    fprintf(stream, "ucxpool_%s%s{pool=", name, suffix);
     base_quote_print(stream, pool);
-    fprintf(stream, "%s} ", labels);
 }
 
-static void print_sample(FILE *stream, const char *name, bool is_gauge,
-                         const char *pool, const char *labels, uint64_t number)
-{
-    print_labels(stream, name, is_gauge, pool, labels);
-    fprintf(stream, "%" PRIu64 "\n", number);
-}
-
-static void print_samples(const char *pool, const section_t *section,
+static void print_metrics(const char *pool, const section_t *section,
                           const snapshot_t *snapshot, FILE *stream)
 {
     for (size_t i = section->first; i < section->first + section->num; i++) {
         const ucxpool_stat_attr_t *attr     = &entries[i].attr;
         bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
 
-        print_family(stream, attr->name, is_gauge, attr->help);
-        print_sample(stream, attr->name, is_gauge, pool, "",
-                     value_of(snapshot, &entries[i]));
+        print_family(stream, attr->name, is_gauge ? "gauge" : "counter",
+                     attr->help);
+        print_sample(stream, attr->name, is_gauge ? "" : "_total", pool);
+        fprintf(stream, "} %" PRIu64 "\n", value_of(snapshot, &entries[i]));
     }
 }
 
-static void print_metrics_blocks(const char *name, const core_stats_t *stats,
-                                 FILE *stream)
+static void print_pool_metrics(const char *pool, const snapshot_t *snapshot,
+                               FILE *stream)
 {
-    static const struct {
-        const char *state;
-        size_t      offset;
-    } states[] = {
-        {"free", offsetof(block_stats_t, free)},
-        {"held", offsetof(block_stats_t, held)},
-        {"quarantined", offsetof(block_stats_t, quarantined)},
-    };
-    char     labels[64];
-    uint64_t number;
-
-    print_family(stream, "blocks", true, "Blocks by share and state.");
-    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        for (size_t j = 0; j < sizeof(states) / sizeof(states[0]); j++) {
-            memcpy(&number, (const char *)&stats->blocks[i] + states[j].offset,
-                   sizeof(number));
-            snprintf(labels, sizeof(labels), ",share=\"%s\",state=\"%s\"",
-                     share_names[i], states[j].state);
-            print_sample(stream, "blocks", true, name, labels, number);
-        }
-    }
-    print_family(stream, "blocks_high_water", true,
-                 "Maximum number of blocks that were not free at one time.");
-    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        snprintf(labels, sizeof(labels), ",share=\"%s\"", share_names[i]);
-        print_sample(stream, "blocks_high_water", true, name, labels,
-                     stats->blocks[i].high_water);
-    }
-}
-
-/* Print one sample for each possible value: 1 for the current value, 0 for the
- * others. */
-static void print_metrics_degraded(const char *name, const core_stats_t *stats,
-                                   FILE *stream)
-{
-    char labels[64];
-
-    print_family(stream, "degraded", true, "Fallback that the pool uses.");
+    print_metrics(pool, &all_section, snapshot, stream);
+    print_family(stream, "degraded", "gauge",
+                 "1 for the fallback that the pool uses, 0 for the others.");
     for (int i = 0; i <= UCXPOOL_DEGRADED_PINNED; i++) {
-        snprintf(labels, sizeof(labels), ",to=\"%s\"", degraded_names[i]);
-        print_sample(stream, "degraded", true, name, labels,
-                     (int)stats->degraded_to == i);
-    }
-}
-
-typedef struct metric {
-    const char        *name;
-    const char        *help;
-    const char        *label; /* OpenMetrics label for the names */
-    const char *const *names;
-    size_t             num;
-    const char        *words[2];   /* the two directions */
-    size_t             offsets[2]; /* in core_counters_t */
-} metric_t;
-
-static const metric_t metrics[] = {
-    {"bytes",
-     "Bytes of messages, by mode.",
-     "mode",
-     mode_names,
-     CORE_MODE_LAST,
-     {"sent", "received"},
-     {offsetof(core_counters_t, sent[0].bytes),
-      offsetof(core_counters_t, received[0].bytes)}},
-    {"fragments",
-     "Wire operations, by mode.",
-     "mode",
-     mode_names,
-     CORE_MODE_LAST,
-     {"sent", "received"},
-     {offsetof(core_counters_t, sent[0].fragments),
-      offsetof(core_counters_t, received[0].fragments)}},
-    {"window_bytes",
-     "Bytes read from or written to windows, by way.",
-     "way",
-     &way_names[1],
-     CORE_NUM_WAYS - 1,
-     {"read", "written"},
-     {offsetof(core_counters_t, read[1].bytes),
-      offsetof(core_counters_t, written[1].bytes)}},
-    {"window_operations",
-     "Reads and writes of windows, by way.",
-     "way",
-     &way_names[1],
-     CORE_NUM_WAYS - 1,
-     {"read", "written"},
-     {offsetof(core_counters_t, read[1].fragments),
-      offsetof(core_counters_t, written[1].fragments)}},
-};
-
-static void print_metric(const char *pool, const metric_t *metric,
-                         const core_counters_t *counts, FILE *stream)
-{
-    char     labels[64];
-    uint64_t number;
-
-    print_family(stream, metric->name, false, metric->help);
-    for (int way = 0; way < 2; way++) {
-        for (size_t i = 0; i < metric->num; i++) {
-            memcpy(&number,
-                   (const char *)counts + metric->offsets[way] +
-                       i * sizeof(core_traffic_t),
-                   sizeof(number));
-            snprintf(labels, sizeof(labels), ",direction=\"%s\",%s=\"%s\"",
-                     metric->words[way], metric->label, metric->names[i]);
-            print_sample(stream, metric->name, false, pool, labels, number);
-        }
-    }
-}
-
-static void print_metrics(const char *name, const snapshot_t *snapshot,
-                          FILE *stream)
-{
-    const core_stats_t *stats = &snapshot->pool;
-
-    print_samples(name, &pool_section, snapshot, stream);
-    print_metrics_degraded(name, stats, stream);
-    print_metrics_blocks(name, stats, stream);
-    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
-        print_metric(name, &metrics[i], &stats->counts, stream);
+        print_sample(stream, "degraded", "", pool);
+        fprintf(stream, ",to=\"%s\"} %d\n", degraded_names[i],
+                (int)snapshot->pool.degraded_to == i);
     }
     fputs("# EOF\n", stream);
 }
@@ -736,52 +517,49 @@ static void print_metrics(const char *name, const snapshot_t *snapshot,
 static void print_heap_metrics(const char *pool, const snapshot_t *snapshot,
                                FILE *stream)
 {
-    char name[64];
-
-    print_samples(pool, &heap_section, snapshot, stream);
+    print_metrics(pool, &heap_section, snapshot, stream);
     for (size_t i = 0; i < NUM_RATIOS; i++) {
-        snprintf(name, sizeof(name), "heap_%s", ratios[i].name);
-        print_family(stream, name, true, ratios[i].help);
-        print_labels(stream, name, true, pool, "");
-        fprintf(stream, "%.4f\n", ratio_of(snapshot, i));
+        print_family(stream, ratios[i].name, "gauge", ratios[i].help);
+        print_sample(stream, ratios[i].name, "", pool);
+        fprintf(stream, "} %.4f\n", ratio_of(snapshot, i));
     }
     fputs("# EOF\n", stream);
 }
 
 /* --- print ---------------------------------------------------------------- */
 
-typedef void (*print_t)(const char *name, const snapshot_t *snapshot,
-                        FILE *stream);
-
-static void print(ucxpool_t *pool, FILE *stream, ucxpool_stats_format_t format,
-                  print_t as_text, print_t as_json, print_t as_metrics)
-{
-    snapshot_t snapshot;
-    print_t    printer = (format == UCXPOOL_STATS_JSON)          ? as_json
-                         : (format == UCXPOOL_STATS_OPENMETRICS) ? as_metrics
-                                                                 : as_text;
-
-    take_snapshot(pool, &snapshot);
-    printer(pool->name, &snapshot, stream);
-}
-
 static void print_pool(ucxpool_t *pool, FILE *stream,
                        ucxpool_stats_format_t format)
 {
-    print(pool, stream, format, print_text, print_json, print_metrics);
+    snapshot_t snapshot;
+
+    take_snapshot(pool, &snapshot);
+    if (format == UCXPOOL_STATS_JSON) {
+        print_pool_json(pool->name, &snapshot, stream);
+    } else if (format == UCXPOOL_STATS_OPENMETRICS) {
+        print_pool_metrics(pool->name, &snapshot, stream);
+    } else {
+        print_pool_text(pool->name, &snapshot, stream);
+    }
 }
 
 static void print_heap(ucxpool_t *pool, FILE *stream,
                        ucxpool_stats_format_t format)
 {
-    heap_t *heap;
+    snapshot_t snapshot;
+    heap_t    *heap;
 
-    print(pool, stream, format, print_heap_text, print_heap_json,
-          print_heap_metrics);
-    heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
-    if ((heap != NULL) && (format != UCXPOOL_STATS_JSON) &&
-        (format != UCXPOOL_STATS_OPENMETRICS)) {
-        heap_print_ranges(heap, stream);
+    take_snapshot(pool, &snapshot);
+    if (format == UCXPOOL_STATS_JSON) {
+        print_heap_json(pool->name, &snapshot, stream);
+    } else if (format == UCXPOOL_STATS_OPENMETRICS) {
+        print_heap_metrics(pool->name, &snapshot, stream);
+    } else {
+        print_heap_text(pool->name, &snapshot, stream);
+        heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+        if (heap != NULL) {
+            heap_print_ranges(heap, stream);
+        }
     }
 }
 
