@@ -1,5 +1,5 @@
-"""Tests the collector of ucxpool.prometheus, and the dashboard for Grafana in
-docs/guide."""
+"""Tests the collector of ucxpool.prometheus, and the dashboard for Grafana and
+the alerts in docs/guide."""
 import asyncio
 import importlib.util
 import json
@@ -14,8 +14,8 @@ if importlib.util.find_spec("prometheus_client") is None:
     raise unittest.SkipTest("prometheus_client is not installed")
 import ucxpool.prometheus
 
-DASHBOARD = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide"
-             / "grafana-dashboard.json")
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide"
+DASHBOARD = GUIDE / "grafana-dashboard.json"
 
 
 async def connected(pool, num):
@@ -51,6 +51,16 @@ def sent_bytes(samples, channel):
 def labels(samples, name):
     """Return the labels of all samples of this name, as dicts."""
     return [dict(key[1:]) for key in samples if key[0] == name]
+
+
+async def exported():
+    """Return the names of the samples that Prometheus may get."""
+    async with ucxpool.Pool(comm_size="8m") as pool:
+        families = list(ucxpool.prometheus.Collector(pool).collect())
+    suffixes = {"counter": ["_total"], "gauge": [""],
+                "histogram": ["_bucket", "_sum", "_count"]}
+    return {family.name + suffix for family in families
+            for suffix in suffixes[family.type]}
 
 
 class Collector(unittest.IsolatedAsyncioTestCase):
@@ -300,12 +310,7 @@ class Dashboard(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(panel["datasource"]["uid"], "${datasource}")
 
     async def test_metrics_that_queries_use_are_exported(self):
-        async with ucxpool.Pool(comm_size="8m") as pool:
-            families = list(ucxpool.prometheus.Collector(pool).collect())
-        suffixes = {"counter": ["_total"], "gauge": [""],
-                    "histogram": ["_bucket", "_sum", "_count"]}
-        exported = {family.name + suffix for family in families
-                    for suffix in suffixes[family.type]}
+        names = await exported()
         queries = [target["expr"] for panel in self.panels
                    for target in panel["targets"]]
         queries += [one["definition"]
@@ -315,7 +320,15 @@ class Dashboard(unittest.IsolatedAsyncioTestCase):
         for query in queries:
             used = re.findall(r"ucxpool_\w+", query)
             self.assertTrue(used, query)
-            self.assertLessEqual(set(used), exported)
+            self.assertLessEqual(set(used), names)
+
+
+class Alerts(unittest.IsolatedAsyncioTestCase):
+    async def test_metrics_of_alerts_are_exported(self):
+        table = (GUIDE / "monitoring.md").read_text().split("## Alerts")[1]
+        used = re.findall(r"^\| `(ucxpool_\w+)", table, re.MULTILINE)
+        self.assertGreater(len(used), 8)
+        self.assertLessEqual(set(used), await exported())
 
 
 if __name__ == "__main__":
