@@ -7,7 +7,6 @@
 #include "ucx/status.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,13 +399,6 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
 
 /* --- registering ---------------------------------------------------------- */
 
-static _Atomic uint64_t num_registrations;
-
-uint64_t ucx_reg_count(void)
-{
-    return atomic_load_explicit(&num_registrations, memory_order_relaxed);
-}
-
 ucxpool_status_t ucx_facts_get(ucp_context_h context, ucx_facts_t *facts_p)
 {
     ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
@@ -479,7 +471,6 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     ucxpool_status_t status;
 
     assert(region->memh == NULL);
-    atomic_fetch_add_explicit(&num_registrations, 1, memory_order_relaxed);
     regions->num_maps++;
     ucs_status = ucp_mem_map(context, &params, &memh);
     if (ucs_status != UCS_OK) {

@@ -100,9 +100,6 @@ ucxpool_status_t ucx_facts_get(struct ucp_context *context,
 /* Like ucx_facts_get(), but with a temporary context. */
 ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
 
-/* Returns the number of ucp_mem_map() calls of this process. */
-uint64_t ucx_reg_count(void);
-
 /* --- verifying that a region is registered -------------------------------- */
 
 /*
