@@ -27,8 +27,12 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
  * the endpoint's channel, or closes the idle endpoint. */
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
+    core_endpoint_t *endpoint = arg;
+
     base_debug("UCX reports a failed endpoint: %s", ucs_status_string(status));
-    core_endpoint_set_failed(arg);
+    __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&endpoint->pool->channels.endpoint_ended, true,
+                     __ATOMIC_RELEASE);
 }
 
 static ucxpool_status_t endpoint_error(ucs_status_t status)
@@ -45,11 +49,6 @@ static ucxpool_status_t endpoint_error(ucs_status_t status)
                           "UCX_NET_DEVICES so that both sides have a transport "
                           "with error handling, such as tcp"
                         : "");
-}
-
-void core_endpoint_warn(void)
-{
-    ucx_child_warn();
 }
 
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
@@ -74,7 +73,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
     if (endpoint == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    core_endpoint_warn();
+    ucx_child_warn();
     params.err_handler.arg = endpoint;
     endpoint->is_own       = true;
     status = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);
@@ -105,13 +104,6 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
         endpoint->is_cloexec = true;
         ucx_child_connected(&endpoint->pool->wakeup.child);
     }
-}
-
-void core_endpoint_set_failed(core_endpoint_t *endpoint)
-{
-    __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);
-    __atomic_store_n(&endpoint->pool->channels.endpoint_ended, true,
-                     __ATOMIC_RELEASE);
 }
 
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint)

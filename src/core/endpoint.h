@@ -26,16 +26,15 @@ typedef enum core_endpoint_step {
 } core_endpoint_step_t;
 
 typedef struct core_endpoint {
-    base_list_t link;      /* in pool->channels.endpoints */
-    base_list_t idle_link; /* in the peer's list `idle`: remote.h */
-    ucxpool_t  *pool;
-    ucp_ep_h    ep;
-    bool        is_own;      /* created by the pool, not by the caller */
-    bool        is_cloexec;  /* its connection is closed on exec */
-    bool        is_sure;     /* idle, and its other end exists */
-    bool        is_prepared; /* idle, and not used yet */
-    bool        has_failed;  /* according to UCX or the caller;
-                                atomic */
+    base_list_t          link;      /* in pool->channels.endpoints */
+    base_list_t          idle_link; /* in the peer's list `idle`: remote.h */
+    ucxpool_t           *pool;
+    ucp_ep_h             ep;
+    bool                 is_own; /* created by the pool, not by the caller */
+    bool                 is_cloexec;  /* its connection is closed on exec */
+    bool                 is_sure;     /* idle, and its other end exists */
+    bool                 is_prepared; /* idle, and not used yet */
+    bool                 has_failed;  /* according to UCX; atomic */
     core_endpoint_step_t step;
     unsigned             num_operations; /* operations that will call back */
     uint64_t             deadline;       /* deadline of the close; see
@@ -51,10 +50,6 @@ typedef struct core_endpoint {
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p);
 
-/* Log problems that may keep UCX from connecting. Called when an endpoint is
- * needed. */
-void core_endpoint_warn(void);
-
 /* Use the caller's endpoint. Returns NULL if out of memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 
@@ -62,8 +57,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
  * opened for the endpoint. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
-/* Record or query a failure. May be called from any thread. */
-void core_endpoint_set_failed(core_endpoint_t *endpoint);
+/* Returns true if UCX has reported a failure. May be called from any thread. */
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
 /* Count a UCX operation that has a callback. core_channel_end_operation()

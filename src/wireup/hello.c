@@ -704,7 +704,7 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 static bool can_send_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
-        core_endpoint_warn();
+        ucx_child_warn();
         if (channel->closing.has_begun) {
             take_endpoint(channel, NULL);
         }
