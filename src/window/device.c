@@ -206,53 +206,25 @@ bool window_device_fits(const window_operation_t *operation)
 
 /* --- launches ------------------------------------------------------------- */
 
-static bool has_more(const window_operation_t *operation)
-{
-    return operation->next_place != operation->places.count;
-}
-
-static bool should_launch(const window_operation_t *operation)
-{
-    return (operation->end == UCXPOOL_OK) && has_more(operation);
-}
-
-static void end_if_done(window_operation_t *operation)
-{
-    const char *detail = core_request_detail(operation->request);
-
-    if (operation->num_jobs != 0) {
-        return;
-    }
-    if (operation->end != UCXPOOL_OK) {
-        window_operation_end(operation, operation->end, detail);
-    } else if (!has_more(operation)) {
-        window_operation_end(operation, UCXPOOL_OK, NULL);
-    }
-}
-
-static void fail(window_operation_t *operation, ucxpool_status_t status)
-{
-    if (operation->end == UCXPOOL_OK) {
-        operation->end = status;
-        core_request_set_detail(operation->request, ucxpool_error_detail());
-    }
-}
-
 /* Launch as many pieces as possible now. May free the operation. */
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
 
-    if (should_launch(operation)) {
+    if (window_operation_has_more(operation)) {
         status = window_device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
-            fail(operation, status);
+            window_operation_fail(operation, status, ucxpool_error_detail());
         }
     }
-    if (!should_launch(operation)) {
-        core_link_leave(&operation->work);
+    if (window_operation_has_more(operation)) {
+        return;
     }
-    end_if_done(operation);
+    core_link_leave(&operation->work);
+    if (operation->num_jobs == 0) {
+        window_operation_end(operation, operation->end,
+                             core_request_detail(operation->request));
+    }
 }
 
 static void go(core_link_work_t *work)
@@ -269,7 +241,7 @@ static void job_done(copy_job_t *copy, ucxpool_status_t status)
     operation->num_jobs--;
     core_link_ended(&operation->work, job->size);
     if (status != UCXPOOL_OK) {
-        fail(operation, status);
+        window_operation_fail(operation, status, ucxpool_error_detail());
     }
     advance(operation);
 }
@@ -478,14 +450,15 @@ ucxpool_status_t window_device_copy(window_operation_t *operation)
     if (operation->request->stream.marker != NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    while (should_launch(operation) && core_link_take(&operation->work) &&
+    while (window_operation_has_more(operation) &&
+           core_link_take(&operation->work) &&
            ((job = free_job(operation)) != NULL)) {
         status = launch(operation, job);
         if (status != UCXPOOL_INPROGRESS) {
             return status;
         }
     }
-    if (!has_more(operation)) {
+    if (!window_operation_has_more(operation)) {
         core_link_leave(&operation->work);
     }
     return status;

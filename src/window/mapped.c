@@ -371,9 +371,12 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
                               reason, sizeof(reason));
     }
     base_error_log_at(level);
-    remote->can_write   = wanted.is_writable;
-    remote->needs_files = window_is_forbidden(attempt->answer, status);
-    view->address       = view->view.address;
+    remote->can_write = wanted.is_writable;
+    /* The owner must send its files if this process may not take them. */
+    remote->needs_files =
+        (fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
+                          (status == UCXPOOL_ERR_UNSUPPORTED));
+    view->address = view->view.address;
     attempt->num_files++;
     return (status == UCXPOOL_OK) || not_mapped(remote, reason);
 }

@@ -139,18 +139,20 @@ unsigned window_messages_progress(ucxpool_channel_t *channel)
     return count;
 }
 
-static void send_abandoned(const window_operation_t *operation)
+void window_messages_end(ucxpool_channel_t *channel, uint64_t operation,
+                         ucxpool_status_t status, bool is_refused,
+                         const char *reason)
 {
-    ucxpool_channel_t *channel = operation->remote->channel;
-    proto_fixed_t     *fixed;
+    proto_fixed_t *fixed;
 
     if (!core_channel_is_live(channel)) {
         return;
     }
-    fixed = core_control_begin(channel, PROTO_WINDOW_END, 0, CORE_MUST, NULL);
+    fixed = core_control_begin_words(channel, PROTO_WINDOW_END, reason);
     if (fixed != NULL) {
-        fixed->window_end.operation = operation->number;
-        fixed->window_end.status    = UCXPOOL_ERR_CANCELED;
+        fixed->window_end.operation = operation;
+        fixed->window_end.status    = status;
+        fixed->window_end.refused   = is_refused;
         core_control_end(channel);
     }
 }
@@ -158,7 +160,8 @@ static void send_abandoned(const window_operation_t *operation)
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status)
 {
-    struct window_channel *windows = operation->remote->channel->windows;
+    ucxpool_channel_t     *channel = operation->remote->channel;
+    struct window_channel *windows = channel->windows;
 
     if (!operation->was_called) {
         return;
@@ -166,7 +169,8 @@ void window_messages_ended(window_operation_t *operation,
     windows->num_calls--;
     windows->calls_size -= operation->call.length;
     if (status != UCXPOOL_OK) {
-        send_abandoned(operation);
+        window_messages_end(channel, operation->number, UCXPOOL_ERR_CANCELED,
+                            false, NULL);
     }
 }
 

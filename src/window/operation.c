@@ -26,9 +26,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 
     if (operation->num_jobs == 0) {
         core_request_end(request, status, detail);
-    } else if (operation->end == UCXPOOL_OK) {
-        operation->end = status;
-        core_request_set_detail(request, detail);
+    } else {
+        window_operation_fail(operation, status, detail);
     }
 }
 

@@ -100,6 +100,25 @@ typedef struct window_piece {
 bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p);
 
+/* Returns true if the operation has not failed, and has pieces left. */
+static inline bool
+window_operation_has_more(const window_operation_t *operation)
+{
+    return (operation->end == UCXPOOL_OK) &&
+           (operation->next_place != operation->places.count);
+}
+
+/* Record the first error of an operation that cannot end yet. */
+static inline void window_operation_fail(window_operation_t *operation,
+                                         ucxpool_status_t    status,
+                                         const char         *detail)
+{
+    if (operation->end == UCXPOOL_OK) {
+        operation->end = status;
+        core_request_set_detail(operation->request, detail);
+    }
+}
+
 /* End the operation's request. May free the operation. */
 static inline void window_operation_end(window_operation_t *operation,
                                         ucxpool_status_t    status,

@@ -23,15 +23,6 @@ typedef struct window_answer {
     proto_window_part_t parts[PROTO_PARTS_MAX];
 } window_answer_t;
 
-/* Returns true if `status` means that this process is not permitted to take the
- * owner's descriptors. */
-static inline bool window_is_forbidden(const window_answer_t *answer,
-                                       ucxpool_status_t       status)
-{
-    return (answer->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
-                                     (status == UCXPOOL_ERR_UNSUPPORTED));
-}
-
 /* A part of the window, mapped into this process. */
 typedef struct window_view {
     uint64_t   end;     /* window offset of the first byte after the part */

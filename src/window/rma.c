@@ -408,21 +408,6 @@ static bool rma_fits(const window_operation_t *operation)
 
 /* --- importer: operations ------------------------------------------------- */
 
-static bool has_more(const window_operation_t *operation)
-{
-    return (operation->end == UCXPOOL_OK) &&
-           (operation->next_place != operation->places.count);
-}
-
-static void fail(window_operation_t *operation, ucxpool_status_t status,
-                 const char *detail)
-{
-    if (operation->end == UCXPOOL_OK) {
-        operation->end = status;
-        core_request_set_detail(operation->request, detail);
-    }
-}
-
 /* Handle a UCX error, which may concern the endpoint or only this operation. */
 static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 {
@@ -430,13 +415,13 @@ static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 
     if (is_of_endpoint(status)) {
         core_channel_set_broken(operation->remote->channel);
-        fail(operation, UCXPOOL_ERR_PEER_LOST,
-             "the connection to the peer failed");
+        window_operation_fail(operation, UCXPOOL_ERR_PEER_LOST,
+                              "the connection to the peer failed");
         return;
     }
     snprintf(detail, sizeof(detail), "UCX's %s failed: %s",
              operation->is_write ? "put" : "get", ucs_status_string(status));
-    fail(operation, ucx_status(status), detail);
+    window_operation_fail(operation, ucx_status(status), detail);
 }
 
 static void done(void *request, ucs_status_t status, void *arg);
@@ -487,9 +472,7 @@ static void end_if_done(window_operation_t *operation)
         (operation->is_write && !operation->is_flushed && flush(operation))) {
         return;
     }
-    core_request_end(
-        request, operation->end,
-        (operation->end == UCXPOOL_OK) ? NULL : core_request_detail(request));
+    core_request_end(request, operation->end, core_request_detail(request));
     core_request_reuse(request);
 }
 
@@ -527,8 +510,9 @@ static void post_next(window_operation_t *operation)
         return;
     }
     if (piece.ours == NULL) {
-        fail(operation, UCXPOOL_ERR_INVALID_PARAM,
-             "a piece has a length but no address; set its address");
+        window_operation_fail(
+            operation, UCXPOOL_ERR_INVALID_PARAM,
+            "a piece has a length but no address; set its address");
         return;
     }
     (void)has_begun(operation, post(operation, &piece));
@@ -545,7 +529,7 @@ static void post_some(ucxpool_channel_t *channel)
         operation = base_list_head(moving, window_operation_t, link);
         post_next(operation);
         base_list_del(&operation->link);
-        if (has_more(operation)) {
+        if (window_operation_has_more(operation)) {
             base_list_add_tail(moving, &operation->link);
         } else {
             base_list_add_tail(&channel->windows->moved, &operation->link);
@@ -566,7 +550,7 @@ static void done(void *request, ucs_status_t status, void *arg)
     if (status != UCS_OK) {
         ucx_failed(operation, status);
     }
-    if (!has_more(operation)) {
+    if (!window_operation_has_more(operation)) {
         base_list_del(&operation->link);
         base_list_add_tail(&channel->windows->moved, &operation->link);
         end_if_done(operation);
@@ -587,7 +571,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                                "has failed");
         return;
     }
-    fail(operation, status, detail);
+    window_operation_fail(operation, status, detail);
     base_list_del(&operation->link);
     base_list_add_tail(&channel->windows->moved, &operation->link);
     core_request_drain(request);

@@ -14,6 +14,7 @@
 #include "xfer/post.h"
 #include "xfer/send.h"
 #include "window/service.h"
+#include "window/way.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,25 +40,6 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
     return NULL;
 }
 
-/* --- refusing ------------------------------------------------------------- */
-
-static void refuse(ucxpool_channel_t *channel, uint64_t number,
-                   ucxpool_status_t status, const char *reason)
-{
-    proto_fixed_t *fixed;
-
-    if (!core_channel_is_live(channel)) {
-        return;
-    }
-    fixed = core_control_begin_words(channel, PROTO_WINDOW_END, reason);
-    if (fixed != NULL) {
-        fixed->window_end.operation = number;
-        fixed->window_end.status    = status;
-        fixed->window_end.refused   = 1;
-        core_control_end(channel);
-    }
-}
-
 /* --- begin and end -------------------------------------------------------- */
 
 static void wake(window_served_t *served)
@@ -75,8 +57,8 @@ static void request_ended(ucxpool_request_t *request, ucxpool_status_t status,
     served->request = NULL;
     if (status != UCXPOOL_OK) {
         served->is_over = true;
-        refuse(served->channel, served->number, status,
-               core_request_detail(request));
+        window_messages_end(served->channel, served->number, status, true,
+                            core_request_detail(request));
     }
     wake(served);
 }
@@ -217,7 +199,7 @@ void window_served_start(ucxpool_message_t *message)
                    "channel as it can; wait for some of them to complete"
                  : "the owner has no memory to serve the operation";
     xfer_message_drop(message, UCXPOOL_ERR_REFUSED, reason);
-    refuse(channel, number, status, reason);
+    window_messages_end(channel, number, status, true, reason);
 }
 
 /* Replace the places by addresses. */
@@ -353,7 +335,8 @@ static void advance(window_served_t *served)
         status = start_write(served);
     }
     if (status != UCXPOOL_OK) {
-        refuse(served->channel, served->number, status, ucxpool_error_detail());
+        window_messages_end(served->channel, served->number, status, true,
+                            ucxpool_error_detail());
         destroy(served);
     }
 }

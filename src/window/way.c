@@ -87,20 +87,13 @@ bool window_operation_next(window_operation_t *operation, uint64_t max_length,
  * Longer operations take turns. */
 #define AT_ONCE ((uint64_t)256 << 10)
 
-static void end(window_operation_t *operation, ucxpool_status_t status)
-{
-    window_operation_end(operation, status,
-                         (status == UCXPOOL_OK) ? NULL
-                                                : ucxpool_error_detail());
-}
-
 void window_turns_wait(window_operation_t *operation, ucxpool_status_t status)
 {
     if ((status == UCXPOOL_INPROGRESS) || (status == UCXPOOL_ERR_BUSY)) {
         base_list_add_tail(&operation->remote->channel->pool->windows->copying,
                            &operation->link);
     } else {
-        end(operation, status);
+        window_operation_end(operation, status, ucxpool_error_detail());
     }
 }
 
@@ -161,7 +154,7 @@ unsigned window_turns_progress(ucxpool_t *pool)
         return 0;
     }
     if (status != UCXPOOL_INPROGRESS) {
-        end(operation, status);
+        window_operation_end(operation, status, ucxpool_error_detail());
     }
     return 1;
 }

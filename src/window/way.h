@@ -119,6 +119,12 @@ unsigned window_messages_progress(ucxpool_channel_t *channel);
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status);
 
+/* Send WINDOW_END: the owner has refused the operation, or the importer has
+ * canceled it. The reason may be NULL. */
+void window_messages_end(ucxpool_channel_t *channel, uint64_t operation,
+                         ucxpool_status_t status, bool is_refused,
+                         const char *reason);
+
 /* Handle the data of a read. Takes ownership of the message. */
 void window_messages_answered(ucxpool_message_t *message);
 
