@@ -24,7 +24,7 @@
 #define GPU_SIZE   (500 * MIB)
 #define SMALL_SIZE (8 * MIB)
 
-/* Operations that are posted, and completions that are taken, in a call. */
+/* Completions that are taken in a call. */
 #define BATCH_SIZE 64
 
 /* The kind of a message; the slot is in the low bits. */
@@ -51,6 +51,10 @@ typedef struct pool_end {
     ucxpool_window_t        *window;
     ucxpool_remote_window_t *remote;
     uint64_t                *offsets;
+    /* For batches, otherwise NULL: an operation for each buffer, and the params
+     * of each slot's receives. */
+    ucxpool_op_t             *ops;
+    ucxpool_request_params_t *params;
 } pool_end_t;
 
 static int fail(const char *what)
@@ -129,23 +133,30 @@ static ucxpool_segments_kind_t segments_kind(const end_t *end)
                                             : UCXPOOL_SEGMENTS_CUDA;
 }
 
-/* Set the params of a request that counts as pending. The GPU is idle when a
- * message is posted. is_data: the segments are buffers, known to be in the
- * GPU's memory; otherwise they may be a word in host memory. */
+/* Describe the memory. The GPU is idle when a message is posted. is_data: the
+ * segments are buffers, known to be in the GPU's memory; otherwise they may be
+ * a word in host memory. */
+static void fill_memory_params(ucxpool_request_params_t *params,
+                               const end_t *end, bool is_data)
+{
+    if (end->buffers.memory->device != WORK_HOST) {
+        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
+        params->stream = UCXPOOL_STREAM_READY;
+        if (is_data && !end->work.untold) {
+            params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
+            params->segments_kind = segments_kind(end);
+        }
+    }
+}
+
+/* Set the params of a request that counts as pending. */
 static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
                         ucxpool_request_cb_t callback, bool is_data)
 {
     params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params->callback     = callback;
     params->callback_arg = slot;
-    if (slot->end->buffers.memory->device != WORK_HOST) {
-        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
-        params->stream = UCXPOOL_STREAM_READY;
-        if (is_data && !slot->end->work.untold) {
-            params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-            params->segments_kind = segments_kind(slot->end);
-        }
-    }
+    fill_memory_params(params, slot->end, is_data);
     slot->pending++;
 }
 
@@ -250,60 +261,68 @@ static int each_expect(end_t *end, unsigned index)
 
 /* --- messages in batches -------------------------------------------------- */
 
-/* Post a send or receive of each buffer of a message. */
-static int post_batches(end_t *end, unsigned index, ucxpool_op_kind_t kind,
-                        const ucxpool_request_params_t *params)
+/* Describe the send or receive of each buffer. A message always has the same
+ * buffers, so the arrays are filled only once. */
+static int make_ops(pool_end_t *pool)
 {
-    const ucxpool_segment_t *segment = buffers_segments(&end->buffers, index);
-    pool_end_t              *pool    = (pool_end_t *)end;
-    size_t                   left    = end->buffers.num_segments;
-    const ucxpool_op_t       op      = {
-                   .kind    = kind,
-                   .data    = ucxpool_data_buffer(NULL, 0),
-                   .params  = params,
-                   .channel = pool->channel,
-                   .tag     = TAG_DATA | index,
-                   .mask    = UINT64_MAX,
-    };
+    end_t           *end     = &pool->end;
+    const buffers_t *buffers = &end->buffers;
+    size_t           num     = buffers->num_slots * buffers->num_segments;
 
-    while (left != 0) {
-        size_t       num = left < BATCH_SIZE ? left : BATCH_SIZE;
-        ucxpool_op_t ops[BATCH_SIZE];
-        size_t       num_posted;
+    pool->ops    = calloc(num, sizeof(*pool->ops));
+    pool->params = calloc(buffers->num_slots, sizeof(*pool->params));
+    if ((pool->ops == NULL) || (pool->params == NULL)) {
+        return end_fail(end, "cannot describe the batches", "no memory");
+    }
+    for (size_t slot = 0; slot < buffers->num_slots; slot++) {
+        ucxpool_request_params_t *params = &pool->params[slot];
 
-        for (size_t i = 0; i < num; i++, segment++) {
-            ops[i]                = op;
-            ops[i].data.at.buffer = segment->address;
-            ops[i].data.length    = segment->length;
-        }
-        if (ucxpool_post(pool->pool, ops, sizeof(ops[0]), num, &num_posted) !=
-            UCXPOOL_OK) {
-            return end_fail(end, "cannot post a batch", ucxpool_error_detail());
-        }
-        left -= num;
+        params->field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
+        params->completion_ptr = &end->slots[slot];
+        fill_memory_params(params, end, true);
+    }
+    for (size_t i = 0; i < num; i++) {
+        const ucxpool_segment_t *segment = &buffers->segments[i];
+        size_t                   slot    = i / buffers->num_segments;
+
+        pool->ops[i] = (ucxpool_op_t){
+            .kind    = end->is_sender ? UCXPOOL_OP_SEND : UCXPOOL_OP_RECV,
+            .data    = ucxpool_data_buffer(segment->address, segment->length),
+            .params  = end->is_sender ? NULL : &pool->params[slot],
+            .channel = pool->channel,
+            .tag     = TAG_DATA | slot,
+            .mask    = UINT64_MAX,
+        };
     }
     return 0;
 }
 
+/* Post a send or receive of each buffer of a message. */
+static int post_batch(end_t *end, unsigned index)
+{
+    const pool_end_t   *pool = (const pool_end_t *)end;
+    size_t              num  = end->buffers.num_segments;
+    const ucxpool_op_t *ops  = &pool->ops[index * num];
+    size_t              num_posted;
+
+    return ucxpool_post(pool->pool, ops, sizeof(ops[0]), num, &num_posted) ==
+                   UCXPOOL_OK
+               ? 0
+               : end_fail(end, "cannot post a batch", ucxpool_error_detail());
+}
+
 static int batch_send(end_t *end, unsigned index)
 {
-    return expect_reply(end, index) != 0
-               ? -1
-               : post_batches(end, index, UCXPOOL_OP_SEND, NULL);
+    return expect_reply(end, index) != 0 ? -1 : post_batch(end, index);
 }
 
 static int batch_expect(end_t *end, unsigned index)
 {
-    end_slot_t              *slot = &end->slots[index];
-    ucxpool_request_params_t params;
+    end_slot_t *slot = &end->slots[index];
 
-    fill_params(&params, slot, NULL, true);
-    params.field_mask &= ~(uint64_t)UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
-    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
-    params.completion_ptr = slot;
-    slot->pending += (unsigned)end->buffers.num_segments - 1;
+    slot->pending += (unsigned)end->buffers.num_segments;
     slot->num_arrived = 0;
-    return post_batches(end, index, UCXPOOL_OP_RECV, &params);
+    return post_batch(end, index);
 }
 
 static void completed(const ucxpool_completion_t *completion)
@@ -544,6 +563,8 @@ static void pool_destroy(end_t *end)
     close_window(pool);
     buffers_cleanup(&end->buffers);
     ucxpool_comm_free(pool->pool, pool->comm);
+    free(pool->ops);
+    free(pool->params);
     free(pool);
 }
 
@@ -592,6 +613,9 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
                         ucxpool_error_detail());
     }
     if (end_init_buffers(&pool->end, params, pool->comm) != 0) {
+        return -1;
+    }
+    if ((params->side.way == WAY_POOL_BATCH) && (make_ops(pool) != 0)) {
         return -1;
     }
     if (side_is(params->side, IS_ONE_SIDED) && !params->is_sender &&
