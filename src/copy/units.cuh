@@ -9,10 +9,7 @@
 
 #define DEVICE \
     __attribute__((device)) static inline __attribute__((always_inline))
-/* A function that the kernel calls. Inlining the rare units at the ends of
- * pieces would double the code, which the driver compiles for each pool. */
-#define DEVICE_CALL __attribute__((device)) static __attribute__((noinline))
-#define UNIT        COPY_UNIT
+#define UNIT COPY_UNIT
 
 struct words4 {
     uint32_t w[4];
@@ -146,13 +143,16 @@ DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
 
 /* Load 16 bytes from any address. Only bytes in [first, last) are read; the
  * others are 0. */
-DEVICE_CALL words4 load_any(uint64_t address, uint64_t first, uint64_t last)
+DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
 {
     uint64_t base = address & ~(uint64_t)(UNIT - 1);
     uint32_t offset = address & (UNIT - 1);
     uint32_t v[5];
     words4   unit;
 
+    if ((offset == 0) && (base >= first) && (base + UNIT <= last)) {
+        return load16(base);
+    }
     if ((base >= first) && (base + 2 * UNIT <= last)) {
         select_words(load16(base), load16(base + UNIT), offset / 4, v);
     } else {
@@ -166,19 +166,9 @@ DEVICE_CALL words4 load_any(uint64_t address, uint64_t first, uint64_t last)
     return unit;
 }
 
-/* Like load_any(), but fast for an aligned unit. */
-DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
-{
-    if ((address % UNIT == 0) && (address >= first) &&
-        (address + UNIT <= last)) {
-        return load16(address);
-    }
-    return load_any(address, first, last);
-}
-
 /* Store bytes [first, last) of a unit. */
-DEVICE_CALL void store_part(uint64_t address, words4 unit, uint32_t first,
-                            uint32_t last)
+DEVICE void store_part(uint64_t address, words4 unit, uint32_t first,
+                       uint32_t last)
 {
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t at = 4 * i;
