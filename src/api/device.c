@@ -38,25 +38,14 @@ int ucxpool_device_count(void)
 
 static uint32_t abilities_of(const mem_cuda_device_t *device)
 {
-    const struct {
-        bool     is_present;
-        uint32_t ability;
-    } abilities[] = {
-        {device->has_ipc, UCXPOOL_DEVICE_IPC},
-        {device->has_vmm, UCXPOOL_DEVICE_VMM},
-        {device->has_posix_handles, UCXPOOL_DEVICE_POSIX_HANDLES},
-        {device->has_fabric_handles, UCXPOOL_DEVICE_FABRIC_HANDLES},
-        {device->has_gpudirect, UCXPOOL_DEVICE_GPUDIRECT},
-        {device->has_gpudirect_vmm, UCXPOOL_DEVICE_GPUDIRECT_VMM},
-        {device->has_dmabuf, UCXPOOL_DEVICE_DMABUF},
-        {device->has_mem_ops, UCXPOOL_DEVICE_MEM_OPS},
-    };
-    uint32_t set = 0;
-
-    for (size_t i = 0; i < sizeof(abilities) / sizeof(abilities[0]); i++) {
-        set |= abilities[i].is_present ? abilities[i].ability : 0;
-    }
-    return set;
+    return (device->has_ipc ? UCXPOOL_DEVICE_IPC : 0u) |
+           (device->has_vmm ? UCXPOOL_DEVICE_VMM : 0u) |
+           (device->has_posix_handles ? UCXPOOL_DEVICE_POSIX_HANDLES : 0u) |
+           (device->has_fabric_handles ? UCXPOOL_DEVICE_FABRIC_HANDLES : 0u) |
+           (device->has_gpudirect ? UCXPOOL_DEVICE_GPUDIRECT : 0u) |
+           (device->has_gpudirect_vmm ? UCXPOOL_DEVICE_GPUDIRECT_VMM : 0u) |
+           (device->has_dmabuf ? UCXPOOL_DEVICE_DMABUF : 0u) |
+           (device->has_mem_ops ? UCXPOOL_DEVICE_MEM_OPS : 0u);
 }
 
 /* Format "GPU-" and the bytes in groups of 4, 2, 2, 2 and 6. */

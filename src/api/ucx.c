@@ -9,22 +9,11 @@
 
 static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
 {
-    const struct {
-        bool     is_present;
-        uint32_t flag;
-    } flags[] = {
-        {domain->is_known, UCXPOOL_DOMAIN_KNOWN},
-        {domain->is_network, UCXPOOL_DOMAIN_NETWORK},
-        {domain->registers, UCXPOOL_DOMAIN_REGISTERS},
-        {domain->needs_keys, UCXPOOL_DOMAIN_NEEDS_KEYS},
-        {is_needed, UCXPOOL_DOMAIN_NEEDED},
-    };
-    uint32_t set = 0;
-
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-        set |= flags[i].is_present ? flags[i].flag : 0;
-    }
-    return set;
+    return (domain->is_known ? UCXPOOL_DOMAIN_KNOWN : 0u) |
+           (domain->is_network ? UCXPOOL_DOMAIN_NETWORK : 0u) |
+           (domain->registers ? UCXPOOL_DOMAIN_REGISTERS : 0u) |
+           (domain->needs_keys ? UCXPOOL_DOMAIN_NEEDS_KEYS : 0u) |
+           (is_needed ? UCXPOOL_DOMAIN_NEEDED : 0u);
 }
 
 static uint32_t count_regions(const mem_regions_t *regions, uint64_t bit)
