@@ -51,11 +51,6 @@ base_log_level_t base_log_get_level(void)
     return (base_log_level_t)level;
 }
 
-const char *base_log_level_name(base_log_level_t level)
-{
-    return level_names[level];
-}
-
 _Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&
                    ((int)UCXPOOL_LOG_ERROR == (int)BASE_LOG_ERROR) &&
                    ((int)UCXPOOL_LOG_WARN == (int)BASE_LOG_WARN) &&

@@ -20,10 +20,6 @@ base_log_level_t base_log_get_level(void);
 /* Set the level that is in effect until base_log_set_level() is called. */
 void base_log_set_initial_level(base_log_level_t level);
 
-/* Returns the level's name, such as "WARN". The name is also a valid value of
- * LOG_LEVEL. */
-const char *base_log_level_name(base_log_level_t level);
-
 void base_log_write(base_log_level_t level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -203,16 +203,6 @@ bool bootstrap_address_is_loopback(const bootstrap_address_t *address)
     return IN6_IS_ADDR_LOOPBACK(&address->ipv6.sin6_addr);
 }
 
-bool bootstrap_address_is_any(const bootstrap_address_t *address)
-{
-    uint32_t ipv4;
-
-    if (as_ipv4(address, &ipv4)) {
-        return ipv4 == INADDR_ANY;
-    }
-    return IN6_IS_ADDR_UNSPECIFIED(&address->ipv6.sin6_addr);
-}
-
 /* Returns true if the addresses are equal, whatever their ports. */
 static bool is_same_host(const bootstrap_address_t *a,
                          const bootstrap_address_t *b)

@@ -62,9 +62,6 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
 /* Returns true if only this machine can reach the address. */
 bool bootstrap_address_is_loopback(const bootstrap_address_t *address);
 
-/* Returns true if the address means all addresses of the machine. */
-bool bootstrap_address_is_any(const bootstrap_address_t *address);
-
 /* Find the network device that has the address. Returns false if no device has
  * it. */
 bool bootstrap_address_device(const bootstrap_address_t *address,
