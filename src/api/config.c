@@ -186,19 +186,15 @@ ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
     }
     set_defaults(config);
     status = read_environment(config);
-    if (status != UCXPOOL_OK) {
-        goto err_free;
+    if (status == UCXPOOL_OK) {
+        status = base_config_check(&config->values);
     }
-    status = base_config_check(&config->values);
     if (status != UCXPOOL_OK) {
-        goto err_free;
+        free(config);
+        return status;
     }
     *config_p = config;
     return UCXPOOL_OK;
-
-err_free:
-    free(config);
-    return status;
 }
 
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,

@@ -357,12 +357,9 @@ static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
         call   = "cuMemSetAccess";
         result = rights_set(attempt, *address_p);
     }
-    if (result != CUDA_SUCCESS) {
-        goto err_unmap;
+    if (result == CUDA_SUCCESS) {
+        return UCXPOOL_OK;
     }
-    return UCXPOOL_OK;
-
-err_unmap:
     regions_unmap(attempt, num, *address_p);
     mem_cuda_range_free(driver, *address_p, range_size(attempt));
     return map_error(attempt, result, call);

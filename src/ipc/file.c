@@ -342,14 +342,13 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
         return status;
     }
     status = file_check(attempt, path_fd);
-    if (status != UCXPOOL_OK) {
-        goto err_close_path;
-    }
-    status = file_reopen(attempt, path_fd, &fd);
-    if (status != UCXPOOL_OK) {
-        goto err_close_path;
+    if (status == UCXPOOL_OK) {
+        status = file_reopen(attempt, path_fd, &fd);
     }
     close(path_fd);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     /* The PID may have been reused during the checks. */
     if ((attempt->given < 0) && !ipc_host_is_alive(attempt->host)) {
         close(fd);
@@ -357,10 +356,6 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
     }
     *fd_p = fd;
     return UCXPOOL_OK;
-
-err_close_path:
-    close(path_fd);
-    return status;
 }
 
 static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
