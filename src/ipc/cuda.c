@@ -282,20 +282,6 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* Let the device read the range, and write to it only if requested. One call
- * covers the whole range, because each call to the driver takes time. */
-static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
-{
-    CUmemAccessDesc desc = {.flags = attempt->is_written
-                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
-
-    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    desc.location.id   = attempt->device->device;
-    return attempt->device->driver->cuMemSetAccess(address, range_size(attempt),
-                                                   &desc, 1);
-}
-
 /* Map one region. The driver maps only whole allocations, so it rejects a wrong
  * announced size. */
 static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
@@ -355,7 +341,8 @@ static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
     }
     if (result == CUDA_SUCCESS) {
         call   = "cuMemSetAccess";
-        result = rights_set(attempt, *address_p);
+        result = mem_cuda_access_set(attempt->device, *address_p,
+                                     range_size(attempt), attempt->is_written);
     }
     if (result == CUDA_SUCCESS) {
         return UCXPOOL_OK;

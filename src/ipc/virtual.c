@@ -333,18 +333,6 @@ static CUresult map_file(const mem_cuda_driver_t *driver, int fd,
     return result;
 }
 
-static CUresult set_access(const mem_cuda_device_t *device, CUdeviceptr address,
-                           uint64_t size, bool is_writable)
-{
-    CUmemAccessDesc desc = {.flags = is_writable
-                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
-
-    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    desc.location.id   = device->device;
-    return device->driver->cuMemSetAccess(address, size, &desc, 1);
-}
-
 ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
                                  const ipc_virtual_layout_t *layout,
                                  const int *fds, unsigned num_fds,
@@ -370,9 +358,9 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
     }
     if (result == CUDA_SUCCESS) {
         call   = "cuMemSetAccess";
-        result = set_access(device, start,
-                            range->address + range->mapped_size - start,
-                            is_writable);
+        result = mem_cuda_access_set(
+            device, start, range->address + range->mapped_size - start,
+            is_writable);
     }
     mem_cuda_device_leave(device);
     return (result == CUDA_SUCCESS) ? UCXPOOL_OK

@@ -290,9 +290,11 @@ CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device)
 }
 
 CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
-                             CUdeviceptr address, size_t size)
+                             CUdeviceptr address, size_t size, bool is_writable)
 {
-    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc desc = {.flags = is_writable
+                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
 
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = device->device;

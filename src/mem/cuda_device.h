@@ -89,10 +89,12 @@ ucxpool_status_t mem_cuda_no_vmm(const mem_cuda_device_t *device,
  * device supports that. */
 CUmemAllocationProp mem_cuda_allocation_prop(const mem_cuda_device_t *device);
 
-/* Give the device read and write access to the mappings in a range. Each call
- * has a fixed cost, and a smaller cost per allocation in the range. */
+/* Give the device read access to the mappings in a range, and write access if
+ * is_writable. Each call has a fixed cost, and a smaller cost per allocation in
+ * the range. */
 CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
-                             CUdeviceptr address, size_t size);
+                             CUdeviceptr address, size_t size,
+                             bool is_writable);
 
 /* Free reserved addresses. Nothing may be mapped there. */
 void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,

@@ -43,7 +43,7 @@ static CUresult pieces_map(const mem_regions_t *regions,
             return result;
         }
     }
-    return mem_cuda_access_set(regions->cuda, address, num_pieces * size);
+    return mem_cuda_access_set(regions->cuda, address, num_pieces * size, true);
 }
 
 static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
@@ -252,7 +252,7 @@ static ucxpool_status_t range_fill(vmm_t *vmm)
             goto err_release;
         }
     }
-    result = mem_cuda_access_set(vmm->device, vmm->address, vmm->size);
+    result = mem_cuda_access_set(vmm->device, vmm->address, vmm->size, true);
     if (result != CUDA_SUCCESS) {
         status = vmm_error(vmm, result, "cuMemSetAccess");
         goto err_release;

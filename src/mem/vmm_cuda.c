@@ -320,7 +320,8 @@ static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
 
     if (status == UCXPOOL_OK) {
         status = call_end(
-            cuda, mem_cuda_access_set(cuda->device, number_of(address), size),
+            cuda,
+            mem_cuda_access_set(cuda->device, number_of(address), size, true),
             "cuMemSetAccess", size);
     }
     return status;
