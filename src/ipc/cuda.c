@@ -282,25 +282,22 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* Map one region. The driver maps only whole allocations, so it rejects a wrong
- * announced size. */
-static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
-                           CUdeviceptr address, const char **call_p)
+CUresult ipc_cuda_map_file(const mem_cuda_driver_t *driver, int fd,
+                           CUdeviceptr address, uint64_t size,
+                           const char **call_p)
 {
-    const mem_cuda_driver_t     *driver = attempt->device->driver;
     CUmemGenericAllocationHandle handle = 0;
     CUresult                     result;
 
     *call_p = "cuMemImportFromShareableHandle";
     result  = driver->cuMemImportFromShareableHandle(
-         &handle, (void *)(intptr_t)attempt->fds[index],
+         &handle, (void *)(intptr_t)fd,
          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     *call_p = "cuMemMap";
-    result =
-        driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle, 0);
+    result  = driver->cuMemMap(address, size, 0, handle, 0);
     /* The mapping keeps a reference to the memory. */
     mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
     return result;
@@ -336,7 +333,8 @@ static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
         return map_error(attempt, result, call);
     }
     while ((num < attempt->num_regions) && (result == CUDA_SUCCESS)) {
-        result = region_map(attempt, num, *address_p + num * size, &call);
+        result = ipc_cuda_map_file(driver, attempt->fds[num],
+                                   *address_p + num * size, size, &call);
         num += (result == CUDA_SUCCESS) ? 1 : 0;
     }
     if (result == CUDA_SUCCESS) {
