@@ -243,50 +243,53 @@ void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
     }
 }
 
-typedef struct search {
-    const void *address;
-    bool        is_found;
-} search_t;
-
-static void search_pool(ucxpool_t *pool, void *arg)
+/* Returns true if the address is an allocation of any of the pools. */
+static bool is_allocation(const void *address)
 {
-    search_t *search = arg;
-    size_t    size;
+    size_t size;
 
-    if (!search->is_found) {
-        search->is_found = ucxpool_heap_usable_size(pool, search->address,
-                                                    &size) == UCXPOOL_OK;
+    for (int device = UCXPOOL_FRAMEWORK_HOST;
+         device < UCXPOOL_FRAMEWORK_MAX_DEVICES; device++) {
+        ucxpool_t *pool = framework_pools_find(device);
+
+        if ((pool != NULL) &&
+            (ucxpool_heap_usable_size(pool, address, &size) == UCXPOOL_OK)) {
+            return true;
+        }
     }
+    return false;
 }
 
 void ucxpool_torch_record_stream(void *address, void *stream)
 {
-    search_t              search = {.address = address};
     ucxpool_error_level_t level;
+    bool                  is_known;
 
     if (address == NULL) {
         return;
     }
-    level = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_DEBUG);
-    framework_pools_each(search_pool, &search);
+    level    = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_DEBUG);
+    is_known = is_allocation(address);
     (void)ucxpool_error_set_level(level);
-    if (search.is_found) {
+    if (is_known) {
         framework_uses_add(address, stream_of(stream));
     }
 }
 
-static void trim_pool(ucxpool_t *pool, void *arg)
+void ucxpool_torch_empty_cache(void)
 {
     ucxpool_error_level_t level =
         ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
 
-    (void)ucxpool_heap_trim(pool, 0, NULL);
-    (void)ucxpool_error_set_level(level);
-}
+    for (int device = UCXPOOL_FRAMEWORK_HOST;
+         device < UCXPOOL_FRAMEWORK_MAX_DEVICES; device++) {
+        ucxpool_t *pool = framework_pools_find(device);
 
-void ucxpool_torch_empty_cache(void)
-{
-    framework_pools_each(trim_pool, NULL);
+        if (pool != NULL) {
+            (void)ucxpool_heap_trim(pool, 0, NULL);
+        }
+    }
+    (void)ucxpool_error_set_level(level);
 }
 
 void ucxpool_torch_refuse_graph(void)

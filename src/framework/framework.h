@@ -16,9 +16,6 @@
  * invalid. */
 ucxpool_t *framework_pools_find(int device);
 
-/* Call the function for each existing pool. */
-void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg);
-
 /* --- uses --------------------------------------------------------------------
  * Uses of an allocation by streams other than the stream for which it was
  * allocated. Frameworks report these uses while the memory is allocated. A free

@@ -68,17 +68,6 @@ ucxpool_t *framework_pools_find(int device)
                          : atomic_load_explicit(place, memory_order_acquire);
 }
 
-void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg)
-{
-    for (size_t i = 0; i < NUM_PLACES; i++) {
-        ucxpool_t *pool = atomic_load(&pools[i]);
-
-        if (pool != NULL) {
-            call(pool, arg);
-        }
-    }
-}
-
 static bool is_set(const char *key)
 {
     char name[64];
