@@ -141,12 +141,6 @@ static ucxpool_status_t alloc_on(int device, size_t size, void *stream,
                             address_p);
 }
 
-static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
-                                   void **address_p)
-{
-    return allocate_and_log(pool, 0, size, stream, address_p);
-}
-
 /* Return memory to a pool. Logs errors as warnings, because they are not
  * returned to the caller. */
 static void free_to(ucxpool_t *pool, void *address, void *stream)
@@ -327,7 +321,7 @@ void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
 {
     void *address;
 
-    if (alloc_from(pool, size, stream, &address) != UCXPOOL_OK) {
+    if (allocate_and_log(pool, 0, size, stream, &address) != UCXPOOL_OK) {
         throw_bad_alloc();
     }
     return address;
