@@ -13,11 +13,6 @@
 
 /* --- parsing and formatting of values ------------------------------------- */
 
-static void *field_of(const base_key_t *key, base_config_t *config)
-{
-    return (char *)config + key->offset;
-}
-
 static bool parse_size(const base_key_t *key, const char *text, size_t *field)
 {
     size_t size;
@@ -87,7 +82,7 @@ static bool parse_path(const char *text, char *field)
 bool base_key_parse(const base_key_t *key, const char *text,
                     base_config_t *config)
 {
-    void *field = field_of(key, config);
+    void *field = (char *)config + key->offset;
 
     switch (key->type) {
     case BASE_KEY_SIZE:
