@@ -119,12 +119,8 @@ ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
 {
     ucxpool_status_t status;
 
-    if (base_missing(pool)) {
+    if (base_missing(pool) || base_missing(pd) || base_missing(verbs_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
-    }
-    if ((pd == NULL) || (verbs_p == NULL)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM, "%s is NULL",
-                          (pd == NULL) ? "the protection domain" : "verbs_p");
     }
     pthread_mutex_lock(&pool->domains.lock);
     status = domain_get(pool, pd, access, verbs_p);
