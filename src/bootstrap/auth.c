@@ -424,8 +424,8 @@ static ucxpool_status_t post_proof(bootstrap_auth_t *auth)
                                             : BOOTSTRAP_MESSAGE_LISTENER_PROOF;
     uint8_t *body = auth->io.out + BOOTSTRAP_MESSAGE_HEADER_SIZE;
 
-    if (bootstrap_auth_prove(type, auth->secret, &auth->client, &auth->listener,
-                             body) != UCXPOOL_OK) {
+    if (bootstrap_auth_prove(type, auth->self->secret, &auth->client,
+                             &auth->listener, body) != UCXPOOL_OK) {
         return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
     if (side->blob_length > 0) {
@@ -498,7 +498,7 @@ static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
                                      const bootstrap_message_header_t *header)
 {
     bootstrap_auth_side_t *side    = their_side(auth);
-    bool                   we_have = auth->secret != NULL;
+    bool                   we_have = auth->self->secret != NULL;
     bool they_have = header->flags & BOOTSTRAP_MESSAGE_FLAG_SECRET;
 
     auth->has_first_message = true;
@@ -535,7 +535,7 @@ static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
     side->blob        = body + BOOTSTRAP_MAC_SIZE;
     side->blob_length = header->length - BOOTSTRAP_MAC_SIZE;
     if (bootstrap_auth_prove((bootstrap_message_type_t)header->type,
-                             auth->secret, &auth->client, &auth->listener,
+                             auth->self->secret, &auth->client, &auth->listener,
                              mac) != UCXPOOL_OK) {
         return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
@@ -690,7 +690,6 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
     auth->is_client         = is_client;
     auth->is_full           = false;
     auth->has_first_message = false;
-    auth->secret            = self->secret;
     auth->self              = self;
     auth->status            = UCXPOOL_INPROGRESS;
     auth->reason[0]         = '\0';

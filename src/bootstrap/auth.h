@@ -182,7 +182,6 @@ typedef struct bootstrap_auth {
     bool is_full;
     bool has_first_message; /* the first message has arrived */
     bootstrap_auth_state_t  state;
-    const base_secret_t    *secret;
     const bootstrap_self_t *self;
     bootstrap_auth_side_t   client;
     bootstrap_auth_side_t   listener;
