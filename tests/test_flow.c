@@ -382,29 +382,6 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
     ck_assert_uint_eq(pair.to_b->flow.announced, 0);
 }
 
-TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
-{
-    enum { CREDITS = 1, MAX = 3, COUNT = 6 };
-    ucxpool_request_t *sends[COUNT], *recv;
-    char               target;
-
-    pair_begin(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
-               with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
-    for (int i = 0; i < COUNT; i++) {
-        sends[i] = pair_send(pair.to_b, "m", 1, TAG);
-    }
-    for (int i = CREDITS + MAX; i < COUNT; i++) {
-        pair_until(&pair, pair_ended(sends[i]));
-        assert_has(pair_request_attr(sends[i]).detail,
-                   "UCXPOOL_MAX_UNEXPECTED=3");
-        assert_error(pair_finish(&pair, sends[i]), LIMIT);
-    }
-    for (int i = 0; i < CREDITS + MAX; i++) {
-        recv = pair_recv(pair.b, NULL, &target, 1, TAG);
-        pair_finish_both(&pair, recv, sends[i]);
-    }
-}
-
 #define LEFT_NUM 3000u
 
 static void leave_unreceived(const char        *settings,

@@ -29,7 +29,6 @@ TEST(defaults_match_the_header)
     ck_assert_uint_eq(values_of(config)->eager_size, 16 * KIB);
     ck_assert_uint_eq(values_of(config)->credits, 256);
     ck_assert_uint_eq(values_of(config)->max_unexpected, 131072);
-    ck_assert_int_eq(values_of(config)->unexpected_full, BASE_UNEXPECTED_WAIT);
     ck_assert_uint_eq(values_of(config)->inplace_min, 16 * KIB);
     ck_assert_uint_eq(values_of(config)->max_metadata, 2 * KIB);
     ck_assert_uint_eq(values_of(config)->max_segments, 4 * MIB);

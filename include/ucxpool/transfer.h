@@ -300,8 +300,9 @@ typedef struct ucxpool_request_params {
  *                            has failed at the peer
  * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
  *                            error is the channel's
- * UCXPOOL_ERR_LIMIT          MAX_UNEXPECTED messages are queued at the
- *                            receiver, and UNEXPECTED_FULL is `fail`
+ * UCXPOOL_ERR_LIMIT          the send was posted before the channel opened,
+ *                            and exceeds the peer's MAX_METADATA or
+ *                            MAX_SEGMENTS
  * UCXPOOL_ERR_INVALID_PARAM  the address of a piece is NULL; the detail names
  *                            the piece. Only in a pool on a GPU and with
  *                            UCXPOOL_SEGMENTS_CUDA, where the library reads the

@@ -50,12 +50,6 @@ typedef enum base_window_way {
     BASE_WINDOW_WAY_DIRECT
 } base_window_way_t;
 
-/* Behavior of a send when the receiver's MAX_UNEXPECTED is reached. */
-typedef enum base_unexpected_full {
-    BASE_UNEXPECTED_WAIT,
-    BASE_UNEXPECTED_FAIL
-} base_unexpected_full_t;
-
 typedef enum base_checksum {
     BASE_CHECKSUM_NONE,
     BASE_CHECKSUM_CRC32C
@@ -108,9 +102,8 @@ typedef struct base_config {
     unsigned credits;
     /* MAX_UNEXPECTED: 131072; the limit of unmatched messages of one channel
      * that have arrived without their data, in units of proto_desc_cost(). */
-    unsigned               max_unexpected;
-    base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
-    size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of
+    unsigned max_unexpected;
+    size_t   inplace_min;               /* INPLACE_MIN: 16k; shorter pieces of
                                            registered memory are packed */
     size_t          max_metadata;       /* MAX_METADATA: 2k; at most 4k */
     size_t          max_segments;       /* MAX_SEGMENTS: 4m (4,194,304) */

@@ -270,8 +270,6 @@ static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
                                             [BASE_BACKING_HOST]  = "host",
                                             NULL};
 
-static const char *const unexpected_full_words[] = {
-    [BASE_UNEXPECTED_WAIT] = "wait", [BASE_UNEXPECTED_FAIL] = "fail", NULL};
 static const char *const checksum_words[] = {
     [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
 
@@ -427,11 +425,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "only their descriptor and that no receive has matched. Each "
              "needs about 400 bytes, or up to 600 if it has more than 64 bytes "
              "of metadata and lengths. A message counts once more for each 256 "
-             "bytes of metadata and lengths."),
-    WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,
-         "Action of a send when the peer's MAX_UNEXPECTED is reached: wait "
-         "until the peer has received a message, or fail with "
-         "UCXPOOL_ERR_LIMIT."),
+             "bytes of metadata and lengths. Further sends wait until a "
+             "message has been received."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Minimum size of pieces of ucxpool_comm_alloc() memory that are sent "
          "in place. Shorter pieces are packed. Other memory is sent in place "
@@ -499,8 +494,6 @@ static_assert(sizeof(base_map_way_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");
-static_assert(sizeof(base_unexpected_full_t) == sizeof(unsigned),
-              "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_switch_t) == sizeof(unsigned), "words are unsigned");

@@ -42,7 +42,7 @@ typedef struct base_key {
 /* Value of `max` for a key without an upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 40
+#define BASE_NUM_KEYS 39
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

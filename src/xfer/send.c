@@ -111,27 +111,6 @@ static void put_cost(ucxpool_request_t *request)
     request->send->cost = 0;
 }
 
-/* Called when the receiver has no room for another descriptor. Depending on
- * UCXPOOL_UNEXPECTED_FULL, the send waits or fails. Window sends always
- * wait. */
-static step_result_t wait_or_fail(ucxpool_request_t *request)
-{
-    const ucxpool_t *pool = request->pool;
-
-    if ((pool->config.unexpected_full == BASE_UNEXPECTED_WAIT) ||
-        (request->send->desc_flags != 0)) {
-        return STEP_WAIT;
-    }
-    base_error(UCXPOOL_ERR_LIMIT,
-               "the peer has UCXPOOL_MAX_UNEXPECTED=%u messages that it has "
-               "not received; raise it there, or set "
-               "UCXPOOL_UNEXPECTED_FULL=wait here",
-               request->channel->peer.max_unexpected);
-    xfer_queue_leave(request);
-    core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
-    return STEP_END;
-}
-
 static step_result_t step_turn(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -154,7 +133,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
     return (cost_of(request) <=
             channel->peer.max_unexpected - channel->flow.announced)
                ? STEP_NEXT
-               : wait_or_fail(request);
+               : STEP_WAIT;
 }
 
 /* --- words of revoked[] ---------------------------------------------------
