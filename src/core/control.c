@@ -491,9 +491,8 @@ void core_control_drop(ucxpool_channel_t *channel)
 {
     core_control_t *control;
 
-    while (!base_list_is_empty(&channel->control.backlog)) {
-        control =
-            base_list_head(&channel->control.backlog, core_control_t, link);
+    while ((control = base_list_pop(&channel->control.backlog, core_control_t,
+                                    link)) != NULL) {
         leave_backlog(control);
         control_put(control);
     }

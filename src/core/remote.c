@@ -597,12 +597,10 @@ void core_remote_destroy_all(ucxpool_t *pool)
     core_remote_t   *remote;
     core_endpoint_t *endpoint;
 
-    while (!base_list_is_empty(&pool->channels.remotes)) {
-        remote = base_list_head(&pool->channels.remotes, core_remote_t, link);
-        while (!base_list_is_empty(&remote->idle)) {
-            endpoint =
-                base_list_head(&remote->idle, core_endpoint_t, idle_link);
-            base_list_del(&endpoint->idle_link);
+    while ((remote = base_list_pop(&pool->channels.remotes, core_remote_t,
+                                   link)) != NULL) {
+        while ((endpoint = base_list_pop(&remote->idle, core_endpoint_t,
+                                         idle_link)) != NULL) {
             core_endpoint_destroy(endpoint);
         }
         destroy(remote);

@@ -131,7 +131,7 @@ void window_channel_ended(ucxpool_channel_t *channel)
 
 void window_channel_drop_all(ucxpool_channel_t *channel)
 {
-    struct window_channel *windows = channel->windows;
+    ucxpool_remote_window_t *remote;
 
     channel->refs++; /* destroying the served operations must not free the
                         channel */
@@ -140,13 +140,10 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
     window_grants_release(channel, true);
-    while (!base_list_is_empty(&windows->remotes)) {
-        ucxpool_remote_window_t *remote =
-            base_list_head(&windows->remotes, ucxpool_remote_window_t, link);
-
+    while ((remote = base_list_pop(&channel->windows->remotes,
+                                   ucxpool_remote_window_t, link)) != NULL) {
         remote->key = NULL; /* the key's worker may have been destroyed */
         window_remote_unmap(remote);
-        base_list_del(&remote->link);
         free(remote);
     }
 }

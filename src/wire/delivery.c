@@ -30,13 +30,10 @@ typedef struct wire_delivery {
 static delivery_t *delivery_get(ucxpool_request_t *request)
 {
     ucxpool_t  *pool = request->pool;
-    delivery_t *delivery;
+    delivery_t *delivery =
+        base_list_pop(&pool->wire->free_deliveries, delivery_t, link);
 
-    if (!base_list_is_empty(&pool->wire->free_deliveries)) {
-        delivery =
-            base_list_head(&pool->wire->free_deliveries, delivery_t, link);
-        base_list_del(&delivery->link);
-    } else {
+    if (delivery == NULL) {
         delivery = core_alloc(pool, sizeof(*delivery));
         if (delivery == NULL) {
             return NULL;
@@ -303,10 +300,8 @@ void wire_delivery_destroy_all(ucxpool_t *pool)
 
     base_list_splice_tail(&pool->wire->free_deliveries,
                           &pool->wire->deliveries);
-    while (!base_list_is_empty(&pool->wire->free_deliveries)) {
-        delivery =
-            base_list_head(&pool->wire->free_deliveries, delivery_t, link);
-        base_list_del(&delivery->link);
+    while ((delivery = base_list_pop(&pool->wire->free_deliveries, delivery_t,
+                                     link)) != NULL) {
         base_range_end(&delivery->range);
         free(delivery->copy_of_bytes);
         free(delivery);

@@ -21,12 +21,9 @@ typedef struct rndv {
 static rndv_t *rndv_get(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
-    rndv_t    *rndv;
+    rndv_t    *rndv = base_list_pop(&pool->wire->free_rndvs, rndv_t, link);
 
-    if (!base_list_is_empty(&pool->wire->free_rndvs)) {
-        rndv = base_list_head(&pool->wire->free_rndvs, rndv_t, link);
-        base_list_del(&rndv->link);
-    } else {
+    if (rndv == NULL) {
         rndv = core_alloc(pool, sizeof(*rndv));
         if (rndv == NULL) {
             return NULL;
@@ -335,9 +332,8 @@ void wire_rndv_destroy_all(ucxpool_t *pool)
             free(rndv);
         }
     }
-    while (!base_list_is_empty(&pool->wire->free_rndvs)) {
-        rndv = base_list_head(&pool->wire->free_rndvs, rndv_t, link);
-        base_list_del(&rndv->link);
+    while ((rndv = base_list_pop(&pool->wire->free_rndvs, rndv_t, link)) !=
+           NULL) {
         free(rndv);
     }
 }

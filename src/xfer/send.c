@@ -909,9 +909,8 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     ucxpool_request_t *request;
 
-    while (!base_list_is_empty(&channel->xfer->flushes)) {
-        request =
-            base_list_head(&channel->xfer->flushes, ucxpool_request_t, link);
+    while ((request = base_list_pop(&channel->xfer->flushes, ucxpool_request_t,
+                                    link)) != NULL) {
         core_request_end(request, status, channel->reason);
         core_request_reuse(request);
     }
