@@ -30,23 +30,18 @@ static void credits_received(ucxpool_channel_t *channel, uint32_t credits)
     xfer_queue_wake(channel);
 }
 
-static void handle_done(ucxpool_channel_t *channel, const proto_done_t *done,
-                        const void *data, size_t data_size)
+/* Handle DONE or CANCEL, which may contain a reason. */
+static void handle_end(ucxpool_channel_t *channel, const proto_fixed_t *message,
+                       const void *data, size_t data_size)
 {
     char reason[PROTO_TEXT_MAX + 1];
 
     proto_copy_text(reason, sizeof(reason), data, data_size);
-    xfer_send_done(channel, done, reason);
-}
-
-static void handle_cancel(ucxpool_channel_t    *channel,
-                          const proto_cancel_t *cancel, const void *data,
-                          size_t data_size)
-{
-    char reason[PROTO_TEXT_MAX + 1];
-
-    proto_copy_text(reason, sizeof(reason), data, data_size);
-    xfer_recv_canceled(channel, cancel, reason);
+    if (message->head.type == PROTO_DONE) {
+        xfer_send_done(channel, &message->done, reason);
+    } else {
+        xfer_recv_canceled(channel, &message->cancel, reason);
+    }
 }
 
 /* A peer that refuses the channel's path sends UNSUPPORTED before the channel
@@ -99,10 +94,8 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_send_taken(channel, &message->taken);
         break;
     case PROTO_DONE:
-        handle_done(channel, &message->done, data, data_size);
-        break;
     case PROTO_CANCEL:
-        handle_cancel(channel, &message->cancel, data, data_size);
+        handle_end(channel, message, data, data_size);
         break;
     case PROTO_RETURNED:
         wire_loan_returned(channel, message->returned.message);
@@ -221,7 +214,7 @@ const core_dispatch_t pool_dispatch = {
     .from_ucx          = handle_outside,
     .window_message    = window_message,
     .window_files      = wireup_fd_import_window,
-    .window_files_stop = wireup_fd_import_stop_window,
+    .window_files_stop = wireup_fd_import_stop,
     .unanswered        = wireup_hello_unanswered,
 };
 

@@ -333,7 +333,7 @@ static unsigned settle(ucxpool_channel_t *channel)
     }
     start_close(channel);
     wireup_connect_stop(channel);
-    wireup_fd_import_stop(channel);
+    wireup_fd_import_stop(channel, 0);
     return 1;
 }
 
@@ -513,7 +513,7 @@ static void destroy(ucxpool_channel_t *channel)
     xfer_message_destroy_all(channel);
     core_local_close(channel);
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_CLOSED);
-    wireup_fd_import_stop(channel);
+    wireup_fd_import_stop(channel, 0);
     wireup_mapping_close(channel);
     wireup_process_watch_stop(channel);
     core_ring_cleanup(&channel->ring);

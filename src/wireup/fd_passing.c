@@ -692,9 +692,7 @@ static void release(wireup_fd_import_t *fd_import)
     free(fd_import);
 }
 
-/* Stop all imports of a channel if `remote` is 0; otherwise only the import of
- * this remote window. */
-static void stop(ucxpool_channel_t *channel, uint64_t remote)
+void wireup_fd_import_stop(ucxpool_channel_t *channel, uint64_t remote)
 {
     wireup_fd_import_t *fd_import, *next;
 
@@ -706,16 +704,6 @@ static void stop(ucxpool_channel_t *channel, uint64_t remote)
             release(fd_import);
         }
     }
-}
-
-void wireup_fd_import_stop(ucxpool_channel_t *channel)
-{
-    stop(channel, 0);
-}
-
-void wireup_fd_import_stop_window(ucxpool_channel_t *channel, uint64_t remote)
-{
-    stop(channel, remote);
 }
 
 /* Set the reason why the import failed. For a HELLO, the reason is logged and

@@ -881,7 +881,7 @@ static bool offers_instead(const ucxpool_channel_t *channel,
 static void handle_instead(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const ipc_file_t *files)
 {
-    wireup_fd_import_stop(channel);
+    wireup_fd_import_stop(channel, 0);
     wireup_mapping_close(channel);
     channel->wireup.handshake &= ~(unsigned)CORE_READY_SENT;
     channel->peer.offers_pinned = true;
@@ -1075,7 +1075,7 @@ static void refuse_too(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
 
-    wireup_fd_import_stop(channel);
+    wireup_fd_import_stop(channel, 0);
     snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
              peer->peer_reason);
     send_ready(channel);

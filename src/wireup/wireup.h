@@ -331,11 +331,9 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
 bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
                              uint64_t grant, uint32_t num_fds, bool maps_early);
 
-/* Stop the import of this window's files, if there is one. */
-void wireup_fd_import_stop_window(ucxpool_channel_t *channel, uint64_t remote);
-
-/* Stop the imports of a channel. */
-void wireup_fd_import_stop(ucxpool_channel_t *channel);
+/* Stop the import of the files of a remote window, if there is one. If `remote`
+ * is 0, stop all imports of the channel. */
+void wireup_fd_import_stop(ucxpool_channel_t *channel, uint64_t remote);
 
 unsigned wireup_fd_import_progress(ucxpool_t *pool);
 
