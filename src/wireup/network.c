@@ -20,17 +20,6 @@ static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
     return status;
 }
 
-/* Let UCX use a device, or all devices if `device` is NULL. */
-static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
-                                    bool *moved_p)
-{
-    bool             has_callers = wireup_listeners_have_callers(pool);
-    ucxpool_status_t status =
-        core_network_open(pool, device, has_callers, moved_p);
-
-    return renew(pool, *moved_p, status);
-}
-
 /* Restart UCX if it must not be used any more (ucx.is_lost). If the restart
  * fails, only the `map` wire is available. */
 static void restart(ucxpool_t *pool)
@@ -48,12 +37,14 @@ static void restart(ucxpool_t *pool)
 static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
                                       const char *why)
 {
+    bool             has_callers = wireup_listeners_have_callers(pool);
     char             names[UCX_DEVICES_SIZE];
     bool             moved;
     ucxpool_status_t status;
 
     core_network_added(pool, device, names);
-    status = open_device(pool, device, &moved);
+    status = core_network_open(pool, device, has_callers, &moved);
+    status = renew(pool, moved, status);
     if (moved && (status == UCXPOOL_OK)) {
         base_warn("%s: UCX also listens on %s%s: any process that can reach "
                   "its ports can read and write the memory of this process "
