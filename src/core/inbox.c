@@ -119,13 +119,6 @@ void core_inbox_cleanup(ucxpool_t *pool)
     (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
-/* Returns true for a list of runs. Lists are only copied, so they do not count
- * toward ROUND_MAX. */
-static bool is_list(unsigned type)
-{
-    return type == PROTO_RUNS;
-}
-
 /* Handle one message, and return its type. Returns false if the ring is empty,
  * or the channel has ended. */
 static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
@@ -160,6 +153,8 @@ static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
     return true;
 }
 
+/* Read at most `max` messages. Lists of runs do not count, because they are
+ * only copied. */
 static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 {
     unsigned count = 0;
@@ -169,7 +164,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
     while ((count - lists < max) && (count < ROUND_MAX) &&
            core_channel_is_readable(channel) && read_one(channel, &type)) {
         count++;
-        lists += is_list(type) ? 1 : 0;
+        lists += (type == PROTO_RUNS) ? 1 : 0;
         /* With credits, the peer can write while the other messages are
          * read. */
         core_control_give_credits(channel);
