@@ -368,10 +368,8 @@ void pool_shutdown(ucxpool_t *pool)
     close_endpoints(pool, deadline);
     core_lock(pool);
     pool_call_back(pool);
-    core_unlock(pool);
     /* Progress UCX while the handlers are still registered. The handlers no
      * longer find any channel. */
-    core_lock(pool);
     ucx_context_settle_worker(&pool->ucx);
     core_unlock(pool);
     core_inbox_cleanup(pool);

@@ -19,7 +19,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
@@ -442,13 +441,11 @@ static uint64_t next_moment(ucxpool_t *pool)
 static void set_timer(ucxpool_t *pool)
 {
     uint64_t          moment = next_moment(pool);
-    struct itimerspec timer;
+    struct itimerspec timer  = {.it_value = {0}};
 
-    memset(&timer, 0, sizeof(timer));
     if (moment != BASE_CLOCK_FOREVER) {
-        moment                 = base_max(moment, (uint64_t)1);
-        timer.it_value.tv_sec  = (time_t)(moment / 1000000000u);
-        timer.it_value.tv_nsec = (long)(moment % 1000000000u);
+        moment         = base_max(moment, (uint64_t)1);
+        timer.it_value = to_timespec(moment);
     }
     if (moment != pool->wakeup.timer_moment) {
         pool->wakeup.timer_moment = moment;
