@@ -436,8 +436,8 @@ TEST(long_piece_uses_the_copy_engine)
     init_memory(&mem_kind_cuda_vmm);
     job = copy_cuda_job_get(copier);
     assert_ok(copy_cuda_job_start_long(copier, job, contiguous.address,
-                                       (char *)scattered.address + 5,
-                                       SIZE - 5));
+                                       (char *)scattered.address + 5, SIZE - 5,
+                                       true));
     wait_for(job);
     copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
@@ -580,7 +580,7 @@ TEST_EACH(a_scatter_waits_for_its_flag, 2)
 
         job->flag = flag;
         assert_ok(copy_cuda_job_start_long(copier, job, stream,
-                                           scattered.address, length));
+                                           scattered.address, length, true));
         end_one(job, 0);
     }
     end_one(start_one(target, stream, length, flag, false), 0);
@@ -709,7 +709,7 @@ STAND_IN_TEST(job_is_not_reported_done_early)
     second = copy_cuda_job_get(copier);
     assert_ok(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true));
     assert_ok(copy_cuda_job_start_long(copier, second, contiguous.address,
-                                       scattered.address, 1));
+                                       scattered.address, 1, true));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
         ck_assert_int_eq(copy_cuda_job_poll(copier, second),

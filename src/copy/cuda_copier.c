@@ -392,7 +392,8 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 /*
  * Each kind of copy has several streams, which its jobs use in turn. So other
  * jobs can run while the last thread blocks of a launch finish and the job's
- * word is written.
+ * word is written. Long gathers do not share a stream with long scatters,
+ * because a GPU has a copy engine for each direction of the PCIe link.
  *
  * Copies within this GPU have the highest priority: they are short, and a
  * peer's link is idle until they are done. Such a copy is either a gather into
@@ -402,10 +403,11 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  * application's streams of default priority, if the GPU supports priorities.
  */
 typedef enum way {
-    WAY_NEAR, /* this GPU's blocks: gather, or scatter of pushed data */
-    WAY_PULL, /* scatter from a peer's block */
-    WAY_PUSH, /* gather to a peer's block */
-    WAY_LONG, /* by the copy engine, in either direction */
+    WAY_NEAR,        /* this GPU's blocks: gather, or scatter of pushed data */
+    WAY_PULL,        /* scatter from a peer's block */
+    WAY_PUSH,        /* gather to a peer's block */
+    WAY_LONG_GATHER, /* by a copy engine */
+    WAY_LONG_SCATTER,
     NUM_WAYS
 } way_t;
 
@@ -447,10 +449,9 @@ static const struct {
     unsigned num_streams;
     int      below;
 } ways[NUM_WAYS] = {
-    [WAY_NEAR] = {2, 0},
-    [WAY_PULL] = {4, 1},
-    [WAY_PUSH] = {2, 1},
-    [WAY_LONG] = {2, 0},
+    [WAY_NEAR] = {2, 0},         [WAY_PULL] = {4, 1},
+    [WAY_PUSH] = {2, 1},         [WAY_LONG_GATHER] = {2, 0},
+    [WAY_LONG_SCATTER] = {2, 0},
 };
 
 /* A write to a peer's window also uses WAY_NEAR, and so has the highest
@@ -912,10 +913,12 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
-                                          const void *source, size_t length)
+                                          const void *source, size_t length,
+                                          bool is_gather)
 {
-    ucxpool_status_t status = begin(copier, job, WAY_LONG);
-    CUresult         result;
+    ucxpool_status_t status =
+        begin(copier, job, is_gather ? WAY_LONG_GATHER : WAY_LONG_SCATTER);
+    CUresult result;
 
     if (status != UCXPOOL_OK) {
         return status;

@@ -191,7 +191,8 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
  */
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
-                                          const void *source, size_t length);
+                                          const void *source, size_t length,
+                                          bool is_gather);
 
 /*
  * Check whether the job is done.

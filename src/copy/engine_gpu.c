@@ -309,7 +309,7 @@ static ucxpool_status_t start_long(copy_engine_t *engine, copy_cuda_job_t *job,
 
     return copy_cuda_job_start_long(
         engine->copier, job, (void *)(uintptr_t)target,
-        (const void *)(uintptr_t)source, piece->length);
+        (const void *)(uintptr_t)source, piece->length, is_gather);
 }
 
 static ucxpool_status_t start_launch(copy_engine_t       *engine,
@@ -454,7 +454,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
             (void *)(uintptr_t)(is_to_other ? first->other : first->address),
             (const void *)(uintptr_t)(is_to_other ? first->address
                                                   : first->other),
-            size);
+            size, is_to_other);
     }
     if (!copy_cuda_job_add(engine->copier, job, list, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
