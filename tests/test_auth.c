@@ -31,8 +31,8 @@
 /* Bytes of HELLO and of CHALLENGE. */
 #define NONCE_MESSAGE (HEADER + BOOTSTRAP_NONCE_SIZE)
 
-static const char client_blob[]   = "blob of the client";
-static const char listener_blob[] = "blob of the listener, a longer one";
+static char client_blob[]   = "blob of the client";
+static char listener_blob[] = "blob of the listener, a longer one";
 
 /* One side: its authentication, the test's end of its socket, and the bytes
  * that it has sent. */
@@ -82,7 +82,7 @@ static void begin(void)
     test_at_end(end);
 }
 
-static bootstrap_self_t self_of(const base_secret_t *key, const void *blob,
+static bootstrap_self_t self_of(const base_secret_t *key, void *blob,
                                 size_t length)
 {
     return (bootstrap_self_t){

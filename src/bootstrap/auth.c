@@ -557,8 +557,8 @@ static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
     }
     auth->state = BOOTSTRAP_AUTH_ANSWER;
     if (auth->self->fit_blob != NULL) {
-        auth->self->fit_blob(auth->self->arg, auth->client.blob,
-                             auth->client.blob_length);
+        auth->self->fit_blob(auth->self->arg, auth->self->blob,
+                             auth->client.blob, auth->client.blob_length);
     }
     return post_proof(auth);
 }

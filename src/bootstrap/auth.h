@@ -168,11 +168,11 @@ typedef enum bootstrap_auth_state {
 /* The local side's data. Must outlive the exchange. */
 typedef struct bootstrap_self {
     const base_secret_t *secret; /* NULL: no secret */
-    const void          *blob;
+    void                *blob;
     size_t               blob_length; /* at most BOOTSTRAP_BLOB_MAX */
     /* Lets a listener change its blob for an authenticated client just before
      * the blob is sent. NULL: all clients get the same blob. */
-    void (*fit_blob)(void *arg, const void *client, size_t length);
+    void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
     void *arg;
 } bootstrap_self_t;
 

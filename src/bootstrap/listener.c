@@ -244,9 +244,7 @@ struct bootstrap_listener {
     size_t            queue_length;
     bootstrap_peer_t *queue;
     uint8_t           blob[BOOTSTRAP_BLOB_MAX];
-    void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
-    void          *arg;
-    pending_slot_t slots[];
+    pending_slot_t    slots[];
 };
 
 /* Log a warning, unless one was logged within the last LOG_INTERVAL_NS. */
@@ -492,13 +490,6 @@ static unsigned end_late(bootstrap_listener_t *listener)
     return num_late;
 }
 
-static void fit_blob(void *arg, const void *client, size_t length)
-{
-    bootstrap_listener_t *listener = arg;
-
-    listener->fit_blob(listener->arg, listener->blob, client, length);
-}
-
 /* Returns the number of slots: at most a quarter of the files that the process
  * may open. */
 static size_t num_slots_for(unsigned max_half_open)
@@ -545,12 +536,8 @@ listener_alloc(const bootstrap_listener_params_t *params)
     listener->self.secret      = params->secret;
     listener->self.blob        = listener->blob;
     listener->self.blob_length = params->blob_length;
-    listener->fit_blob         = params->fit_blob;
-    listener->arg              = params->arg;
-    if (params->fit_blob != NULL) {
-        listener->self.fit_blob = fit_blob;
-        listener->self.arg      = listener;
-    }
+    listener->self.fit_blob    = params->fit_blob;
+    listener->self.arg         = params->arg;
     return listener;
 }
 

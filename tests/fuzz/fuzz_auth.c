@@ -215,7 +215,7 @@ static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint8_t   blob[100] = {9, 8, 7};
+    static uint8_t         blob[100] = {9, 8, 7};
     const bootstrap_self_t self = {.blob = blob, .blob_length = sizeof(blob)};
     static stranger_t      stranger;
     ucxpool_status_t       status;
