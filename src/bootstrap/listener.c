@@ -812,13 +812,8 @@ uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener)
     return listener->port;
 }
 
-uint64_t bootstrap_listener_num_refused(const bootstrap_listener_t *listener)
+const bootstrap_listener_stats_t *
+bootstrap_listener_stats(const bootstrap_listener_t *listener)
 {
-    return listener->stats.num_refused;
-}
-
-void bootstrap_listener_get_stats(const bootstrap_listener_t *listener,
-                                  bootstrap_listener_stats_t *stats_p)
-{
-    *stats_p = listener->stats;
+    return &listener->stats;
 }

@@ -119,8 +119,9 @@ void bootstrap_listener_set_blob(bootstrap_listener_t *listener,
                                  const void *blob, size_t length);
 
 uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener);
-uint64_t bootstrap_listener_num_refused(const bootstrap_listener_t *listener);
-void     bootstrap_listener_get_stats(const bootstrap_listener_t *listener,
-                                      bootstrap_listener_stats_t *stats_p);
+
+/* Returns the counts so far. Valid until destroy. */
+const bootstrap_listener_stats_t *
+bootstrap_listener_stats(const bootstrap_listener_t *listener);
 
 #endif

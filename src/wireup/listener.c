@@ -180,8 +180,9 @@ static void update_event(ucxpool_listener_t *listener)
 
 static unsigned progress(ucxpool_listener_t *listener)
 {
-    unsigned count   = bootstrap_listener_progress(listener->bootstrap);
-    uint64_t refused = bootstrap_listener_num_refused(listener->bootstrap);
+    unsigned count = bootstrap_listener_progress(listener->bootstrap);
+    uint64_t refused =
+        bootstrap_listener_stats(listener->bootstrap)->num_refused;
 
     listener->pool->stats.handshakes_refused += refused - listener->num_refused;
     listener->num_refused = refused;
