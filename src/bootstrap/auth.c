@@ -220,11 +220,6 @@ static void io_init(bootstrap_auth_io_t *io, int fd)
     io->num_dropped = 0;
 }
 
-static bool io_wants_send(const bootstrap_auth_io_t *io)
-{
-    return io->out_offset < io->out_length;
-}
-
 /* Convert errno after a failed call to a status. UCXPOOL_OK: call again. */
 static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
 {
@@ -263,7 +258,7 @@ static ucxpool_status_t io_flush(bootstrap_auth_io_t *io)
     ucxpool_status_t status = UCXPOOL_OK;
     ssize_t          length;
 
-    while ((status == UCXPOOL_OK) && io_wants_send(io)) {
+    while ((status == UCXPOOL_OK) && (io->out_offset < io->out_length)) {
         length =
             send(io->fd, io->out + io->out_offset,
                  io->out_length - io->out_offset, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -722,7 +717,7 @@ void bootstrap_auth_cleanup(bootstrap_auth_t *auth)
 
 bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth)
 {
-    return io_wants_send(&auth->io);
+    return auth->io.out_offset < auth->io.out_length;
 }
 
 const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p)
