@@ -19,16 +19,12 @@ static pthread_mutex_t  uses_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t num_uses;
 static atomic_bool   is_one_lost;
 
-static framework_use_t **bucket_of(const void *address)
-{
-    return &buckets[((uintptr_t)address / ADDRESS_STEP) % NUM_BUCKETS];
-}
-
 /* Returns the link that points to the use of an address, or the link where the
  * use would be added. */
 static framework_use_t **find_use(const void *address)
 {
-    framework_use_t **link = bucket_of(address);
+    framework_use_t **link =
+        &buckets[((uintptr_t)address / ADDRESS_STEP) % NUM_BUCKETS];
 
     while ((*link != NULL) && ((*link)->address != address)) {
         link = &(*link)->next;
