@@ -200,25 +200,6 @@ static uint32_t num_asked(const caller_t          *caller,
                : wireup_mapping_num_fds(channel);
 }
 
-/* Get the next `num` descriptors that the caller requests. The function that
- * calls get_fds() closes them if *are_new_p is true. */
-static ucxpool_status_t get_fds(const caller_t          *caller,
-                                const ucxpool_channel_t *channel, uint32_t num,
-                                int *fds, bool *are_new_p)
-{
-    uint32_t first = caller->request.first;
-
-    if (caller->request.grant != 0) {
-        return window_grant_files(channel, caller->request.grant, first, num,
-                                  fds, are_new_p);
-    }
-    for (uint32_t i = 0; i < num; i++) {
-        fds[i] = wireup_mapping_fd(channel, first + i);
-    }
-    *are_new_p = false;
-    return UCXPOOL_OK;
-}
-
 /* Check that the caller is the process that sent the HELLO and may map the
  * memory. Returns the reason if the check fails, else NULL. text: a buffer for
  * the reason. */
@@ -249,29 +230,36 @@ static bool refuse_known(ucxpool_t *pool, caller_t *caller,
     return refuse(pool, caller, reason);
 }
 
+/* Send the next descriptors that the caller requests. */
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
     int           fds[IPC_FDS_MAX];
-    uint32_t      total = num_asked(caller, channel);
-    uint32_t      first = caller->request.first;
-    uint32_t      count = base_min(total - first, caller->request.max);
-    bool          are_new;
-    proto_given_t given = {
-        .magic   = PROTO_IMPORT_MAGIC,
-        .version = PROTO_VERSION,
-        .first   = first,
-        .total   = total,
+    uint32_t      total   = num_asked(caller, channel);
+    uint32_t      first   = caller->request.first;
+    uint32_t      count   = base_min(total - first, caller->request.max);
+    bool          are_new = false;
+    proto_given_t given   = {
+          .magic   = PROTO_IMPORT_MAGIC,
+          .version = PROTO_VERSION,
+          .first   = first,
+          .total   = total,
     };
     int error;
 
-    count       = (caller->request.grant != 0) ? num_spare(count)
-                                               : base_min(count, IPC_FDS_MAX);
-    given.count = (uint16_t)count;
-
-    if (get_fds(caller, channel, count, fds, &are_new) != UCXPOOL_OK) {
-        return refuse_known(pool, caller, &given, ucxpool_error_detail());
+    if (caller->request.grant != 0) {
+        count = num_spare(count);
+        if (window_grant_files(channel, caller->request.grant, first, count,
+                               fds, &are_new) != UCXPOOL_OK) {
+            return refuse_known(pool, caller, &given, ucxpool_error_detail());
+        }
+    } else {
+        count = base_min(count, IPC_FDS_MAX);
+        for (uint32_t i = 0; i < count; i++) {
+            fds[i] = wireup_mapping_fd(channel, first + i);
+        }
     }
+    given.count = (uint16_t)count;
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
     if (are_new) {
