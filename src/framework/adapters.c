@@ -91,7 +91,8 @@ static void *stream_of(void *stream)
     return stream == (void *)1 ? NULL : stream;
 }
 
-/* Allocate from a pool, or from the device's pool if `pool` is NULL. */
+/* Allocate from a pool, or from the device's pool if `pool` is NULL. Creates
+ * the device's pool if necessary. */
 static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
                                       void *stream, void **address_p)
 {
@@ -106,12 +107,11 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
     return status;
 }
 
-/* Allocate, and log a failure. Only the first failure is a warning. A framework
- * that has run out of memory retries to find out how much memory it must
- * free. */
-static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
-                                         size_t size, void *stream,
-                                         void **address_p)
+/* Like allocate_from(), but *address_p is NULL after an error and for size 0.
+ * Logs the error, but only the first one as a warning, because a framework that
+ * has run out of memory retries to find out how much memory it must free. */
+static ucxpool_status_t allocate(ucxpool_t *pool, int device, size_t size,
+                                 void *stream, void **address_p)
 {
     ucxpool_error_level_t level;
     ucxpool_status_t      status;
@@ -130,15 +130,6 @@ static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
         atomic_store_explicit(&is_logged, true, memory_order_relaxed);
     }
     return status;
-}
-
-/* Allocate from a device's pool, which is created if necessary. *address_p is
- * NULL after an error, and for size 0. */
-static ucxpool_status_t alloc_on(int device, size_t size, void *stream,
-                                 void **address_p)
-{
-    return allocate_and_log(framework_pools_find(device), device, size, stream,
-                            address_p);
 }
 
 /* Return memory to a pool. Logs errors as warnings, because they are not
@@ -180,7 +171,7 @@ static ucxpool_status_t torch_allocate(ssize_t size, int device, void *stream,
         (void)ucxpool_error_set_level(level);
         return status;
     }
-    return alloc_on(device, (size_t)size, stream, address_p);
+    return allocate(NULL, device, (size_t)size, stream, address_p);
 }
 
 void *ucxpool_torch_alloc(ssize_t size, int device, void *stream)
@@ -306,7 +297,7 @@ void *ucxpool_cupy_malloc(void *stream_p, size_t size, int device)
 {
     void *address;
 
-    (void)alloc_on(device, size, cupy_stream_of(stream_p), &address);
+    (void)allocate(NULL, device, size, cupy_stream_of(stream_p), &address);
     return address;
 }
 
@@ -321,7 +312,7 @@ void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
 {
     void *address;
 
-    if (allocate_and_log(pool, 0, size, stream, &address) != UCXPOOL_OK) {
+    if (allocate(pool, 0, size, stream, &address) != UCXPOOL_OK) {
         throw_bad_alloc();
     }
     return address;
