@@ -319,7 +319,7 @@ static void format_units(const unit_t *units, size_t num_units, uint64_t value,
         }
     }
     snprintf(text, BASE_FORMAT_SIZE, "%" PRIu64 "%s", value / unit->factor,
-             unit->name);
+             (value == 0) ? "" : unit->name);
 }
 
 void base_format_size(uint64_t size, char text[BASE_FORMAT_SIZE])
@@ -328,8 +328,6 @@ void base_format_size(uint64_t size, char text[BASE_FORMAT_SIZE])
         strcpy(text, "auto");
     } else if (size == BASE_SIZE_INF) {
         strcpy(text, "inf");
-    } else if (size == 0) {
-        strcpy(text, "0");
     } else {
         format_units(size_units, NUM_SIZE_UNITS, size, text);
     }
@@ -339,8 +337,6 @@ void base_format_time(uint64_t ns, char text[BASE_FORMAT_SIZE])
 {
     if (ns == UINT64_MAX) {
         strcpy(text, "inf");
-    } else if (ns == 0) {
-        strcpy(text, "0");
     } else {
         format_units(time_units, NUM_TIME_UNITS, ns, text);
     }
