@@ -13,26 +13,26 @@
 
 /* --- parsing and formatting of values ------------------------------------- */
 
+static bool is_valid_size(const base_key_t *key, size_t size)
+{
+    if (size == BASE_SIZE_AUTO) {
+        return (key->flags & BASE_KEY_AUTO) != 0;
+    }
+    if (size == BASE_SIZE_INF) {
+        return (key->flags & BASE_KEY_INF) != 0;
+    }
+    if ((size == 0) && (key->flags & BASE_KEY_ZERO)) {
+        return true;
+    }
+    return (size >= key->min) && (size <= key->max) &&
+           (!(key->flags & BASE_KEY_POW2) || base_is_pow2(size));
+}
+
 static bool parse_size(const base_key_t *key, const char *text, size_t *field)
 {
     size_t size;
 
-    if (!base_parse_size(text, &size)) {
-        return false;
-    }
-    if (size == BASE_SIZE_AUTO) {
-        if (!(key->flags & BASE_KEY_AUTO)) {
-            return false;
-        }
-    } else if (size == BASE_SIZE_INF) {
-        if (!(key->flags & BASE_KEY_INF)) {
-            return false;
-        }
-    } else if ((size == 0) && (key->flags & BASE_KEY_ZERO)) {
-        *field = 0;
-        return true;
-    } else if ((size < key->min) || (size > key->max) ||
-               ((key->flags & BASE_KEY_POW2) && !base_is_pow2(size))) {
+    if (!base_parse_size(text, &size) || !is_valid_size(key, size)) {
         return false;
     }
     *field = size;
@@ -43,14 +43,9 @@ static bool parse_time(const base_key_t *key, const char *text, uint64_t *field)
 {
     uint64_t ns;
 
-    if (!base_parse_time(text, &ns)) {
-        return false;
-    }
-    if (ns == UINT64_MAX) {
-        if (!(key->flags & BASE_KEY_INF)) {
-            return false;
-        }
-    } else if ((ns < key->min) || (ns > key->max)) {
+    if (!base_parse_time(text, &ns) ||
+        ((ns == UINT64_MAX) ? !(key->flags & BASE_KEY_INF)
+                            : (ns < key->min) || (ns > key->max))) {
         return false;
     }
     *field = ns;
