@@ -347,8 +347,7 @@ fail(bootstrap_auth_t *auth, ucxpool_status_t status, const char *format, ...)
 }
 
 /* Fail because the socket could not send or receive. */
-static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
-                                 ucxpool_status_t  status)
+static ucxpool_status_t fail_io(bootstrap_auth_t *auth, ucxpool_status_t status)
 {
     char text[64];
 
@@ -577,7 +576,7 @@ static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
     if ((status == UCXPOOL_OK) || (status == UCXPOOL_INPROGRESS)) {
         return status;
     }
-    return fail_box(auth, status);
+    return fail_io(auth, status);
 }
 
 /* Read the available part of a message, and handle the message when it is
@@ -641,7 +640,7 @@ static ucxpool_status_t fail_send(bootstrap_auth_t *auth,
         }
         auth->io.error = error;
     }
-    return fail_box(auth, status);
+    return fail_io(auth, status);
 }
 
 ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth)
