@@ -282,6 +282,7 @@ uint64_t ipc_net_namespace(void)
 
 typedef enum process_state {
     PROCESS_RUNNING,
+    PROCESS_EXITING,
     PROCESS_ENDED,  /* the PID is unused, or belongs to another process */
     PROCESS_UNKNOWN /* unknown: the process could not be queried, for example
                          for lack of descriptors */
@@ -293,10 +294,10 @@ bool ipc_host_is_visible(const ipc_host_t *peer)
            (peer->pid_namespace == namespace_of("/proc/self/ns/pid"));
 }
 
-static process_state_t process_query(const ipc_host_t *peer,
-                                     proc_stat_t      *process_p)
+static process_state_t process_query(const ipc_host_t *peer)
 {
-    int error;
+    proc_stat_t process;
+    int         error;
 
     if ((peer->pid == 0) || (peer->pid > INT_MAX)) {
         return PROCESS_ENDED;
@@ -304,15 +305,17 @@ static process_state_t process_query(const ipc_host_t *peer,
     if (!ipc_host_is_visible(peer)) {
         return PROCESS_UNKNOWN;
     }
-    error = stat_read(peer->pid, process_p);
+    error = stat_read(peer->pid, &process);
     if ((error == ENOENT) || (error == ESRCH)) {
         return PROCESS_ENDED;
     }
     if ((error != 0) || (peer->start_time == 0)) {
         return PROCESS_UNKNOWN;
     }
-    return (process_p->start_time == peer->start_time) ? PROCESS_RUNNING
-                                                       : PROCESS_ENDED;
+    if (process.start_time != peer->start_time) {
+        return PROCESS_ENDED;
+    }
+    return process.is_exiting ? PROCESS_EXITING : PROCESS_RUNNING;
 }
 
 bool ipc_host_is_same(const ipc_host_t *a, const ipc_host_t *b)
@@ -324,16 +327,14 @@ bool ipc_host_is_same(const ipc_host_t *a, const ipc_host_t *b)
 
 bool ipc_host_is_alive(const ipc_host_t *peer)
 {
-    proc_stat_t process;
+    process_state_t state = process_query(peer);
 
-    return process_query(peer, &process) == PROCESS_RUNNING;
+    return (state == PROCESS_RUNNING) || (state == PROCESS_EXITING);
 }
 
 bool ipc_host_is_reaped(const ipc_host_t *peer)
 {
-    proc_stat_t process;
-
-    return process_query(peer, &process) == PROCESS_ENDED;
+    return process_query(peer) == PROCESS_ENDED;
 }
 
 /* Returns true if the peer is a process of the same user on this host. */
@@ -432,16 +433,14 @@ static bool has_no_program(const ipc_host_t *peer)
 bool ipc_host_has_ended(const ipc_host_t *peer)
 {
     char            reason[128];
-    proc_stat_t     process;
     process_state_t state;
 
     if (!is_related(peer, reason, sizeof(reason)) ||
         !ipc_host_is_visible(peer)) {
         return false;
     }
-    state = process_query(peer, &process);
-    return (state == PROCESS_ENDED) ||
-           ((state == PROCESS_RUNNING) && process.is_exiting) ||
+    state = process_query(peer);
+    return (state == PROCESS_ENDED) || (state == PROCESS_EXITING) ||
            ((state == PROCESS_UNKNOWN) && has_no_program(peer));
 }
 
