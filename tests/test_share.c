@@ -1001,13 +1001,6 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
     ipc_unmap(address, SIZE);
 }
 
-TEST(a_control_file_of_size_0_is_rejected)
-{
-    void *address;
-
-    assert_error(ipc_create("control", 0, &fd, &address), INVALID_PARAM);
-}
-
 TEST(an_invalid_descriptor_cannot_be_announced)
 {
     assert_error(ipc_file_fill(-1, &file), IO);

@@ -8,6 +8,7 @@
 #include "mem/memfd.h"
 #include "mem/system.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -57,10 +58,7 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
     void *address;
     int   fd, error;
 
-    if (size == 0) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "cannot create memory file %s with 0 bytes", name);
-    }
+    assert(size != 0);
     snprintf(full_name, sizeof(full_name), "ucxpool:%d:%s", (int)getpid(),
              name);
     error = mem_memfd_create(full_name, size, 0, &fd);

@@ -88,11 +88,10 @@ ucxpool_status_t ipc_view_map(const ipc_host_t *host, const ipc_file_t *file,
 void             ipc_view_unmap(ipc_view_t *view);
 
 /*
- * Create a memfd for control words. It is zeroed, mapped for writing here, and
- * sealed so that no other process can map it for writing. The caller releases
- * it with ipc_unmap() and close().
+ * Create a memfd for control words, of 1 byte or more. It is zeroed, mapped for
+ * writing here, and sealed so that no other process can map it for writing. The
+ * caller releases it with ipc_unmap() and close().
  *
- * UCXPOOL_ERR_INVALID_PARAM  size is 0
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
