@@ -88,7 +88,7 @@ ucxpool_status_t core_ring_init(core_ring_t *ring)
     memset(ring, 0, sizeof(*ring));
     ring->fd = -1;
     ucxpool_status_t status =
-        ipc_create("ucxpool:ring", sizeof(core_ring_page_t), &fd, &address);
+        ipc_create("ring", sizeof(core_ring_page_t), &fd, &address);
     if (status != UCXPOOL_OK) {
         return status;
     }
