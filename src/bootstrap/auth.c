@@ -294,26 +294,6 @@ static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
     return status;
 }
 
-/* Discard input. Returns UCXPOOL_OK after the peer has closed the connection,
- * the connection has failed, or num_max bytes have been discarded; else
- * UCXPOOL_INPROGRESS. */
-static ucxpool_status_t io_drop(bootstrap_auth_io_t *io, size_t num_max)
-{
-    ucxpool_status_t status = UCXPOOL_OK;
-    ssize_t          length = 1;
-
-    while ((status == UCXPOOL_OK) && (length != 0) &&
-           (io->num_dropped < num_max)) {
-        length = recv(io->fd, io->in, sizeof(io->in), MSG_DONTWAIT);
-        if (length > 0) {
-            io->num_dropped += (size_t)length;
-        } else if (length < 0) {
-            status = errno_status(io);
-        }
-    }
-    return status == UCXPOOL_INPROGRESS ? status : UCXPOOL_OK;
-}
-
 /* --- the exchange --------------------------------------------------------- */
 
 static bootstrap_auth_side_t *our_side(bootstrap_auth_t *auth)
@@ -612,13 +592,26 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
 }
 
 /* After the refusal has been sent, discard at most BOOTSTRAP_DRAIN_MAX bytes
- * until the client closes the connection. */
+ * until the client closes the connection, or the connection fails. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
+    bootstrap_auth_io_t *io     = &auth->io;
+    ucxpool_status_t     status = UCXPOOL_OK;
+    ssize_t              length = 1;
+
     /* Each call repeats the shutdown, which is harmless. */
-    shutdown(auth->io.fd, SHUT_WR);
-    if (io_drop(&auth->io, BOOTSTRAP_DRAIN_MAX) == UCXPOOL_INPROGRESS) {
-        return UCXPOOL_INPROGRESS;
+    shutdown(io->fd, SHUT_WR);
+    while ((status == UCXPOOL_OK) && (length != 0) &&
+           (io->num_dropped < BOOTSTRAP_DRAIN_MAX)) {
+        length = recv(io->fd, io->in, sizeof(io->in), MSG_DONTWAIT);
+        if (length > 0) {
+            io->num_dropped += (size_t)length;
+        } else if (length < 0) {
+            status = errno_status(io);
+        }
+    }
+    if (status == UCXPOOL_INPROGRESS) {
+        return status;
     }
     auth->state = BOOTSTRAP_AUTH_FAILED;
     return auth->status;
