@@ -177,8 +177,3 @@ unsigned core_lifeline_progress(ucxpool_channel_t *channel)
     }
     return 1;
 }
-
-uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel)
-{
-    return channel->conn.lifeline.deadline;
-}

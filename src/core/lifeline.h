@@ -48,6 +48,5 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
  * messages that the peer sent before the close. Returns the number of channels
  * that have ended. */
 unsigned core_lifeline_progress(ucxpool_channel_t *channel);
-uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel);
 
 #endif

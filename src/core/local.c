@@ -135,21 +135,6 @@ void core_local_progress(ucxpool_channel_t *channel)
     read_some(channel, 1);
 }
 
-bool core_local_parse_hello(const void *bytes, size_t length,
-                            proto_hello_t *hello_p)
-{
-    proto_fixed_t message;
-
-    if ((length < sizeof(*hello_p)) ||
-        (proto_parse(bytes, sizeof(*hello_p), length - sizeof(*hello_p),
-                     &message) != UCXPOOL_OK) ||
-        (message.head.type != PROTO_HELLO)) {
-        return false;
-    }
-    *hello_p = message.hello;
-    return true;
-}
-
 /* --- the connection ------------------------------------------------------- */
 
 bool core_local_adopt(ucxpool_channel_t *channel, int fd)
@@ -225,11 +210,6 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
     if ((error != 0) && (channel->state == UCXPOOL_CHANNEL_CONNECTING)) {
         disconnected(channel);
     }
-}
-
-bool core_local_is_lost(const ucxpool_channel_t *channel)
-{
-    return base_clock_now() >= channel->conn.lost_at;
 }
 
 uint64_t core_local_deadline(const ucxpool_channel_t *channel)

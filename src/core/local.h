@@ -50,16 +50,7 @@ void core_local_close(ucxpool_channel_t *channel);
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size);
 
-/* Parse the fixed part of a HELLO. Returns false if the bytes are not a
- * HELLO. */
-bool core_local_parse_hello(const void *bytes, size_t length,
-                            proto_hello_t *hello_p);
-
-/* Returns true if the connection has closed, and the grace period in which a
- * more precise reason may be found has passed. */
-bool core_local_is_lost(const ucxpool_channel_t *channel);
-
-/* Returns the time at which core_local_is_lost() must be checked. */
+/* Returns the time at which conn.lost_at must be checked. */
 uint64_t core_local_deadline(const ucxpool_channel_t *channel);
 
 /* How a HELLO arrived, and how it is answered. */

@@ -422,7 +422,7 @@ static uint64_t next_moment(ucxpool_t *pool)
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         moment = base_min(moment, wireup_channel_close_deadline(channel));
         moment = base_min(moment, core_local_deadline(channel));
-        moment = base_min(moment, core_lifeline_deadline(channel));
+        moment = base_min(moment, channel->conn.lifeline.deadline);
         if (!channel->peer.is_detached) {
             moment = base_min(moment, channel->peer.next_check);
         }

@@ -412,7 +412,7 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
 static void detect_failure(ucxpool_channel_t *channel)
 {
     if ((channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
-        core_local_is_lost(channel)) {
+        (base_clock_now() >= channel->conn.lost_at)) {
         core_channel_set_broken(channel);
     }
     if (channel->peer.has_ended && !channel->peer.is_detached) {

@@ -316,18 +316,22 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
 static bool receive_hello(ucxpool_t *pool, caller_t *caller,
                           const uint8_t *bytes, size_t length)
 {
-    proto_hello_t hello;
+    proto_fixed_t        message;
+    const proto_hello_t *hello = &message.hello;
 
-    if (!core_local_parse_hello(bytes, length, &hello)) {
+    if ((length < sizeof(*hello)) ||
+        (proto_parse(bytes, sizeof(*hello), length - sizeof(*hello),
+                     &message) != UCXPOOL_OK) ||
+        (message.head.type != PROTO_HELLO)) {
         return refuse(pool, caller, "it sent neither IMPORT nor HELLO");
     }
-    if (!ipc_caller_is(&caller->peer, &hello.host)) {
+    if (!ipc_caller_is(&caller->peer, &hello->host)) {
         return refuse(pool, caller, "its HELLO names another process");
     }
-    if (hello.flags & PROTO_HELLO_BY_EP) {
+    if (hello->flags & PROTO_HELLO_BY_EP) {
         return refuse(pool, caller, "its HELLO is for an endpoint");
     }
-    pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
+    pool->dispatch->hello(pool, hello, bytes + sizeof(*hello),
                           &(core_way_t){.fd = export_detach(pool, caller)});
     return true;
 }
