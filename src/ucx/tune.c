@@ -123,13 +123,6 @@ static void tune_staging(ucp_config_t *config)
     free(value);
 }
 
-/* Tune for a pool on a GPU. transports: the value of UCX_TLS. */
-static void tune_gpu(ucp_config_t *config, const char *transports)
-{
-    tune_registration(config, transports);
-    tune_staging(config);
-}
-
 /* --- for all pools -------------------------------------------------------- */
 
 /* Returns the value in the line "NAME=value" of the text. Modifies the text. */
@@ -360,7 +353,8 @@ void ucx_tune(ucp_config_t *config, bool for_gpu)
     tune_tcp(config, transports);
     tune_transports(config, transports);
     if (for_gpu) {
-        tune_gpu(config, transports);
+        tune_registration(config, transports);
+        tune_staging(config);
     }
     free(transports);
 }
