@@ -169,10 +169,7 @@ ucxpool_request_t *wire_recv_find(ucxpool_channel_t  *channel,
 static void recv_count(ucxpool_request_t *request, const proto_data_t *data,
                        core_mode_t mode)
 {
-    core_traffic_t *received = &request->channel->counts.received[mode];
-
-    received->bytes += data->length;
-    received->fragments++;
+    core_traffic_add(&request->channel->counts.received[mode], data->length);
     request->path = (uint8_t)mode;
     request->recv->received += data->length;
     request->recv->num_seen++;

@@ -138,8 +138,6 @@ ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-/* Create the listening socket before UCX opens devices, because its creation
- * may fail. */
 ucxpool_status_t wireup_listener_create(ucxpool_t               *pool,
                                         const bootstrap_where_t *where,
                                         ucxpool_listener_t     **listener_p)
