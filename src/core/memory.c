@@ -52,13 +52,6 @@ typedef struct attempt {
     bool     is_short;     /* a smaller size may succeed */
 } attempt_t;
 
-/* Returns true if a smaller size may succeed. This applies only to GPU memory,
- * because other processes may use a part of it. */
-static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
-{
-    return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
-}
-
 ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions)
 {
     uint64_t         start    = base_clock_now();
@@ -85,7 +78,9 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const target_t *target,
     status = mem_regions_init(regions, target->sizes.kind, target->device,
                               attempt->num_regions, config->region_size,
                               (int)config->huge_pages);
-    attempt->is_short = may_be_short(target->sizes.kind, status);
+    /* Other processes may use a part of the GPU's memory. */
+    attempt->is_short =
+        (status == UCXPOOL_ERR_NO_MEMORY) && target->sizes.kind->is_gpu;
     if ((status != UCXPOOL_OK) || !target->is_registered) {
         return status;
     }
@@ -132,13 +127,6 @@ static ucxpool_status_t settle(const target_t      *target,
         }
     }
     return block_sizes_settle(&sizes, config_p, &attempt->num_regions);
-}
-
-static uint64_t count_blocks(const base_config_t *config,
-                             const attempt_t     *attempt)
-{
-    return (uint64_t)attempt->num_regions *
-           (config->region_size / config->block_size);
 }
 
 static ucxpool_status_t descend(ucxpool_t *pool, const target_t *target,
@@ -198,8 +186,8 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const target_t *target,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    outcome_p->blocks_asked = count_blocks(config, &now);
     outcome_p->bytes_asked  = now.num_regions * config->region_size;
+    outcome_p->blocks_asked = outcome_p->bytes_asked / config->block_size;
     level                   = base_error_log_at(BASE_LOG_DEBUG);
     status = descend(pool, target, &asked, config, &now, regions, outcome_p);
     base_error_log_at(level);

@@ -69,14 +69,6 @@ static bool is_in_use(const ucxpool_t *pool)
     return false;
 }
 
-/* Destroy the context and the worker, which nothing uses any more. */
-static void discard(ucxpool_t *pool)
-{
-    ucx_context_settle_worker(&pool->ucx);
-    ucx_context_destroy_worker(&pool->ucx, pool->name);
-    ucx_context_cleanup(&pool->ucx);
-}
-
 /* Release the registrations of the old context before the new context registers
  * memory, because there may not be room for both. Also destroy the old context,
  * because UCX may keep released registrations until then. */
@@ -84,7 +76,9 @@ static void leave(ucxpool_t *pool, mem_regions_t *regions)
 {
     unwatch(pool);
     ucx_dereg_regions(regions, pool->ucx.context);
-    discard(pool);
+    ucx_context_settle_worker(&pool->ucx);
+    ucx_context_destroy_worker(&pool->ucx, pool->name);
+    ucx_context_cleanup(&pool->ucx);
 }
 
 static ucxpool_status_t enter(ucxpool_t *pool, const ucx_context_t *fresh,
