@@ -151,6 +151,8 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
 }
 
+/* Keep a HELLO that matches no channel, and its connection, until its channel
+ * is created. */
 static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
                  const core_way_t *way)
 {
@@ -174,19 +176,6 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
     pool->wireup.num_early++;
     pool->wireup.next_hello =
         base_min(pool->wireup.next_hello, early->deadline);
-}
-
-/* Keep a HELLO that matches no channel, and its connection, until its channel
- * is created. If the channel is known to be closed, drop the HELLO: the peer is
- * notified of the close in other ways. */
-static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
-                            const void *files, const core_way_t *way)
-{
-    if (was_closed(pool, hello)) {
-        core_way_close(way);
-    } else {
-        keep(pool, hello, files, way);
-    }
 }
 
 /* Returns the early HELLO for this channel, or NULL if there is none. The
@@ -746,17 +735,6 @@ static void try_open(ucxpool_channel_t *channel)
     xfer_send_opened(channel);
 }
 
-/* Send HELLO, and schedule a repetition, because the peer may have no room for
- * the HELLO. */
-static void repeat_hello(ucxpool_channel_t *channel)
-{
-    core_channel_schedule_hello(channel, base_clock_deadline(CORE_HELLO_NS));
-    /* A HELLO that UCX has not sent yet need not be repeated. */
-    if (channel->control.num_in_ucx == 0) {
-        send_hello(channel);
-    }
-}
-
 /* Send the messages that follow HELLO again, because a connection has
  * failed. */
 static void send_rest(ucxpool_channel_t *channel)
@@ -769,9 +747,15 @@ static void send_rest(ucxpool_channel_t *channel)
     }
 }
 
+/* Send all messages of the handshake that are due. HELLO is repeated later,
+ * because the peer may have no room for it. */
 static void send_all(ucxpool_channel_t *channel)
 {
-    repeat_hello(channel);
+    core_channel_schedule_hello(channel, base_clock_deadline(CORE_HELLO_NS));
+    /* A HELLO that UCX has not sent yet need not be repeated. */
+    if (channel->control.num_in_ucx == 0) {
+        send_hello(channel);
+    }
     send_rest(channel);
 }
 
@@ -1041,12 +1025,14 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
         return;
     }
     channel = match_find(pool, hello, way);
-    if (channel == NULL) {
-        match_put_aside(pool, hello, files, way);
-        return;
+    if (channel != NULL) {
+        memcpy(copies, files, hello->num_files * sizeof(copies[0]));
+        handle_hello(channel, hello, copies, way);
+    } else if (was_closed(pool, hello)) {
+        core_way_close(way); /* the peer is notified in other ways */
+    } else {
+        keep(pool, hello, files, way);
     }
-    memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-    handle_hello(channel, hello, copies, way);
 }
 
 void wireup_hello_answered(ucxpool_channel_t   *channel,
