@@ -124,19 +124,18 @@ static void rma_unshare(ucxpool_window_t *window)
     }
 }
 
-/* Returns true if the peer may get the key. A peer with the key can access the
- * window until its endpoint is closed, and the library never closes an endpoint
- * of the application. */
-static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
+/* Returns why the peer may not get the key; NULL: it may. A peer with the key
+ * can access the window until its endpoint is closed, and the library never
+ * closes an endpoint of the application. */
+static const char *why_not_offered(const ucxpool_channel_t *channel)
 {
-    *why_p = NULL;
     if (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
-        *why_p = "the owner has UCXPOOL_WINDOW_WAY=messages";
-    } else if (!channel->conn.endpoint->is_own) {
-        *why_p = "the owner's channel uses an endpoint that the application "
-                 "supplied";
+        return "the owner has UCXPOOL_WINDOW_WAY=messages";
     }
-    return *why_p == NULL;
+    return channel->conn.endpoint->is_own
+               ? NULL
+               : "the owner's channel uses an endpoint that the application "
+                 "supplied";
 }
 
 /* Register the window if it is not registered yet, and give the key to the
@@ -150,7 +149,8 @@ static void give_key(window_grant_t *grant)
     if (channel->conn.endpoint == NULL) {
         return;
     }
-    if (!is_offered(channel, &why)) {
+    why = why_not_offered(channel);
+    if (why != NULL) {
         snprintf(window->not_registered, sizeof(window->not_registered), "%s",
                  why);
     } else if ((window->registered.memh == NULL) &&
@@ -392,16 +392,13 @@ static bool is_of_kind(const window_operation_t *operation)
                : (types & (COPY_MEMTYPE_DEVICE | COPY_MEMTYPE_MANAGED)) == 0;
 }
 
-static bool is_forced(const ucxpool_remote_window_t *remote)
-{
-    return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
-}
-
 /* Returns true if the pieces are long enough and the local memory is of the
  * right kind. */
 static bool rma_fits(const window_operation_t *operation)
 {
-    return (is_forced(operation->remote) ||
+    const ucxpool_t *pool = operation->remote->channel->pool;
+
+    return ((pool->config.window_way == BASE_WINDOW_WAY_DIRECT) ||
             (operation->size / count_pieces(operation) >= LONG_MIN)) &&
            is_of_kind(operation);
 }

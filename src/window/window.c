@@ -505,10 +505,11 @@ void window_grant_open(ucxpool_channel_t         *channel,
     send_refused(channel, open->remote, status, reason);
 }
 
-static void free_if_unused(window_grant_t *grant)
+void window_grant_put(window_grant_t *grant)
 {
     ucxpool_window_t *window = grant->window;
 
+    grant->num_served--;
     if (grant->is_released && (grant->num_served == 0)) {
         base_list_del(&grant->link);
         base_list_del(&grant->channel_link);
@@ -538,10 +539,4 @@ void window_grants_release(ucxpool_channel_t *channel, bool are_touched)
             window_grant_release(grant);
         }
     }
-}
-
-void window_grant_put(window_grant_t *grant)
-{
-    grant->num_served--;
-    free_if_unused(grant);
 }
