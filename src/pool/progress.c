@@ -262,14 +262,6 @@ static unsigned progress_ucx(ucxpool_t *pool)
     return count;
 }
 
-static void expire(ucxpool_request_t *request)
-{
-    static const char text[] = "the deadline passed";
-
-    core_request_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
-    core_request_reuse(request);
-}
-
 static unsigned progress_deadlines(ucxpool_t *pool)
 {
     uint64_t           now;
@@ -299,7 +291,9 @@ static unsigned progress_deadlines(ucxpool_t *pool)
     /* Ending one request may end others, which are then removed from `late`. */
     while ((request = base_list_pop(&late, ucxpool_request_t, deadline_link)) !=
            NULL) {
-        expire(request);
+        core_request_stop(request, UCXPOOL_ERR_TIMED_OUT,
+                          "the deadline passed");
+        core_request_reuse(request);
         count++;
     }
     return count;

@@ -8,17 +8,13 @@
  * a fragment may complete at the sender before it completes here. */
 #define PENDING_MAX (4 * CORE_FRAGMENTS_MAX)
 
-static uint64_t frag_max(const ucxpool_request_t *request)
-{
-    return request->channel->wire->frag_max(request->pool);
-}
-
 static bool lies_inside(const ucxpool_request_t *request,
                         const proto_data_t      *data)
 {
     uint64_t size = request->data.totals.stream_size;
+    uint64_t max  = request->channel->wire->frag_max(request->pool);
 
-    return (data->length != 0) && (data->length <= frag_max(request)) &&
+    return (data->length != 0) && (data->length <= max) &&
            (data->offset <= size) && (data->length <= size - data->offset) &&
            (data->length <= size - request->recv->begun);
 }

@@ -287,13 +287,6 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
     plan->at      = before.at;
 }
 
-/* Returns the offset after the padding at `offset`. Padding after an in-place
- * fragment is not sent. */
-static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
-{
-    return offset + copy_plan_padding(request->plan, offset);
-}
-
 /* Find the range that starts at send.offset. */
 static void next_range(ucxpool_request_t *request, range_t *range)
 {
@@ -596,17 +589,6 @@ static void fragment_put(core_fragment_t *fragment)
     base_list_add_head(&pool->xfer->free_fragments, &fragment->link);
 }
 
-/* Make the range available to the wire: packed or in place. */
-static ucxpool_status_t prepare_data(ucxpool_request_t *request, range_t *range,
-                                     core_fragment_t *fragment)
-{
-    if (!range->in_place) {
-        return copy_range(request, range, fragment);
-    }
-    lay_in_place(fragment, range);
-    return UCXPOOL_OK;
-}
-
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     struct xfer_send *send = request->send;
@@ -623,12 +605,19 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
         return UCXPOOL_ERR_NO_MEMORY;
     }
     next_range(request, &range);
-    status = prepare_data(request, &range, fragment);
+    if (range.in_place) {
+        lay_in_place(fragment, &range);
+        status = UCXPOOL_OK;
+    } else {
+        status = copy_range(request, &range, fragment);
+    }
     if (status != UCXPOOL_OK) {
         fragment_put(fragment);
         return status;
     }
-    next       = skip_padding(request, send->offset + range.length);
+    next = send->offset + range.length;
+    /* Padding after an in-place fragment is not sent. */
+    next += copy_plan_padding(request->plan, next);
     range.last = next >= request->data.totals.stream_size;
     fill_data(request, fragment, &range);
     send->busy |= UINT64_C(1) << fragment->number;

@@ -10,13 +10,9 @@
 
 #define CANCELED_BY_SENDER "the sender canceled the message"
 
-static uint32_t window(const ucxpool_t *pool)
-{
-    return copy_engine_depth_factor(pool->engine) * pool->config.depth;
-}
-
 static void send_accept(ucxpool_request_t *request)
 {
+    ucxpool_t     *pool = request->pool;
     proto_lent_t   lent[PROTO_LENT_MAX];
     unsigned       num_lent;
     size_t         size;
@@ -33,8 +29,9 @@ static void send_accept(ucxpool_request_t *request)
     memcpy(data, lent, size);
     fixed->accept.message   = request->recv->message;
     fixed->accept.receive   = request->recv->receive;
-    fixed->accept.frag_size = request->channel->wire->frag_max(request->pool);
-    fixed->accept.window    = window(request->pool);
+    fixed->accept.frag_size = request->channel->wire->frag_max(pool);
+    fixed->accept.window =
+        copy_engine_depth_factor(pool->engine) * pool->config.depth;
     core_control_end(request->channel);
     wire_mailbox_lend(request);
 }
