@@ -51,6 +51,11 @@ static ucxpool_status_t endpoint_error(ucs_status_t status)
                         : "");
 }
 
+void core_endpoint_warn(void)
+{
+    ucx_child_warn();
+}
+
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p)
 {

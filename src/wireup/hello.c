@@ -693,7 +693,7 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 static bool can_send_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
-        ucx_child_warn();
+        core_endpoint_warn();
         if (channel->closing.has_begun) {
             take_endpoint(channel, NULL);
         }
