@@ -59,8 +59,6 @@ libucxpool_internal_la_SOURCES = \
 	src/bootstrap/listener.c src/bootstrap/listener.h \
 	src/copy/cuda_copier.c src/copy/cuda_copier.h \
 	src/copy/engine.c src/copy/engine.h \
-	src/copy/engine_cpu.c \
-	src/copy/engine_gpu.c \
 	src/copy/fault.c src/copy/fault.h \
 	src/copy/file.c src/copy/file.h \
 	src/copy/list.c src/copy/list.h \

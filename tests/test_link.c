@@ -20,18 +20,12 @@
 static ucxpool_t         pool;
 static ucxpool_channel_t channels[NUM_PEERS];
 static core_mapping_t    mappings[NUM_PEERS];
-static copy_engine_t     engine;
+static mem_cuda_device_t gpu    = {.uuid = {{OUR_GPU}}};
+static copy_engine_t     engine = {.device = &gpu};
 static core_link_t      *link_out;
 static core_link_work_t  works[NUM_WORKS];
 static core_link_work_t *told; /* the last one that was notified */
 static unsigned          num_told;
-
-static bool shares_device(const copy_engine_t *of, const void *uuid)
-{
-    return *(const uint8_t *)uuid == OUR_GPU;
-}
-
-static const copy_engine_calls_t calls = {.shares_device = shares_device};
 
 static void go(core_link_work_t *work)
 {
@@ -44,9 +38,8 @@ static void setup(void)
     memset(&pool, 0, sizeof(pool));
     memset(channels, 0, sizeof(channels));
     memset(works, 0, sizeof(works));
-    engine.calls = &calls;
-    pool.engine  = &engine;
-    link_out     = &pool.links[CORE_LINK_OUT];
+    pool.engine = &engine;
+    link_out    = &pool.links[CORE_LINK_OUT];
     core_link_init(link_out);
     core_link_init(&pool.links[CORE_LINK_IN]);
     for (unsigned i = 0; i < NUM_PEERS; i++) {

@@ -79,49 +79,9 @@ typedef struct copy_room {
     size_t size;
 } copy_room_t;
 
-/* The properties and functions of an engine: see the functions copy_engine_*()
- * of the same names. */
-typedef struct copy_engine_calls {
-    ucxpool_memory_kind_t memory_kind; /* of the pool's blocks */
-    /* The number of copies to start before the pool does other work. It is 1
-     * on a GPU, because earlier copies have already ended when a launch
-     * returns. */
-    unsigned batch;
-    /* The maximum number of fragments in flight is DEPTH times this factor. The
-     * factor is higher for a GPU, because several launches are in flight and
-     * end later. */
-    unsigned depth_factor;
-    void (*destroy)(copy_engine_t *engine);
-    void (*enter)(copy_engine_t *engine);
-    void (*leave)(copy_engine_t *engine);
-    void (*wait)(const copy_engine_t *engine);
-    uint64_t (*deadline)(const copy_engine_t *engine);
-    ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
-                              const copy_work_t *work, uint64_t *covered_p);
-    ucxpool_status_t (*pairs_get)(copy_engine_t *engine, copy_job_t *copy,
-                                  copy_room_t *room_p);
-    ucxpool_status_t (*pairs_start)(copy_engine_t *engine, copy_job_t *copy,
-                                    const copy_table_t *list, uint64_t size,
-                                    bool is_to_other);
-    ucxpool_status_t (*clear_flags)(copy_engine_t *engine, void *first,
-                                    size_t stride, unsigned num);
-    unsigned (*progress)(copy_engine_t *engine);
-    ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
-                                 const copy_memory_t *memory,
-                                 unsigned            *memtypes_p);
-    bool (*is_even)(const copy_engine_t *engine, const copy_memory_t *memory,
-                    bool is_declared);
-    bool (*takes_even)(const copy_engine_t *engine,
-                       const copy_memory_t *memory);
-    bool (*reaches_array)(const copy_engine_t *engine, const void *array,
-                          size_t num, size_t size);
-    bool (*shares_device)(const copy_engine_t *engine, const void *uuid);
-} copy_engine_calls_t;
-
 struct copy_engine {
-    const copy_engine_calls_t *calls;
+    mem_cuda_device_t *device; /* NULL: copies with the CPU */
     /* Not used by the CPU's engine. */
-    mem_cuda_device_t  *device;
     copy_cuda_kernels_t kernels;
     copy_cuda_copier_t *copier;
     mem_cuda_markers_t *markers;
@@ -186,10 +146,10 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
                                    uint64_t          *covered_p);
 
 /*
- * Copy between pairs of pieces; the second piece of each pair belongs to a
- * peer. copy_engine_pairs_get() gets a job with room for a list, which the
- * caller fills. copy_engine_pairs_start() launches the copy. If either fails,
- * the copy has no job.
+ * Copy between pairs of pieces with a GPU engine; the second piece of each pair
+ * belongs to a peer. copy_engine_pairs_get() gets a job with room for a list,
+ * which the caller fills. copy_engine_pairs_start() launches the copy. If
+ * either fails, the copy has no job.
  *
  * copy->first  The number of the list's first piece, for errors.
  * list         A COPY_PAIRS or COPY_EVEN_PAIRS list in this room, or a
@@ -199,12 +159,11 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  * is_to_other  True: copy from the addresses to their other sides. False: copy
  *              from the other sides to the addresses.
  *
- * UCXPOOL_OK               copy_engine_pairs_get() has succeeded
- * UCXPOOL_INPROGRESS       copy_engine_pairs_start() has succeeded: copy->done
- *                          will be called
- * UCXPOOL_ERR_BUSY         no job is free: try again later
- * UCXPOOL_ERR_UNSUPPORTED  the engine copies with the CPU
- * UCXPOOL_ERR_IO, others   the GPU failed
+ * UCXPOOL_OK              copy_engine_pairs_get() has succeeded
+ * UCXPOOL_INPROGRESS      copy_engine_pairs_start() has succeeded: copy->done
+ *                         will be called
+ * UCXPOOL_ERR_BUSY        no job is free: try again later
+ * UCXPOOL_ERR_IO, others  the GPU failed
  */
 ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
                                        copy_room_t *room_p);
@@ -216,33 +175,31 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
 /* Release the room without a launch. */
 void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
 
-/*
- * Set flags to 0 before their first use, and wait for completion.
- *
- * UCXPOOL_ERR_UNSUPPORTED  the engine copies with the CPU
- * UCXPOOL_ERR_IO, others   the GPU failed
- */
-ucxpool_status_t copy_engine_clear_flags(copy_engine_t *engine, void *first,
-                                         size_t stride, unsigned num);
-
 /* Release the jobs of copies that have ended, and call copy->done for each of
  * these copies. Returns their number. */
 unsigned copy_engine_progress(copy_engine_t *engine);
 
+/* Returns the number of copies to start before the pool does other work. It is
+ * 1 on a GPU, because earlier copies have already ended when a launch
+ * returns. */
 static inline unsigned copy_engine_batch(const copy_engine_t *engine)
 {
-    return engine->calls->batch;
+    return (engine->device == NULL) ? 64 : 1;
 }
 
+/* The maximum number of fragments in flight is DEPTH times this factor. The
+ * factor is higher for a GPU, because several launches are in flight and end
+ * later. */
 static inline unsigned copy_engine_depth_factor(const copy_engine_t *engine)
 {
-    return engine->calls->depth_factor;
+    return (engine->device == NULL) ? 1 : 2;
 }
 
+/* Returns the kind of memory of the pool's blocks. */
 static inline ucxpool_memory_kind_t
 copy_engine_memory_kind(const copy_engine_t *engine)
 {
-    return engine->calls->memory_kind;
+    return (engine->device == NULL) ? UCXPOOL_MEMORY_HOST : UCXPOOL_MEMORY_CUDA;
 }
 
 /*

@@ -409,8 +409,8 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
         return;
     }
     first = wire_mailbox_flag(slot_of(channel, 0), size, 0);
-    if (copy_engine_clear_flags(pool->engine, first.word, size, NUM_SLOTS) !=
-        UCXPOOL_OK) {
+    if (copy_cuda_copier_clear(pool->engine->copier, first.word, size,
+                               NUM_SLOTS) != UCXPOOL_OK) {
         part_put(channel);
         return;
     }
