@@ -111,12 +111,21 @@ TEST(freed_memory_is_pageable)
     ck_assert_int_eq(query(address, 0).place, COPY_MEMTYPE_PAGEABLE);
 }
 
+static ucxpool_status_t find_types(const copy_segment_t *segments, size_t num,
+                                   copy_memtypes_t *found_p)
+{
+    copy_memory_t memory =
+        copy_memory_of_segments((const ucxpool_segment_t *)segments, num);
+
+    return copy_memtypes_query(driver, &memory, found_p);
+}
+
 static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
 {
     copy_memtypes_t found;
 
     memset(&found, 0xff, sizeof(found));
-    assert_ok(copy_memtypes_query(driver, segments, num, &found));
+    assert_ok(find_types(segments, num, &found));
     return found;
 }
 
@@ -141,15 +150,17 @@ TEST(pieces_are_classified_like_segments)
     void *const     pieces[] = {(char *)allocated.address + 5, pinned.address,
                                 (char *)pinned.address + REGION_SIZE,
                                 (char *)allocated.address + REGION_SIZE, NULL};
+    copy_memory_t   memory   = copy_memory_of_pieces(pieces, 4, 100);
     copy_memtypes_t found;
 
-    assert_ok(copy_memtypes_of_pieces(driver, pieces, 4, 100, &found));
+    assert_ok(copy_memtypes_query(driver, &memory, &found));
     ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(found.device, 0);
     ck_assert_uint_eq(found.num_questions, 2);
-    assert_error(copy_memtypes_of_pieces(driver, pieces, 5, 100, &found),
-                 INVALID_PARAM);
-    assert_ok(copy_memtypes_of_pieces(driver, pieces, 5, 0, &found));
+    memory.num = 5;
+    assert_error(copy_memtypes_query(driver, &memory, &found), INVALID_PARAM);
+    memory.length = 0;
+    assert_ok(copy_memtypes_query(driver, &memory, &found));
     ck_assert_uint_eq(found.types, 0);
 }
 
@@ -202,8 +213,8 @@ TEST(many_segments_of_one_mapping_need_few_queries)
                       mem_find_anonymous((uintptr_t)memory, &mapping) ? 16
                                                                       : NUM);
     segments[NUM - 1].length = (NUM + 1) * LENGTH;
-    assert_error_detail(copy_memtypes_query(driver, segments, NUM, &found),
-                        INVALID_PARAM, "segment 299 (");
+    assert_error_detail(find_types(segments, NUM, &found), INVALID_PARAM,
+                        "segment 299 (");
     segments[NUM - 1] =
         (copy_segment_t){address_in(allocated.address, 0), LENGTH};
     ck_assert_uint_eq(types_of(segments, NUM).types,
@@ -219,8 +230,8 @@ TEST(segment_beyond_its_allocation_is_detected)
 
     copy_memtypes_t found;
 
-    assert_error_detail(copy_memtypes_query(driver, &segment, 1, &found),
-                        INVALID_PARAM, "segment 0");
+    assert_error_detail(find_types(&segment, 1, &found), INVALID_PARAM,
+                        "segment 0");
 }
 
 TEST(two_gpus_are_distinguished)
@@ -247,7 +258,7 @@ STAND_IN_TEST(driver_error_is_reported)
 
     for (unsigned n = 1; n <= 2; n++) {
         stand_in.fail_call("cuPointerGetAttributes", n, CUDA_ERROR_UNKNOWN);
-        assert_error(copy_memtypes_query(driver, segments, 2, &found), IO);
+        assert_error(find_types(segments, 2, &found), IO);
     }
     ck_assert_uint_eq(types_of(segments, 2).num_questions, 2);
 }

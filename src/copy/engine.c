@@ -604,22 +604,6 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
                       other, device->ordinal);
 }
 
-static ucxpool_status_t query_memtypes(const mem_cuda_driver_t *driver,
-                                       const copy_memory_t     *memory,
-                                       copy_memtypes_t         *memtypes_p)
-{
-    if (copy_memory_is_ranges(memory)) {
-        return copy_memtypes_of_ranges(driver, memory->ranges, memory->num,
-                                       memtypes_p);
-    }
-    if (copy_memory_is_pieces(memory)) {
-        return copy_memtypes_of_pieces(driver, memory->addresses, memory->num,
-                                       memory->length, memtypes_p);
-    }
-    return copy_memtypes_query(driver, (const copy_segment_t *)memory->segments,
-                               memory->num, memtypes_p);
-}
-
 ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       const copy_memory_t *memory,
                                       unsigned            *memtypes_p)
@@ -631,7 +615,7 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
         *memtypes_p = 0; /* the CPU can access all mapped memory */
         return UCXPOOL_OK;
     }
-    status = query_memtypes(engine->device->driver, memory, &memtypes);
+    status = copy_memtypes_query(engine->device->driver, memory, &memtypes);
     if (status != UCXPOOL_OK) {
         return status;
     }

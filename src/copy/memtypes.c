@@ -1,7 +1,6 @@
 #include "copy/memtypes.h"
 
 #include "base/error.h"
-#include "copy/plan.h"
 #include "mem/readable.h"
 
 #include <stdbool.h>
@@ -229,12 +228,6 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
     return walk_add_unknown(walk, address, length, index);
 }
 
-static ucxpool_status_t walk_end(walk_t *walk, copy_memtypes_t *memtypes_p)
-{
-    *memtypes_p = walk->found;
-    return walk_check_unknown(walk);
-}
-
 /* Initialize the walk, except the entries of `unknown`, which are set when they
  * are used. */
 static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
@@ -246,25 +239,46 @@ static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
     walk->num_unknown_total = 0;
 }
 
+/* Count the pieces or segments from number `first` on that are in the current
+ * allocation. The result may be too low. */
+static size_t walk_pass(const walk_t *walk, const copy_memory_t *memory,
+                        size_t first)
+{
+    size_t num = memory->num - first;
+
+    if (copy_memory_is_ranges(memory)) {
+        return 0;
+    }
+    return copy_memory_is_pieces(memory)
+               ? copy_pairs_within(&memory->addresses[first], num,
+                                   memory->length, walk->start, walk->size)
+               : copy_pairs_inside(&memory->segments[first], num, walk->start,
+                                   walk->size);
+}
+
+static bool is_file(const copy_memory_t *memory, size_t i)
+{
+    return copy_memory_is_ranges(memory) &&
+           (memory->ranges[i].kind == UCXPOOL_RANGE_FILE);
+}
+
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
-                                     const copy_segment_t    *segments,
-                                     size_t                   num_segments,
+                                     const copy_memory_t     *memory,
                                      copy_memtypes_t         *memtypes_p)
 {
     walk_t           walk;
     ucxpool_status_t status;
 
     walk_begin(&walk, driver);
-    for (size_t i = 0; i < num_segments; i++) {
-        uint64_t address = segments[i].address;
-        uint64_t length  = segments[i].length;
+    for (size_t i = 0; i < memory->num; i++) {
+        uint64_t address = (uintptr_t)copy_memory_address(memory, i);
+        uint64_t length  = copy_memory_length(memory, i);
 
-        if (length == 0) {
+        if ((length == 0) || is_file(memory, i)) {
             continue;
         }
         if (walk_contains(&walk, address, length)) {
-            i += copy_pairs_inside((const ucxpool_segment_t *)&segments[i + 1],
-                                   num_segments - i - 1, walk.start, walk.size);
+            i += walk_pass(&walk, memory, i + 1);
             continue;
         }
         status = walk_segment(&walk, address, length, i);
@@ -272,55 +286,6 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
             return status;
         }
     }
-    return walk_end(&walk, memtypes_p);
-}
-
-ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
-                                         void *const             *addresses,
-                                         size_t num_pieces, uint64_t length,
-                                         copy_memtypes_t *memtypes_p)
-{
-    walk_t           walk;
-    ucxpool_status_t status;
-
-    walk_begin(&walk, driver);
-    for (size_t i = 0; (i < num_pieces) && (length != 0); i++) {
-        uint64_t address = (uintptr_t)addresses[i];
-
-        if (walk_contains(&walk, address, length)) {
-            i += copy_pairs_within(&addresses[i + 1], num_pieces - i - 1,
-                                   length, walk.start, walk.size);
-            continue;
-        }
-        status = walk_segment(&walk, address, length, i);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-    }
-    return walk_end(&walk, memtypes_p);
-}
-
-ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
-                                         const ucxpool_range_t   *ranges,
-                                         size_t                   num_ranges,
-                                         copy_memtypes_t         *memtypes_p)
-{
-    walk_t           walk;
-    ucxpool_status_t status;
-
-    walk_begin(&walk, driver);
-    for (size_t i = 0; i < num_ranges; i++) {
-        uint64_t address = (uintptr_t)ranges[i].at.address;
-        uint64_t length  = ranges[i].length;
-
-        if ((ranges[i].kind == UCXPOOL_RANGE_FILE) || (length == 0) ||
-            walk_contains(&walk, address, length)) {
-            continue;
-        }
-        status = walk_segment(&walk, address, length, i);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-    }
-    return walk_end(&walk, memtypes_p);
+    *memtypes_p = walk.found;
+    return walk_check_unknown(&walk);
 }

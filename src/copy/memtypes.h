@@ -7,10 +7,8 @@
 #ifndef COPY_MEMTYPES_H
 #define COPY_MEMTYPES_H
 
-#include "copy/tiles.h"
+#include "copy/plan.h"
 #include "mem/cuda_driver.h"
-
-#include <ucxpool/transfer.h>
 
 typedef enum copy_memtype {
     COPY_MEMTYPE_PAGEABLE =
@@ -47,27 +45,15 @@ typedef struct copy_memtypes {
 } copy_memtypes_t;
 
 /*
- * Query the first and the last byte of each segment, except empty ones.
+ * Query the first and the last byte of each segment, piece or range, except
+ * empty ones and ranges of files.
  *
  * UCXPOOL_ERR_INVALID_PARAM  there is no memory at an address; the detail names
  *                            the segment
  * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
-                                     const copy_segment_t    *segments,
-                                     size_t                   num_segments,
+                                     const copy_memory_t     *memory,
                                      copy_memtypes_t         *memtypes_p);
-
-/* Like copy_memtypes_query(), for equal-length pieces. */
-ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
-                                         void *const             *addresses,
-                                         size_t num_pieces, uint64_t length,
-                                         copy_memtypes_t *memtypes_p);
-
-/* Like copy_memtypes_query(), for ranges; skips ranges of files. */
-ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
-                                         const ucxpool_range_t   *ranges,
-                                         size_t                   num_ranges,
-                                         copy_memtypes_t         *memtypes_p);
 
 #endif
