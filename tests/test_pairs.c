@@ -17,22 +17,10 @@ typedef struct passes {
     size_t (*present)(void *const *, size_t);
     size_t (*copy)(void *const *, size_t, uint64_t *);
     size_t (*inside)(const ucxpool_segment_t *, size_t, uint64_t, uint64_t);
-    size_t (*within)(void *const *, size_t, uint64_t, uint64_t);
+    size_t (*within)(void *const *, size_t, uint64_t, uint64_t, uint64_t);
     size_t (*even)(const ucxpool_segment_t *, size_t, uint64_t, uint64_t,
                    uint64_t);
 } passes_t;
-
-static size_t within_of_7(void *const *addresses, size_t num_addresses,
-                          uint64_t start, uint64_t room)
-{
-    return copy_pairs_within(addresses, num_addresses, 7, start, room + 7);
-}
-
-static size_t even_in_room(const ucxpool_segment_t *list, size_t num_segments,
-                           uint64_t length, uint64_t start, uint64_t room)
-{
-    return copy_pairs_even(list, num_segments, length, start, room + length);
-}
 
 static const passes_t kinds[] = {
     {alike_any, addresses_any, sum_any, present_any, copy_any, inside_any,
@@ -40,7 +28,7 @@ static const passes_t kinds[] = {
     {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2, inside_avx2,
      within_avx2, even_avx2},
     {copy_pairs_alike, copy_pairs_addresses, copy_pairs_sum, copy_pairs_present,
-     copy_pairs_copy, copy_pairs_inside, within_of_7, even_in_room},
+     copy_pairs_copy, copy_pairs_inside, copy_pairs_within, copy_pairs_even},
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
@@ -221,9 +209,10 @@ TEST_EACH(even_segments_end_at_the_first_odd_one, NUM_KINDS)
         }
         segments[0].address       = (void *)(uintptr_t)(START + ROOM);
         segments[num / 2].address = (void *)(uintptr_t)START;
-        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM), num);
+        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM + 77),
+                          num);
         segments[end] = others[i];
-        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM),
+        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM + 77),
                           base_min(end, num));
     }
 }
@@ -272,9 +261,9 @@ TEST_EACH(pieces_inside_end_at_the_first_outside, NUM_KINDS)
 
             list[j] = (void *)(uintptr_t)(START + at);
         }
-        ck_assert_uint_eq(passes->within(list, max, START, ROOM), max);
+        ck_assert_uint_eq(passes->within(list, max, 7, START, ROOM + 7), max);
         list[end] = (void *)(uintptr_t)(START + places[round % 4]);
-        ck_assert_uint_eq(passes->within(list, max, START, ROOM),
+        ck_assert_uint_eq(passes->within(list, max, 7, START, ROOM + 7),
                           base_min(end, max));
     }
 }
