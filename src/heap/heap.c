@@ -970,20 +970,6 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     return status;
 }
 
-/* Returns the chunk of a segment. The segment is in use and therefore
- * backed. */
-static mem_chunk_t chunk_of(const heap_t                 *heap,
-                            const ucxpool_heap_segment_t *segment)
-{
-    const heap_home_t *home = &heap->space.home;
-    uint64_t offset = (uint64_t)((char *)segment->chunk - heap->address);
-    const heap_slot_t *slot = heap_home_slot(home, offset);
-
-    return (slot->chunk != 0)
-               ? slot->chunk
-               : slot->pages[offset % home->slot_size / HEAP_PAGE];
-}
-
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p)
 {
@@ -991,6 +977,7 @@ bool heap_file(heap_t *heap, const void *address, size_t length,
     ucxpool_heap_segment_t segment;
     place_t                place;
     bool                   is_live;
+    uint64_t               chunk;
     uint64_t               start = 0;
 
     if ((calls->chunk_file == NULL) || (length == 0) ||
@@ -1003,8 +990,9 @@ bool heap_file(heap_t *heap, const void *address, size_t length,
         length =
             base_min(length, (size_t)(place.begin + place.size - place.offset));
         segment_at(heap, &place, place.offset, length, &segment);
-        calls->chunk_file(heap->vmm, chunk_of(heap, &segment), &file_p->fd,
-                          &start);
+        chunk = (uint64_t)((char *)segment.chunk - heap->address);
+        calls->chunk_file(heap->vmm, heap_home_chunk(&heap->space.home, chunk),
+                          &file_p->fd, &start);
         file_p->offset =
             start + (uint64_t)((char *)segment.address - (char *)segment.chunk);
         file_p->length = segment.length;
@@ -1021,13 +1009,6 @@ static ucxpool_status_t fault(const char *what, uint64_t offset)
                       offset, what);
 }
 
-static bool is_backed(const heap_home_t *home, uint64_t offset)
-{
-    const heap_slot_t *slot = heap_home_slot(home, offset);
-
-    return (slot->backed >> (offset % home->slot_size / HEAP_PAGE)) & 1;
-}
-
 /* Check that a hole has no memory, and that any other range has memory. */
 static ucxpool_status_t check_backing(const heap_home_t  *home,
                                       const heap_range_t *range)
@@ -1036,7 +1017,7 @@ static ucxpool_status_t check_backing(const heap_home_t  *home,
     uint64_t page    = range->offset & ~(HEAP_PAGE - 1);
 
     for (; page < heap_range_end(range); page += HEAP_PAGE) {
-        if (is_backed(home, page) == is_hole) {
+        if (heap_home_is_backed(home, page) == is_hole) {
             return fault(
                 is_hole ? "a hole has memory" : "a range has no memory", page);
         }

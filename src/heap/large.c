@@ -733,7 +733,6 @@ static ucxpool_status_t release_to_driver(heap_t *heap, uint64_t offset,
                                           uint64_t size)
 {
     heap_range_t    *range = heap_space_cover(&heap->space, offset);
-    uint64_t         done  = 0;
     ucxpool_status_t status;
 
     status = heap_stitcher_purge(&heap->stitcher, offset, size);
@@ -741,9 +740,11 @@ static ucxpool_status_t release_to_driver(heap_t *heap, uint64_t offset,
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
-        status = heap_space_release(&heap->space, range, offset, size, &done);
+        status = heap_space_release(&heap->space, range, offset, size);
     }
-    heap->trimmed += done;
+    if (status == UCXPOOL_OK) {
+        heap->trimmed += size;
+    }
     return status;
 }
 

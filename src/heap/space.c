@@ -37,14 +37,17 @@ static size_t page_of(const heap_home_t *home, uint64_t offset)
     return (offset % home->slot_size) / HEAP_PAGE;
 }
 
-/* Returns the chunk mapped at a page. If the slot is a single chunk, the offset
- * must be the start of the slot. */
-static mem_chunk_t home_chunk(const heap_home_t *home, uint64_t offset)
+mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset)
 {
     const heap_slot_t *slot = heap_home_slot(home, offset);
 
     return (slot->chunk != 0) ? slot->chunk
                               : slot->pages[page_of(home, offset)];
+}
+
+bool heap_home_is_backed(const heap_home_t *home, uint64_t offset)
+{
+    return (heap_home_slot(home, offset)->backed >> page_of(home, offset)) & 1;
 }
 
 static uint64_t all_pages(const heap_home_t *home)
@@ -132,7 +135,7 @@ static ucxpool_status_t home_add(heap_home_t *home, uint64_t offset,
 static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
                                   uint64_t size)
 {
-    mem_chunk_t      chunk = home_chunk(home, offset);
+    mem_chunk_t      chunk = heap_home_chunk(home, offset);
     ucxpool_status_t status;
 
     status = home->vmm->calls->unmap(home->vmm, home->address + offset, size);
@@ -143,29 +146,17 @@ static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
     return status;
 }
 
-/*
- * Release memory. A slot that is one chunk is released as a whole. The memory
- * must not be mapped elsewhere, and no running work may use it. *done_p is the
- * number of bytes released from the start of the range, even after an error.
- */
-static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
-                                     uint64_t size, uint64_t *done_p)
+/* Drop all chunks and pages from `offset` to `end`. */
+static void home_empty(heap_home_t *home, uint64_t offset, uint64_t end)
 {
-    uint64_t done, length;
+    uint64_t grain;
 
-    for (done = 0; done < size; done += length) {
-        ucxpool_status_t status;
-
-        length = heap_home_grain(home, offset + done);
-        assert((offset + done) % length == 0);
-        status = home_drop(home, offset + done, length);
-        if (status != UCXPOOL_OK) {
-            *done_p = done;
-            return status;
+    for (; offset < end; offset += grain) {
+        grain = heap_home_grain(home, offset);
+        if (heap_home_is_backed(home, offset)) {
+            (void)home_drop(home, offset, grain);
         }
     }
-    *done_p = done;
-    return UCXPOOL_OK;
 }
 
 /* Allocate memory for whole pages of the home that have none. After an error,
@@ -174,63 +165,30 @@ static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
                                   uint64_t size, bool as_pages)
 {
     ucxpool_status_t status = UCXPOOL_OK;
-    uint64_t         done, length, undone;
+    uint64_t         done, length;
 
     for (done = 0; (done < size) && (status == UCXPOOL_OK); done += length) {
         length = (!as_pages && is_chunk(home, offset + done, size - done))
                      ? home->slot_size
                      : HEAP_PAGE;
         status = home_add(home, offset + done, length);
-        if (status != UCXPOOL_OK) {
-            break;
-        }
     }
     if (status == UCXPOOL_OK) {
         status =
             home->vmm->calls->allow(home->vmm, home->address + offset, size);
     }
     if (status != UCXPOOL_OK) {
-        home_release(home, offset, done, &undone);
+        home_empty(home, offset, offset + size);
     }
     return status;
-}
-
-/* Replace a slot's large chunk with pages. After an error the slot is unchanged
- * if *is_kept_p is true; otherwise it has no memory. */
-static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
-                                   bool *is_kept_p)
-{
-    uint64_t         offset = slot * home->slot_size;
-    ucxpool_status_t status;
-
-    assert(home->slots[slot].chunk != 0);
-    status     = home_drop(home, offset, home->slot_size);
-    *is_kept_p = status != UCXPOOL_OK;
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    return home_back(home, offset, home->slot_size, true);
 }
 
 /* Destroy all chunks and pages. No running work may use them. */
 static void home_cleanup(heap_home_t *home)
 {
+    home_empty(home, 0, home->size);
     for (size_t i = 0; i < home->num_slots; i++) {
-        heap_slot_t *slot   = &home->slots[i];
-        uint64_t     offset = i * home->slot_size;
-
-        if (slot->chunk != 0) {
-            (void)home_drop(home, offset, home->slot_size);
-        }
-        for (size_t page = 0; slot->backed >> page != 0; page++) {
-            if ((slot->backed >> page) & 1) {
-                (void)home_drop(home, offset + page * HEAP_PAGE, HEAP_PAGE);
-            }
-            if (page == 63) {
-                break;
-            }
-        }
-        free(slot->pages);
+        free(home->slots[i].pages);
     }
     free(home->slots);
     home->slots = NULL;
@@ -520,19 +478,16 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
 }
 
 ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
-                                    uint64_t offset, uint64_t size,
-                                    uint64_t *done_p)
+                                    uint64_t offset, uint64_t size)
 {
     ucxpool_status_t status;
 
-    *done_p = 0;
-    status  = heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
-    if (status != UCXPOOL_OK) {
-        return status;
+    status = heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
+    if (status == UCXPOOL_OK) {
+        status = home_drop(&space->home, offset, size);
     }
-    status = home_release(&space->home, offset, size, done_p);
-    if (*done_p > 0) {
-        become_hole(space, heap_space_take(space, range, offset, *done_p));
+    if (status == UCXPOOL_OK) {
+        become_hole(space, heap_space_take(space, range, offset, size));
     }
     return status;
 }
@@ -540,17 +495,21 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
 ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
                                   size_t slot)
 {
-    uint64_t         size = space->home.slot_size;
-    bool             is_kept;
+    heap_home_t     *home   = &space->home;
+    uint64_t         size   = home->slot_size;
+    uint64_t         offset = slot * size;
     ucxpool_status_t status;
 
     status = heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
+    if (status == UCXPOOL_OK) {
+        status = home_drop(home, offset, size);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = home_split(&space->home, slot, &is_kept);
-    if ((status != UCXPOOL_OK) && !is_kept) {
-        become_hole(space, heap_space_take(space, range, slot * size, size));
+    status = home_back(home, offset, size, true);
+    if (status != UCXPOOL_OK) {
+        become_hole(space, heap_space_take(space, range, offset, size));
     }
     return status;
 }
@@ -560,10 +519,7 @@ ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
 void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end)
 {
-    *stitcher = (heap_stitcher_t){.space   = space,
-                                  .address = space->home.address,
-                                  .begin   = begin,
-                                  .end     = end};
+    *stitcher = (heap_stitcher_t){.space = space, .begin = begin, .end = end};
     base_list_init(&stitcher->all);
 }
 
@@ -641,6 +597,19 @@ static ucxpool_status_t select_all(const heap_space_t  *space,
     return UCXPOOL_OK;
 }
 
+/* Returns true if runs contain a part of the home. */
+static bool has_part(const heap_run_t *runs, size_t num_runs, uint64_t offset,
+                     uint64_t size)
+{
+    for (size_t i = 0; i < num_runs; i++) {
+        if ((runs[i].home < offset + size) &&
+            (offset < runs[i].home + runs[i].size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* If there are too few pages, select one more chunk and use only a part of
  * it. */
 static ucxpool_status_t select_last(const heap_space_t  *space,
@@ -656,14 +625,9 @@ static ucxpool_status_t select_last(const heap_space_t  *space,
         for (offset = range->offset;
              heap_space_unit(space, range, &offset, &length);
              offset += length) {
-            bool is_new = length == unit;
-
-            for (size_t i = 0; is_new && (i < selection->num_runs); i++) {
-                is_new = (offset < selection->runs[i].home) ||
-                         (offset >=
-                          selection->runs[i].home + selection->runs[i].size);
-            }
-            if (is_new) {
+            if ((length == unit) &&
+                !has_part(selection->runs, selection->num_runs, offset,
+                          length)) {
                 return select_unit(selection, offset, length);
             }
         }
@@ -743,14 +707,11 @@ static size_t count_mappings(const heap_stitcher_t *stitcher,
 static ucxpool_status_t unmap(const heap_stitcher_t *stitcher,
                               const heap_stitched_t *stitched, uint64_t size)
 {
-    mem_vmm_t       *vmm    = stitcher->space->home.vmm;
-    ucxpool_status_t status = UCXPOOL_OK;
+    const heap_home_t *home = &stitcher->space->home;
 
-    if (size > 0) {
-        status =
-            vmm->calls->unmap(vmm, stitcher->address + stitched->offset, size);
-    }
-    return status;
+    return (size == 0) ? UCXPOOL_OK
+                       : home->vmm->calls->unmap(
+                             home->vmm, home->address + stitched->offset, size);
 }
 
 static ucxpool_status_t map_run(const heap_stitcher_t *stitcher,
@@ -763,10 +724,10 @@ static ucxpool_status_t map_run(const heap_stitcher_t *stitcher,
     for (done = 0; done < run->size; done += grain) {
         ucxpool_status_t status;
 
-        grain = heap_home_grain(home, run->home + done);
-        status =
-            home->vmm->calls->map(home->vmm, stitcher->address + offset + done,
-                                  home_chunk(home, run->home + done), grain);
+        grain  = heap_home_grain(home, run->home + done);
+        status = home->vmm->calls->map(home->vmm, home->address + offset + done,
+                                       heap_home_chunk(home, run->home + done),
+                                       grain);
         if (status != UCXPOOL_OK) {
             return status;
         }
@@ -778,9 +739,9 @@ static ucxpool_status_t map_run(const heap_stitcher_t *stitcher,
 static ucxpool_status_t map(const heap_stitcher_t *stitcher,
                             const heap_stitched_t *stitched)
 {
-    mem_vmm_t       *vmm    = stitcher->space->home.vmm;
-    uint64_t         mapped = 0;
-    ucxpool_status_t status = UCXPOOL_OK;
+    const heap_home_t *home   = &stitcher->space->home;
+    uint64_t           mapped = 0;
+    ucxpool_status_t   status = UCXPOOL_OK;
 
     for (size_t i = 0; (status == UCXPOOL_OK) && (i < stitched->num_runs);
          i++) {
@@ -788,8 +749,8 @@ static ucxpool_status_t map(const heap_stitcher_t *stitcher,
                          stitched->offset + mapped, &mapped);
     }
     if (status == UCXPOOL_OK) {
-        status = vmm->calls->allow(vmm, stitcher->address + stitched->offset,
-                                   stitched->size);
+        status = home->vmm->calls->allow(
+            home->vmm, home->address + stitched->offset, stitched->size);
     }
     if (status != UCXPOOL_OK) {
         (void)unmap(stitcher, stitched, mapped);
@@ -913,19 +874,6 @@ static ucxpool_status_t stitched_create(heap_stitcher_t   *stitcher,
     return UCXPOOL_OK;
 }
 
-static bool has_part(const heap_stitched_t *stitched, uint64_t offset,
-                     uint64_t size)
-{
-    for (size_t i = 0; i < stitched->num_runs; i++) {
-        const heap_run_t *run = &stitched->runs[i];
-
-        if ((run->home < offset + size) && (offset < run->home + run->size)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                                      uint64_t size)
 {
@@ -935,7 +883,7 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                             link) {
         ucxpool_status_t status = UCXPOOL_OK;
 
-        if (has_part(stitched, offset, size)) {
+        if (has_part(stitched->runs, stitched->num_runs, offset, size)) {
             /* The ticket of this part may have completed while the tickets of
              * other parts are pending. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))

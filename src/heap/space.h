@@ -56,6 +56,13 @@ static inline heap_slot_t *heap_home_slot(const heap_home_t *home,
     return &home->slots[offset / home->slot_size];
 }
 
+/* Returns the chunk mapped at a page. If the slot is a single chunk, the offset
+ * must be the start of the slot. */
+mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset);
+
+/* Returns true if the page at an offset has memory. */
+bool heap_home_is_backed(const heap_home_t *home, uint64_t offset);
+
 /* Returns the size of the physical allocation at an offset. */
 static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
 {
@@ -125,15 +132,14 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  heap_range_t **range_p);
 
 /*
- * Release memory of a free range: whole pages, and whole slots if they are one
- * chunk. The released part becomes a hole.
+ * Release the memory of one chunk or page of a free range, which becomes a
+ * hole.
  *
  * UCXPOOL_ERR_NO_MEMORY  no host memory for descriptors
  * UCXPOOL_ERR_IO         driver error
  */
 ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
-                                    uint64_t offset, uint64_t size,
-                                    uint64_t *done_p);
+                                    uint64_t offset, uint64_t size);
 
 /*
  * Replace the chunk of a slot in a free range with pages. The chunk must not be
@@ -183,8 +189,7 @@ typedef struct heap_stitched {
 
 typedef struct heap_stitcher {
     heap_space_t *space;
-    char         *address; /* the address of offset 0, the start of the home */
-    uint64_t      begin;   /* stitched ranges have offsets from begin to end */
+    uint64_t      begin; /* stitched ranges have offsets from begin to end */
     uint64_t      end;
     base_list_t   all;
     uint64_t      turns;
