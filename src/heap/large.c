@@ -87,7 +87,7 @@ static void move_all_to(heap_t *heap, heap_stream_t *stream)
 {
     for (heap_stream_t *other = heap->streams.all; other != NULL;
          other                = other->next) {
-        if ((other != stream) && (other->index.count > 0) &&
+        if ((other != stream) && (other->index.size > 0) &&
             (heap_stream_wait(&heap->streams, other, stream) == UCXPOOL_OK)) {
             move_all(heap, other, stream);
         }

@@ -197,9 +197,8 @@ static bin_t bin_of(uint64_t size)
 
 void heap_index_init(heap_index_t *index)
 {
-    index->rows  = 0;
-    index->size  = 0;
-    index->count = 0;
+    index->rows = 0;
+    index->size = 0;
     for (unsigned row = 0; row < HEAP_INDEX_ROWS; row++) {
         index->columns[row] = 0;
         for (unsigned column = 0; column < HEAP_INDEX_COLUMNS; column++) {
@@ -219,7 +218,6 @@ void heap_index_add(heap_index_t *index, heap_range_t *range)
     index->rows |= UINT64_C(1) << bin.row;
     index->columns[bin.row] |= 1u << bin.column;
     index->size += range->size;
-    index->count++;
 }
 
 void heap_index_remove(heap_index_t *index, heap_range_t *range)
@@ -236,7 +234,6 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range)
         }
     }
     index->size -= range->size;
-    index->count--;
 }
 
 /* Examine the first few ranges in a bin, and find the shortest one that is long
@@ -445,12 +442,13 @@ unsigned heap_free_cache_empty(heap_free_cache_t *cache,
 
 ucxpool_status_t heap_page_map_init(heap_page_map_t *map, uint64_t size)
 {
-    map->num_entries = size / HEAP_PAGE;
-    map->entries     = calloc(map->num_entries, sizeof(map->entries[0]));
+    size_t num = size / HEAP_PAGE;
+
+    map->entries = calloc(num, sizeof(map->entries[0]));
     if (map->entries == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no host memory (%zu bytes) for the heap's page map",
-                          map->num_entries * sizeof(map->entries[0]));
+                          num * sizeof(map->entries[0]));
     }
     return UCXPOOL_OK;
 }

@@ -176,7 +176,6 @@ typedef struct heap_index {
     uint32_t         columns[HEAP_INDEX_ROWS];
     heap_index_bin_t bins[HEAP_INDEX_ROWS][HEAP_INDEX_COLUMNS];
     uint64_t         size; /* total bytes */
-    size_t           count;
 } heap_index_t;
 
 void heap_index_init(heap_index_t *index);
@@ -268,7 +267,6 @@ typedef struct heap_page_map_entry {
 
 typedef struct heap_page_map {
     heap_page_map_entry_t *entries;
-    size_t                 num_entries;
 } heap_page_map_t;
 
 /*
