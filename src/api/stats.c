@@ -11,6 +11,7 @@
 #include "core/pool.h"
 #include "heap/heap.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -183,15 +184,19 @@ static const stat_entry_t entries[] = {
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
+static_assert(NUM_POOL + NUM_CHANNEL + NUM_HEAP == NUM_ENTRIES,
+              "each entry is counted in its section");
+
 /* Consecutive entries. */
 typedef struct section {
-    size_t first;
-    size_t num;
+    const stat_entry_t *entries;
+    size_t              num;
 } section_t;
 
-static const section_t all_section     = {0, NUM_ENTRIES};
-static const section_t channel_section = {NUM_POOL, NUM_CHANNEL};
-static const section_t heap_section    = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP};
+static const section_t all_section     = {entries, NUM_ENTRIES};
+static const section_t channel_section = {&entries[NUM_POOL], NUM_CHANNEL};
+static const section_t heap_section    = {&entries[NUM_POOL + NUM_CHANNEL],
+                                          NUM_HEAP};
 
 /* Ratios of the heap, which are not integers. */
 static const struct {
@@ -250,7 +255,7 @@ static ucxpool_status_t query(const section_t *section, size_t index,
                           "numbered from 0",
                           index, section->num);
     }
-    base_output(attr_p, attr_size, &entries[section->first + index].attr,
+    base_output(attr_p, attr_size, &section->entries[index].attr,
                 sizeof(*attr_p));
     return UCXPOOL_OK;
 }
@@ -260,7 +265,7 @@ static void read_all(const section_t *section, const snapshot_t *snapshot,
 {
     *num_p = base_min(max_values, section->num);
     for (size_t i = 0; i < *num_p; i++) {
-        values[i] = value_of(snapshot, &entries[section->first + i]);
+        values[i] = value_of(snapshot, &section->entries[i]);
     }
 }
 
@@ -268,9 +273,9 @@ static ucxpool_status_t get(const section_t  *section,
                             const snapshot_t *snapshot, const char *name,
                             uint64_t *value_p)
 {
-    for (size_t i = section->first; i < section->first + section->num; i++) {
-        if (strcmp(entries[i].attr.name, name) == 0) {
-            *value_p = value_of(snapshot, &entries[i]);
+    for (size_t i = 0; i < section->num; i++) {
+        if (strcmp(section->entries[i].attr.name, name) == 0) {
+            *value_p = value_of(snapshot, &section->entries[i]);
             return UCXPOOL_OK;
         }
     }
@@ -369,11 +374,11 @@ ucxpool_status_t ucxpool_channel_stats_get(const ucxpool_channel_t *channel,
 static void print_text(const section_t *section, const snapshot_t *snapshot,
                        FILE *stream)
 {
-    for (size_t i = section->first; i < section->first + section->num; i++) {
-        const ucxpool_stat_attr_t *attr = &entries[i].attr;
+    for (size_t i = 0; i < section->num; i++) {
+        const ucxpool_stat_attr_t *attr = &section->entries[i].attr;
 
         fprintf(stream, "  %-30s %" PRIu64 "%s%s\n", attr->name,
-                value_of(snapshot, &entries[i]),
+                value_of(snapshot, &section->entries[i]),
                 (attr->unit[0] == '\0') ? "" : " ", attr->unit);
     }
 }
@@ -427,9 +432,9 @@ static void print_json(const char *name, const section_t *section,
 {
     fputs("{\"pool\":", stream);
     base_quote_print(stream, name);
-    for (size_t i = section->first; i < section->first + section->num; i++) {
-        fprintf(stream, ",\"%s\":%" PRIu64, entries[i].attr.name,
-                value_of(snapshot, &entries[i]));
+    for (size_t i = 0; i < section->num; i++) {
+        fprintf(stream, ",\"%s\":%" PRIu64, section->entries[i].attr.name,
+                value_of(snapshot, &section->entries[i]));
     }
 }
 
@@ -489,14 +494,15 @@ static void print_sample(FILE *stream, const char *name, const char *suffix,
 static void print_metrics(const char *pool, const section_t *section,
                           const snapshot_t *snapshot, FILE *stream)
 {
-    for (size_t i = section->first; i < section->first + section->num; i++) {
-        const ucxpool_stat_attr_t *attr     = &entries[i].attr;
+    for (size_t i = 0; i < section->num; i++) {
+        const ucxpool_stat_attr_t *attr     = &section->entries[i].attr;
         bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
 
         print_family(stream, attr->name, is_gauge ? "gauge" : "counter",
                      attr->help);
         print_sample(stream, attr->name, is_gauge ? "" : "_total", pool);
-        fprintf(stream, "} %" PRIu64 "\n", value_of(snapshot, &entries[i]));
+        fprintf(stream, "} %" PRIu64 "\n",
+                value_of(snapshot, &section->entries[i]));
     }
 }
 
