@@ -1,6 +1,5 @@
 #include "core/control.h"
 
-#include "base/error.h"
 #include "base/log.h"
 #include "core/local.h"
 #include "core/wire.h"

@@ -6,7 +6,6 @@
 #include "copy/fault.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
-#include "core/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

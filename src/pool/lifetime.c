@@ -17,7 +17,6 @@
 #include "window/service.h"
 #include "window/window.h"
 #include "xfer/send.h"
-#include "xfer/recv.h"
 #include "xfer/state.h"
 
 #include <errno.h>

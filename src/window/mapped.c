@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 /* The maximum number of bytes of one step: small enough that other operations
  * soon get a turn. */

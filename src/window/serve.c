@@ -9,7 +9,6 @@
 #include "window/serve.h"
 
 #include "base/error.h"
-#include "core/control.h"
 #include "xfer/recv.h"
 #include "xfer/post.h"
 #include "xfer/send.h"

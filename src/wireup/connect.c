@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "bootstrap/client.h"
-#include "core/local.h"
 #include "core/remote.h"
 
 #include <stdlib.h>

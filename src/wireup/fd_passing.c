@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Returns the number of descriptors, from 1 to `max`, that this process may
  * open for a short time. If the result is more than 1, at least as many

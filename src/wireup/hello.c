@@ -9,9 +9,7 @@
 #include "core/memory.h"
 #include "core/network.h"
 #include "core/remote.h"
-#include "core/request.h"
 #include "core/wire.h"
-#include "ipc/socket.h"
 #include "wire/wire.h"
 #include "xfer/send.h"
 

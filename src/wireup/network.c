@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "bootstrap/listener.h"
 #include "core/network.h"
-#include "core/remote.h"
 
 /* Make listeners send the new address to their clients, if the address has
  * changed or the listeners still have an old address. */

@@ -1,6 +1,5 @@
 #include "xfer/send.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
 #include "xfer/state.h"
