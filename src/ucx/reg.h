@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <ucp/api/ucp.h>
-#include <ucp/api/ucp_def.h>
 
 /* --- memory domains ----------------------------------------------------------
  * The memory domains of a UCX context, in the order in which UCX numbers them.
@@ -23,8 +22,6 @@
  * queried from UCX's lower layer (UCT), which briefly opens each domain a
  * second time.
  */
-
-struct ucp_context;
 
 /* UCX keeps a set of domains in 64 bits. */
 #define UCX_MAX_DOMAINS 64u
@@ -52,7 +49,7 @@ typedef struct ucx_domains {
  *
  * for_gpu  Query for GPU memory, otherwise for host memory.
  */
-void ucx_domains_read(struct ucp_context *context, bool for_gpu,
+void ucx_domains_read(ucp_context_h context, bool for_gpu,
                       ucx_domains_t *domains_p);
 
 /* Buffer size for ucx_domains_format(). */
@@ -80,11 +77,10 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
  *                          required memory domain has not registered it
  * others                   UCX failed: see ucx_status()
  */
-ucxpool_status_t ucx_reg_regions(mem_regions_t      *regions,
-                                 struct ucp_context *context);
+ucxpool_status_t ucx_reg_regions(mem_regions_t *regions, ucp_context_h context);
 
 /* Deregister all registered regions. No operation on them may be in flight. */
-void ucx_dereg_regions(mem_regions_t *regions, struct ucp_context *context);
+void ucx_dereg_regions(mem_regions_t *regions, ucp_context_h context);
 
 /* Facts that determine what UCX can do with GPU memory. */
 typedef struct ucx_facts {
@@ -94,8 +90,7 @@ typedef struct ucx_facts {
 } ucx_facts_t;
 
 /* Query these facts. Errors: UCX failed, see ucx_status(). */
-ucxpool_status_t ucx_facts_get(struct ucp_context *context,
-                               ucx_facts_t        *facts_p);
+ucxpool_status_t ucx_facts_get(ucp_context_h context, ucx_facts_t *facts_p);
 
 /* Like ucx_facts_get(), but with a temporary context. */
 ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
