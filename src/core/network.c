@@ -61,12 +61,9 @@ static bool is_in_use(const ucxpool_t *pool)
         pool->wireup.is_shared || (pool->stats.window_registered_bytes != 0)) {
         return true;
     }
-    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if (is_connecting(channel)) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(channel, &pool->channels.open, ucxpool_channel_t, link,
+                   is_connecting(channel));
+    return channel != NULL;
 }
 
 /* Release the registrations of the old context before the new context registers

@@ -162,12 +162,9 @@ static core_remote_t *find(ucxpool_t *pool, const core_blob_t *head,
 {
     core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
-        if (is_of(remote, head, blob)) {
-            return remote;
-        }
-    }
-    return NULL;
+    base_list_find(remote, &pool->channels.remotes, core_remote_t, link,
+                   is_of(remote, head, blob));
+    return remote;
 }
 
 static void destroy(core_remote_t *remote)
@@ -365,13 +362,9 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;
 
-    base_list_for_each(endpoint, &pool->channels.endpoints, core_endpoint_t,
-                       link) {
-        if (endpoint->ep == ep) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(endpoint, &pool->channels.endpoints, core_endpoint_t, link,
+                   endpoint->ep == ep);
+    return endpoint != NULL;
 }
 
 /* Request that the next ucxpool_progress() closes the idle endpoints that have
@@ -584,12 +577,9 @@ bool core_remote_has_endpoints(const ucxpool_t *pool)
 {
     core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
-        if (!base_list_is_empty(&remote->idle)) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(remote, &pool->channels.remotes, core_remote_t, link,
+                   !base_list_is_empty(&remote->idle));
+    return remote != NULL;
 }
 
 void core_remote_destroy_all(ucxpool_t *pool)

@@ -392,12 +392,8 @@ static const ucx_claim_t *find_other(const ucx_claim_t *claim)
 {
     const ucx_claim_t *other;
 
-    base_list_for_each(other, &claims, ucx_claim_t, link) {
-        if (overlap(claim, other)) {
-            return other;
-        }
-    }
-    return NULL;
+    base_list_find(other, &claims, ucx_claim_t, link, overlap(claim, other));
+    return other;
 }
 
 ucxpool_status_t ucx_claim_take(ucx_claim_t *claim)

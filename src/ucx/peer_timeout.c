@@ -220,12 +220,9 @@ static suspect_t *find(ucx_tcp_watch_t *watch, int fd)
 {
     suspect_t *suspect;
 
-    base_list_for_each(suspect, &watch->suspects, suspect_t, link) {
-        if (suspect->fd == fd) {
-            return suspect;
-        }
-    }
-    return NULL;
+    base_list_find(suspect, &watch->suspects, suspect_t, link,
+                   suspect->fd == fd);
+    return suspect;
 }
 
 static void forget(suspect_t *suspect)

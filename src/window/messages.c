@@ -179,13 +179,9 @@ static window_operation_t *find(const ucxpool_channel_t *channel,
 {
     window_operation_t *operation;
 
-    base_list_for_each(operation, &channel->windows->called, window_operation_t,
-                       link) {
-        if (operation->number == number) {
-            return operation;
-        }
-    }
-    return NULL;
+    base_list_find(operation, &channel->windows->called, window_operation_t,
+                   link, operation->number == number);
+    return operation;
 }
 
 void window_messages_answered(ucxpool_message_t *message)

@@ -179,13 +179,9 @@ static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
 {
     ucxpool_remote_window_t *remote;
 
-    base_list_for_each(remote, &channel->windows->remotes,
-                       ucxpool_remote_window_t, link) {
-        if (remote->number == number) {
-            return remote;
-        }
-    }
-    return NULL;
+    base_list_find(remote, &channel->windows->remotes, ucxpool_remote_window_t,
+                   link, remote->number == number);
+    return remote;
 }
 
 /* Notify the owner that this process no longer accesses the window. */

@@ -30,13 +30,9 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     window_served_t *served;
 
-    base_list_for_each(served, &channel->windows->served, window_served_t,
-                       link) {
-        if (served->number == number) {
-            return served;
-        }
-    }
-    return NULL;
+    base_list_find(served, &channel->windows->served, window_served_t, link,
+                   served->number == number);
+    return served;
 }
 
 /* --- begin and end -------------------------------------------------------- */

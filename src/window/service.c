@@ -109,13 +109,9 @@ bool window_channel_is_busy(const ucxpool_channel_t *channel)
 {
     const ucxpool_remote_window_t *remote;
 
-    base_list_for_each(remote, &channel->windows->remotes,
-                       ucxpool_remote_window_t, link) {
-        if (remote->refs != 0) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(remote, &channel->windows->remotes, ucxpool_remote_window_t,
+                   link, remote->refs != 0);
+    return remote != NULL;
 }
 
 void window_channel_ended(ucxpool_channel_t *channel)

@@ -275,13 +275,9 @@ bool window_all_are_free(const ucxpool_t *pool)
 {
     const ucxpool_window_t *window;
 
-    base_list_for_each(window, &pool->windows->all, const ucxpool_window_t,
-                       link) {
-        if (!window->is_destroyed && !window_is_free(window)) {
-            return false;
-        }
-    }
-    return true;
+    base_list_find(window, &pool->windows->all, const ucxpool_window_t, link,
+                   !window->is_destroyed && !window_is_free(window));
+    return window == NULL;
 }
 
 /* If the peer does not map this pool's memory, its gets and puts, and in-place
@@ -337,13 +333,9 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
 {
     window_grant_t *grant;
 
-    base_list_for_each(grant, &channel->windows->grants, window_grant_t,
-                       channel_link) {
-        if (grant->number == number) {
-            return grant;
-        }
-    }
-    return NULL;
+    base_list_find(grant, &channel->windows->grants, window_grant_t,
+                   channel_link, grant->number == number);
+    return grant;
 }
 
 static bool is_file(const proto_window_part_t *part)
