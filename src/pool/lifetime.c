@@ -248,12 +248,9 @@ static bool has_open_channels(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if (channel->closing.step != CORE_CLOSE_DONE) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(channel, &pool->channels.open, ucxpool_channel_t, link,
+                   channel->closing.step != CORE_CLOSE_DONE);
+    return channel != NULL;
 }
 
 /* Cancel the receives that are still posted. */

@@ -180,14 +180,11 @@ static bool is_queued_behind(const delivery_t *delivery)
 {
     delivery_t *other;
 
-    base_list_for_each(other, &delivery->request->pool->wire->deliveries,
-                       delivery_t, link) {
-        if ((other != delivery) && other->waits &&
-            (other->request == delivery->request)) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(other, &delivery->request->pool->wire->deliveries,
+                   delivery_t, link,
+                   (other != delivery) && other->waits &&
+                       (other->request == delivery->request));
+    return other != NULL;
 }
 
 static void deliver_later(ucxpool_request_t            *request,

@@ -103,13 +103,9 @@ bool wireup_listeners_have_callers(ucxpool_t *pool)
 {
     ucxpool_listener_t *listener;
 
-    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
-                       link) {
-        if (bootstrap_listener_has_callers(listener->bootstrap)) {
-            return true;
-        }
-    }
-    return false;
+    base_list_find(listener, &pool->wireup.listeners, ucxpool_listener_t, link,
+                   bootstrap_listener_has_callers(listener->bootstrap));
+    return listener != NULL;
 }
 
 ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
