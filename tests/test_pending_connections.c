@@ -115,7 +115,7 @@ static void assert_fails(bootstrap_client_t *client, ucxpool_status_t status,
                          const char *words)
 {
     ck_assert_int_eq(loopback_meet(listener, client), status);
-    assert_has(bootstrap_client_reason(client), words);
+    assert_detail(words);
     bootstrap_client_destroy(client);
 }
 
@@ -236,7 +236,7 @@ TEST(a_client_connects_while_strangers_keep_coming)
         }
         bootstrap_listener_progress(listener);
     }
-    ck_assert_msg(status == UCXPOOL_OK, "%s", bootstrap_client_reason(client));
+    ck_assert_msg(status == UCXPOOL_OK, "%s", ucxpool_error_detail());
     assert_peer_waits();
     bootstrap_client_destroy(client);
     while (num > 0) {
@@ -353,7 +353,7 @@ TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(LOOPBACK_TIMEOUT_NS);
     assert_error(loopback_meet(NULL, client), TIMED_OUT);
-    reason = bootstrap_client_reason(client);
+    reason = ucxpool_error_detail();
     ck_assert_msg((strstr(reason, "no answer in time") != NULL) &&
                       (strstr(reason, "too many peers are waiting") != NULL),
                   "%s", reason);

@@ -32,8 +32,8 @@ struct bootstrap_client {
     uint64_t         turn_end;
     unsigned         num_refused; /* times that a full listener refused */
     ucxpool_status_t refusal;     /* status of the last refusal */
+    char             refusal_text[BOOTSTRAP_REASON_SIZE];
     ucxpool_status_t status;
-    char             reason[BASE_ERROR_SIZE];
     bootstrap_auth_t auth;
     uint8_t          blob[BOOTSTRAP_BLOB_MAX];
 };
@@ -60,16 +60,13 @@ static void close_socket(bootstrap_client_t *client)
     }
 }
 
-/* Finish with a status. The client keeps the status and the thread's last
- * error. */
+/* Finish with a status. An error has been recorded. */
 static ucxpool_status_t finish(bootstrap_client_t *client,
                                ucxpool_status_t    status)
 {
     client->status = status;
     if (status != UCXPOOL_OK) {
         close_socket(client);
-        snprintf(client->reason, sizeof(client->reason), "%s",
-                 ucxpool_error_detail());
     }
     return status;
 }
@@ -179,7 +176,7 @@ static ucxpool_status_t schedule_retry(bootstrap_client_t *client,
     /* A failure is ignored, because the next try also needs random numbers and
      * reports the failure. */
     (void)base_random(&number, sizeof(number));
-    snprintf(client->reason, sizeof(client->reason), "%s", reason);
+    snprintf(client->refusal_text, sizeof(client->refusal_text), "%s", reason);
     close_socket(client);
     client->refusal = status;
     client->num_refused++;
@@ -291,7 +288,7 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
         client->refusal,
         "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT; raise it, or "
         "raise the listener's UCXPOOL_ACCEPT_QUEUE or UCXPOOL_MAX_HALF_OPEN)",
-        client->where.text, client->reason, client->num_refused);
+        client->where.text, client->refusal_text, client->num_refused);
 }
 
 /* Report that the timeout expired while the client waited for an answer.
@@ -302,7 +299,7 @@ static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
 
     if (client->num_refused != 0) {
         snprintf(before, sizeof(before), "; refused %u times before: %.200s",
-                 client->num_refused, client->reason);
+                 client->num_refused, client->refusal_text);
     }
     return base_error(UCXPOOL_ERR_TIMED_OUT,
                       "%s: no answer in time (%s%s); check that a pool listens "
@@ -426,11 +423,6 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client)
     }
     return client->is_connected ? client->deadline
                                 : base_min(client->deadline, client->turn_end);
-}
-
-const char *bootstrap_client_reason(const bootstrap_client_t *client)
-{
-    return client->reason;
 }
 
 const bootstrap_ends_t *bootstrap_client_ends(const bootstrap_client_t *client)

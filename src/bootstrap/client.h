@@ -49,7 +49,7 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
 
 /*
  * Continue as far as possible. After the final result, every call returns that
- * result again.
+ * result again, but an error is recorded only once.
  *
  * UCXPOOL_INPROGRESS      not done yet
  * UCXPOOL_OK              the listener is authenticated and has the client's
@@ -65,9 +65,6 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client);
-
-/* Returns the reason for a failure, as a sentence. Valid until destroy. */
-const char *bootstrap_client_reason(const bootstrap_client_t *client);
 
 /* Returns the addresses of both ends of the connection, even after it has
  * ended. They are "" before the connection is established. Valid until
