@@ -2,7 +2,8 @@
  * GPU virtual memory, for a heap (mem/vmm.h).
  *
  * Each function enters the device's context, calls the driver and leaves the
- * context. A mem_chunk_t is the driver's handle of a physical allocation.
+ * context, except that addresses and chunks are released without a context. A
+ * mem_chunk_t is the driver's handle of a physical allocation.
  */
 #include <config.h>
 
@@ -23,9 +24,8 @@ typedef struct heap_vmm {
     mem_vmm_t                vmm;
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
-    pthread_mutex_t          lock; /* guards the members below */
+    pthread_mutex_t          lock; /* guards free_fences */
     mem_fence_t             *free_fences;
-    size_t                   num_fences; /* fences in use */
 } heap_vmm_t;
 
 static heap_vmm_t *cuda_of(mem_vmm_t *vmm)
@@ -57,7 +57,6 @@ static void fences_destroy(heap_vmm_t *cuda)
     bool         is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
     mem_fence_t *fence;
 
-    assert(cuda->num_fences == 0);
     while (cuda->free_fences != NULL) {
         fence             = cuda->free_fences;
         cuda->free_fences = fence->next;
@@ -82,7 +81,6 @@ static mem_fence_t *fence_take(heap_vmm_t *cuda)
     fence = cuda->free_fences;
     if (fence != NULL) {
         cuda->free_fences = fence->next;
-        cuda->num_fences++;
     }
     pthread_mutex_unlock(&cuda->lock);
     return fence;
@@ -95,8 +93,6 @@ static void heap_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
     pthread_mutex_lock(&cuda->lock);
     fence->next       = cuda->free_fences;
     cuda->free_fences = fence;
-    assert(cuda->num_fences > 0);
-    cuda->num_fences--;
     pthread_mutex_unlock(&cuda->lock);
 }
 
@@ -116,9 +112,6 @@ static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
         free(fence);
         return fence_error(cuda, result, "cuEventCreate");
     }
-    pthread_mutex_lock(&cuda->lock);
-    cuda->num_fences++;
-    pthread_mutex_unlock(&cuda->lock);
     *fence_p = fence;
     return UCXPOOL_OK;
 }
@@ -257,13 +250,7 @@ static ucxpool_status_t heap_reserve(mem_vmm_t *vmm, size_t size,
 
 static void heap_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
-
-    mem_cuda_range_free(device->driver, number_of(address), size);
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_range_free(cuda_of(vmm)->device->driver, number_of(address), size);
 }
 
 static ucxpool_status_t heap_chunk_create(mem_vmm_t *vmm, size_t size,
@@ -288,14 +275,9 @@ static ucxpool_status_t heap_chunk_create(mem_vmm_t *vmm, size_t size,
 
 static void heap_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
 {
-    const mem_cuda_device_t *device = cuda_of(vmm)->device;
-    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
+    const mem_cuda_driver_t *driver = cuda_of(vmm)->device->driver;
 
-    mem_cuda_ignore(device->driver, device->driver->cuMemRelease(chunk),
-                    "cuMemRelease");
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_ignore(driver, driver->cuMemRelease(chunk), "cuMemRelease");
 }
 
 static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
