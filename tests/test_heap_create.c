@@ -41,7 +41,7 @@ static void set_up(void)
     ck_assert_int_ge(fd, 0);
     close(fd);
     calls_reset();
-    assert_ok(mem_vmm_create_host(NULL, &vmm));
+    assert_ok(mem_vmm_create_host(&vmm));
 }
 
 static void tear_down(void)
@@ -75,7 +75,7 @@ TEST_EACH(failed_create_leaves_nothing, 4)
             /* The log can work without its lock. */
             ck_assert_int_eq(names[_i], CALLS_MUTEX_INIT);
             heap_destroy(heap);
-            assert_ok(mem_vmm_create_host(NULL, &vmm));
+            assert_ok(mem_vmm_create_host(&vmm));
         }
         ck_assert_uint_eq(fds_count(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);

@@ -70,7 +70,7 @@ static void device_open(const char *configuration)
 
 static ucxpool_status_t create(int kind)
 {
-    return kind == HOST ? mem_vmm_create_host(NULL, &vmm)
+    return kind == HOST ? mem_vmm_create_host(&vmm)
                         : mem_vmm_create_cuda(device, &vmm);
 }
 

@@ -636,7 +636,7 @@ mem_vmm_t *vmm_double_create_host(bool has_streams)
 {
     mem_vmm_t *inner;
 
-    if (mem_vmm_create_host(NULL, &inner) != UCXPOOL_OK) {
+    if (mem_vmm_create_host(&inner) != UCXPOOL_OK) {
         broken("no host memory");
     }
     return vmm_double_create(inner, has_streams);

@@ -100,7 +100,8 @@ static ucxpool_status_t create(const ucxpool_t *pool, heap_t **heap_p)
     mem_vmm_t           *vmm;
     ucxpool_status_t     status;
 
-    status = regions->kind->create_vmm(regions->cuda, &vmm);
+    status = (regions->cuda == NULL) ? mem_vmm_create_host(&vmm)
+                                     : mem_vmm_create_cuda(regions->cuda, &vmm);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -109,7 +109,6 @@ const mem_kind_t mem_kind_cuda_alloc = {
     .destroy       = alloc_destroy,
     .stitch        = alloc_stitch,
     .unstitch      = alloc_unstitch,
-    .create_vmm    = mem_vmm_create_cuda,
 };
 
 /* --- pinned host memory --------------------------------------------------- */
@@ -167,23 +166,13 @@ static void host_destroy(mem_regions_t *regions)
     mem_cuda_device_close(device);
 }
 
-static size_t pieces_size(const mem_piece_t *pieces, size_t num_pieces)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < num_pieces; i++) {
-        size += pieces[i].length;
-    }
-    return size;
-}
-
 /* The driver pins addresses, not pages, so the second mapping must be pinned
  * too. */
 static ucxpool_status_t host_stitch(const mem_regions_t *regions,
                                     const mem_piece_t   *pieces,
                                     size_t num_pieces, void **address_p)
 {
-    size_t           size = pieces_size(pieces, num_pieces);
+    size_t           size = mem_pieces_size(regions, pieces, num_pieces);
     void            *address;
     ucxpool_status_t status;
 
@@ -225,5 +214,4 @@ const mem_kind_t mem_kind_cuda_host = {
     .destroy      = host_destroy,
     .stitch       = host_stitch,
     .unstitch     = host_unstitch,
-    .create_vmm   = mem_vmm_create_cuda,
 };

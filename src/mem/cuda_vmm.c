@@ -4,7 +4,8 @@
  * reserved range.
  *
  * A physical allocation is always mapped as a whole, because the driver
- * supports no offset into it. Only whole regions can be stitched.
+ * supports no offset into it. Only whole regions can be stitched. Unmapping and
+ * releasing need no context.
  */
 #include <config.h>
 
@@ -13,7 +14,6 @@
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
 #include "mem/region.h"
-#include "mem/vmm.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -108,15 +108,11 @@ static void vmm_unstitch(const mem_regions_t *regions, void *address,
                          size_t size)
 {
     const mem_cuda_driver_t *driver = regions->cuda->driver;
-    bool is_entered = mem_cuda_device_enter(regions->cuda) == UCXPOOL_OK;
 
     mem_cuda_ignore(driver,
                     driver->cuMemUnmap((CUdeviceptr)(uintptr_t)address, size),
                     "cuMemUnmap");
     mem_cuda_range_free(driver, (CUdeviceptr)(uintptr_t)address, size);
-    if (is_entered) {
-        mem_cuda_device_leave(regions->cuda);
-    }
 }
 
 /* --- regions -------------------------------------------------------------- */
@@ -328,16 +324,12 @@ err_close:
 
 static void vmm_destroy(mem_regions_t *regions)
 {
-    mem_cuda_device_t *device     = regions->cuda;
-    bool               is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
+    mem_cuda_device_t *device = regions->cuda;
 
     regions_release(regions, device->driver, regions->num_regions);
     mem_cuda_range_free(device->driver,
                         (CUdeviceptr)(uintptr_t)regions->address,
                         mem_regions_size(regions));
-    if (is_entered) {
-        mem_cuda_device_leave(device);
-    }
     mem_cuda_device_close(device);
 }
 
@@ -350,5 +342,4 @@ const mem_kind_t mem_kind_cuda_vmm = {
     .destroy                = vmm_destroy,
     .stitch                 = vmm_stitch,
     .unstitch               = vmm_unstitch,
-    .create_vmm             = mem_vmm_create_cuda,
 };

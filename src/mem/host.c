@@ -15,9 +15,7 @@
 #include "mem/memfd.h"
 #include "mem/region.h"
 #include "mem/system.h"
-#include "mem/vmm.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,27 +46,11 @@ static int piece_map(const mem_region_t *region, const mem_piece_t *piece,
     return address == MAP_FAILED ? errno : 0;
 }
 
-static size_t pieces_size(const mem_regions_t *regions,
-                          const mem_piece_t *pieces, size_t num_pieces)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < num_pieces; i++) {
-        assert(pieces[i].region < regions->num_regions);
-        assert(pieces[i].length != 0);
-        assert(pieces[i].length <= regions->region_size);
-        assert(pieces[i].offset <= regions->region_size - pieces[i].length);
-        assert((pieces[i].offset | pieces[i].length) % regions->page_size == 0);
-        size += pieces[i].length;
-    }
-    return size;
-}
-
 static ucxpool_status_t host_stitch(const mem_regions_t *regions,
                                     const mem_piece_t   *pieces,
                                     size_t num_pieces, void **address_p)
 {
-    size_t size   = pieces_size(regions, pieces, num_pieces);
+    size_t size   = mem_pieces_size(regions, pieces, num_pieces);
     size_t offset = 0;
     void  *address;
     int    error = mem_range_reserve(size, regions->page_size, &address);
@@ -415,5 +397,4 @@ const mem_kind_t mem_kind_host = {
     .destroy      = host_destroy,
     .stitch       = host_stitch,
     .unstitch     = host_unstitch,
-    .create_vmm   = mem_vmm_create_host,
 };

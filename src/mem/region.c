@@ -6,6 +6,7 @@
 #include "base/math.h"
 #include "mem/cuda_device.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,21 +54,10 @@ err_clear:
 
 static void none_destroy(mem_regions_t *regions)
 {
-    if (regions->cuda != NULL) {
-        mem_cuda_device_close(regions->cuda);
-    }
+    mem_cuda_device_close(regions->cuda);
 }
 
-static const mem_kind_t kind_none = {
-    .name       = "none",
-    .destroy    = none_destroy,
-    .create_vmm = mem_vmm_create_host,
-};
-static const mem_kind_t kind_none_of_gpu = {
-    .name       = "none",
-    .destroy    = none_destroy,
-    .create_vmm = mem_vmm_create_cuda,
-};
+static const mem_kind_t kind_none = {.name = "none", .destroy = none_destroy};
 
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
 {
@@ -78,10 +68,26 @@ ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
         status = mem_cuda_device_open(device, &regions->cuda);
     }
     if (status == UCXPOOL_OK) {
-        regions->kind   = (device >= 0) ? &kind_none_of_gpu : &kind_none;
+        regions->kind   = &kind_none;
         regions->device = device;
     }
     return status;
+}
+
+size_t mem_pieces_size(const mem_regions_t *regions, const mem_piece_t *pieces,
+                       size_t num_pieces)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < num_pieces; i++) {
+        assert(pieces[i].region < regions->num_regions);
+        assert(pieces[i].length != 0);
+        assert(pieces[i].length <= regions->region_size);
+        assert(pieces[i].offset <= regions->region_size - pieces[i].length);
+        assert((pieces[i].offset | pieces[i].length) % regions->page_size == 0);
+        size += pieces[i].length;
+    }
+    return size;
 }
 
 bool mem_regions_are_on_gpu(const mem_regions_t *regions)

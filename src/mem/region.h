@@ -6,15 +6,13 @@
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
- * Each kind of memory has a table of functions (mem_kind_t). The heap of a pool
- * gets its memory through the same table.
+ * Each kind of memory has a table of functions (mem_kind_t).
  */
 #ifndef MEM_REGION_H
 #define MEM_REGION_H
 
-#include "mem/vmm.h"
-
 #include <ucxpool/pool.h>
+#include <ucxpool/status.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,9 +85,6 @@ typedef struct mem_kind {
                                const mem_piece_t *pieces, size_t num_pieces,
                                void **address_p);
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
-    /* Create the virtual memory for the pool's heap: see mem/vmm.h. */
-    ucxpool_status_t (*create_vmm)(const struct mem_cuda_device *device,
-                                   mem_vmm_t                   **vmm_p);
 } mem_kind_t;
 
 /* Available kinds. */
@@ -130,6 +125,10 @@ static inline size_t mem_regions_size(const mem_regions_t *regions)
 {
     return regions->num_regions * regions->region_size;
 }
+
+/* Returns the total length of pieces. */
+size_t mem_pieces_size(const mem_regions_t *regions, const mem_piece_t *pieces,
+                       size_t num_pieces);
 
 /* Returns true if the memory is GPU memory, which the CPU cannot access. */
 bool mem_regions_are_on_gpu(const mem_regions_t *regions);

@@ -82,19 +82,14 @@ typedef struct mem_vmm_calls {
                               uint64_t *free_p);
 } mem_vmm_calls_t;
 
-/* The two kinds of memory; create_vmm of mem_kind_t (mem/region.h) selects
- * one. */
-
 /*
  * Host memory: chunks are parts of a memfd. If the machine lacks memory for a
- * chunk, the creation of the chunk fails, not a later access. `device` is
- * ignored.
+ * chunk, the creation of the chunk fails, not a later access.
  *
  * UCXPOOL_ERR_IO         the file could not be created
  * UCXPOOL_ERR_NO_MEMORY  no memory for the bookkeeping
  */
-ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
-                                     mem_vmm_t                   **vmm_p);
+ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
 
 /*
  * GPU memory. The device must stay open until destroy. Chunks can be exported

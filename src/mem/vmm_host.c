@@ -247,8 +247,7 @@ static const mem_vmm_calls_t vmm_calls = {
     .sizes         = vmm_sizes,
 };
 
-ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
-                                     mem_vmm_t                   **vmm_p)
+ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p)
 {
     host_vmm_t *host = calloc(1, sizeof(*host));
     char        name[64];
