@@ -192,11 +192,10 @@ static void measure_work(const work_t *work, uint64_t *addresses, double copy)
 
 int main(int argc, char **argv)
 {
-    size_t              max_pieces = STREAM_SIZE / SMALLEST;
-    uint64_t           *addresses  = malloc(max_pieces * sizeof(*addresses));
-    mem_cuda_device_t  *device;
-    copy_cuda_kernels_t kernels;
-    double              copy;
+    size_t             max_pieces = STREAM_SIZE / SMALLEST;
+    uint64_t          *addresses  = malloc(max_pieces * sizeof(*addresses));
+    mem_cuda_device_t *device;
+    double             copy;
 
     const copy_cuda_copier_params_t params = {
         .num_jobs     = NUM_JOBS,
@@ -209,8 +208,7 @@ int main(int argc, char **argv)
         num_rounds = base_max(1u, base_min(num_rounds, MAX_ROUNDS));
     }
     check(mem_cuda_device_open(0, &device));
-    check(copy_cuda_kernels_init(device, &kernels));
-    check(copy_cuda_copier_create(&kernels, &params, &copier));
+    check(copy_cuda_copier_create(device, &params, &copier));
     check(mem_regions_init(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
                            BASE_SWITCH_NO));
     check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1, STREAM_SIZE,
@@ -228,7 +226,6 @@ int main(int argc, char **argv)
     copy_cuda_copier_destroy(copier);
     mem_regions_cleanup(&stream);
     mem_regions_cleanup(&arena);
-    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     free(addresses);
     return EXIT_SUCCESS;

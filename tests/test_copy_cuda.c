@@ -22,7 +22,6 @@
 #define NUM_JOBS   3u
 
 static mem_cuda_device_t       *device;
-static copy_cuda_kernels_t      kernels;
 static copy_cuda_copier_t      *copier;
 static const mem_cuda_driver_t *driver;
 
@@ -86,8 +85,7 @@ static void start_all(const char *configuration)
 {
     cuda_start(configuration);
     assert_ok(mem_cuda_device_open(0, &device));
-    assert_ok(copy_cuda_kernels_init(device, &kernels));
-    assert_ok(copy_cuda_copier_create(&kernels, &params, &copier));
+    assert_ok(copy_cuda_copier_create(device, &params, &copier));
     driver = device->driver;
 }
 
@@ -118,7 +116,6 @@ static void teardown(void)
     copy_cuda_copier_destroy(copier);
     mem_regions_cleanup(&scattered);
     mem_regions_cleanup(&contiguous);
-    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     free(pattern);
     free(result);
@@ -130,7 +127,6 @@ static void teardown(void)
 static void restart(const char *configuration)
 {
     copy_cuda_copier_destroy(copier);
-    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     start_all(configuration);
 }
@@ -640,7 +636,7 @@ TEST(tiles_beyond_the_capacity_are_rejected)
     copy_table_t              list = {.form = COPY_SEGMENTS};
 
     small.max_tiles = 4;
-    assert_ok(copy_cuda_copier_create(&kernels, &small, &other));
+    assert_ok(copy_cuda_copier_create(device, &small, &other));
     job              = copy_cuda_job_get(other);
     segments         = job->entries;
     segments[0]      = (copy_segment_t){4096, 12000};
@@ -660,17 +656,14 @@ TEST(invalid_parameters_are_rejected)
     copy_cuda_copier_t       *other = NULL;
 
     bad.num_jobs = 0;
-    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
-                 INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
     bad           = params;
     bad.max_tiles = SIZE_MAX / 8;
-    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
-                 INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
     bad              = params;
     bad.entries_size = SIZE_MAX / 4;
     bad.num_jobs     = 8;
-    assert_error(copy_cuda_copier_create(&kernels, &bad, &other),
-                 INVALID_PARAM);
+    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
     ck_assert_ptr_null(other);
     copy_cuda_copier_destroy(NULL);
 }
@@ -829,27 +822,21 @@ STAND_IN_TEST(failed_create_leaks_nothing)
     unsigned live = stand_in.live();
 
     for (unsigned n = 1;; n++) {
-        copy_cuda_kernels_t ours;
         copy_cuda_copier_t *other = NULL;
         ucxpool_status_t    status;
 
         stand_in.fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
-        status = copy_cuda_kernels_init(device, &ours);
-        if (status == UCXPOOL_OK) {
-            status = copy_cuda_copier_create(&kernels, &params, &other);
-        }
+        status = copy_cuda_copier_create(device, &params, &other);
         if (!stand_in.has_failed()) {
             assert_ok(status);
             stand_in.fail_call(NULL, 0, 0);
             copy_cuda_copier_destroy(other);
-            copy_cuda_kernels_cleanup(&ours);
             ck_assert_uint_ge(n, 8);
             break;
         }
         ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
         ck_assert_ptr_null(other);
         stand_in.fail_call(NULL, 0, 0);
-        copy_cuda_kernels_cleanup(&ours);
         ck_assert_uint_eq(stand_in.live(), live);
     }
     ck_assert_uint_eq(stand_in.live(), live);
@@ -863,7 +850,7 @@ STAND_IN_TEST(failed_table_allocation_leaks_nothing)
         copy_cuda_copier_t *other = NULL;
 
         calls_fail(CALLS_CALLOC, n, ENOMEM);
-        assert_error(copy_cuda_copier_create(&kernels, &params, &other),
+        assert_error(copy_cuda_copier_create(device, &params, &other),
                      NO_MEMORY);
         ck_assert_ptr_null(other);
         calls_reset();

@@ -13,79 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the kernels ---------------------------------------------------------- */
-
-/* PTX, for cuModuleLoadData(): kernel.ptx as C strings. */
-static const char kernel_ptx[] =
-#include "src/copy/kernel_ptx.inc"
-    ;
-
-/* The caller must call mem_cuda_device_enter() before and
- * mem_cuda_device_leave() after. */
-static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
-{
-    const mem_cuda_device_t *device = kernels->device;
-    const mem_cuda_driver_t *driver = device->driver;
-    CUresult                 result;
-
-    result = driver->cuModuleLoadData(&kernels->module, kernel_ptx);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result,
-                              "loading the copy kernel (cuModuleLoadData) on "
-                              "GPU %d (%s)",
-                              device->ordinal, device->name);
-    }
-    result = driver->cuModuleGetFunction(&kernels->copy, kernels->module,
-                                         COPY_KERNEL_NAME);
-    if (result != CUDA_SUCCESS) {
-        mem_cuda_ignore(driver, driver->cuModuleUnload(kernels->module),
-                        "cuModuleUnload");
-        return mem_cuda_error(driver, result,
-                              "cuModuleGetFunction of %s on GPU %d (%s)",
-                              COPY_KERNEL_NAME, device->ordinal, device->name);
-    }
-    return UCXPOOL_OK;
-}
-
-ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
-                                        copy_cuda_kernels_t     *kernels)
-{
-    ucxpool_status_t status;
-
-    memset(kernels, 0, sizeof(*kernels));
-    kernels->device = device;
-    status          = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        goto err_clear;
-    }
-    status = kernels_load(kernels);
-    mem_cuda_device_leave(device);
-    if (status != UCXPOOL_OK) {
-        goto err_clear;
-    }
-    return UCXPOOL_OK;
-
-err_clear:
-    memset(kernels, 0, sizeof(*kernels));
-    return status;
-}
-
-void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
-{
-    const mem_cuda_device_t *device = kernels->device;
-
-    if (device == NULL) {
-        return;
-    }
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_ignore(device->driver,
-                        device->driver->cuModuleUnload(kernels->module),
-                        "cuModuleUnload");
-        mem_cuda_device_leave(device);
-    }
-    memset(kernels, 0, sizeof(*kernels));
-}
-
 /* --- the list of a launch ------------------------------------------------- */
 
 /* The shortest run of equal-length segments for which a launch uses a list of 8
@@ -422,6 +349,7 @@ typedef struct lane {
 
 struct copy_cuda_copier {
     const mem_cuda_device_t *device;
+    CUmodule                 module;
     CUfunction               kernel;
     lane_t                   lanes[NUM_WAYS];
     char                    *pinned; /* the words, then each job's memory */
@@ -441,6 +369,39 @@ static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
 {
     return mem_cuda_error(copier->device->driver, result, "%s on GPU %d (%s)",
                           call, copier->device->ordinal, copier->device->name);
+}
+
+/* PTX, for cuModuleLoadData(): kernel.ptx as C strings. */
+static const char kernel_ptx[] =
+#include "src/copy/kernel_ptx.inc"
+    ;
+
+static void kernel_unload(const copy_cuda_copier_t *copier)
+{
+    const mem_cuda_driver_t *driver = copier->device->driver;
+
+    mem_cuda_ignore(driver, driver->cuModuleUnload(copier->module),
+                    "cuModuleUnload");
+}
+
+static ucxpool_status_t kernel_load(copy_cuda_copier_t *copier)
+{
+    const mem_cuda_driver_t *driver = copier->device->driver;
+    CUresult                 result;
+
+    result = driver->cuModuleLoadData(&copier->module, kernel_ptx);
+    if (result != CUDA_SUCCESS) {
+        return copier_error(copier, result,
+                            "loading the copy kernel (cuModuleLoadData)");
+    }
+    result = driver->cuModuleGetFunction(&copier->kernel, copier->module,
+                                         COPY_KERNEL_NAME);
+    if (result != CUDA_SUCCESS) {
+        kernel_unload(copier);
+        return copier_error(copier, result,
+                            "cuModuleGetFunction of " COPY_KERNEL_NAME);
+    }
+    return UCXPOOL_OK;
 }
 
 /* For each kind of copy: the number of streams, and how far their priority is
@@ -618,10 +579,14 @@ static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
  * mem_cuda_device_leave() after. */
 static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 {
-    ucxpool_status_t status = streams_create(copier);
+    ucxpool_status_t status = kernel_load(copier);
 
     if (status != UCXPOOL_OK) {
         return status;
+    }
+    status = streams_create(copier);
+    if (status != UCXPOOL_OK) {
+        goto err_unload_kernel;
     }
     status = pinned_take(copier, size * copier->num_jobs);
     if (status != UCXPOOL_OK) {
@@ -641,6 +606,8 @@ err_free_pinned:
                     "cuMemFreeHost");
 err_destroy_streams:
     streams_destroy(copier);
+err_unload_kernel:
+    kernel_unload(copier);
     return status;
 }
 
@@ -662,7 +629,7 @@ static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
     return UCXPOOL_OK;
 }
 
-static copy_cuda_copier_t *copier_new(const copy_cuda_kernels_t       *kernels,
+static copy_cuda_copier_t *copier_new(const mem_cuda_device_t         *device,
                                       const copy_cuda_copier_params_t *params)
 {
     copy_cuda_copier_t *copier = calloc(1, sizeof(*copier));
@@ -675,8 +642,7 @@ static copy_cuda_copier_t *copier_new(const copy_cuda_kernels_t       *kernels,
         free(copier);
         return NULL;
     }
-    copier->device       = kernels->device;
-    copier->kernel       = kernels->copy;
+    copier->device       = device;
     copier->num_jobs     = params->num_jobs;
     copier->entries_size = params->entries_size;
     copier->max_tiles    = params->max_tiles;
@@ -684,7 +650,7 @@ static copy_cuda_copier_t *copier_new(const copy_cuda_kernels_t       *kernels,
 }
 
 ucxpool_status_t
-copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
+copy_cuda_copier_create(const mem_cuda_device_t         *device,
                         const copy_cuda_copier_params_t *params,
                         copy_cuda_copier_t             **copier_p)
 {
@@ -695,7 +661,7 @@ copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    copier = copier_new(kernels, params);
+    copier = copier_new(device, params);
     if (copier == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a copier of %u jobs",
@@ -740,6 +706,7 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
         streams_destroy(copier);
         mem_cuda_ignore(driver, driver->cuMemFreeHost(copier->pinned),
                         "cuMemFreeHost");
+        kernel_unload(copier);
         mem_cuda_device_leave(copier->device);
     }
     free(copier->jobs);

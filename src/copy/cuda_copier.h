@@ -19,31 +19,6 @@
 #include "copy/tiles.h"
 #include "mem/cuda_device.h"
 
-/* --- the kernels ------------------------------------------------------------
- * The kernels, compiled by the driver for one GPU. Compiling is slow, so all
- * copiers share the result.
- */
-
-#define COPY_KERNEL_NAME "ucxpool_copy"
-
-typedef struct copy_cuda_kernels {
-    const mem_cuda_device_t *device;
-    CUmodule                 module;
-    CUfunction               copy; /* COPY_KERNEL_NAME */
-} copy_cuda_kernels_t;
-
-/*
- * Load the kernels for a GPU.
- *
- * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for the kernels
- * UCXPOOL_ERR_NO_MEMORY    the GPU is out of memory
- * UCXPOOL_ERR_IO           another failure of the driver
- */
-ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
-                                        copy_cuda_kernels_t     *kernels);
-/* Release the kernels. No kernel may be running. May be called twice. */
-void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
-
 /* --- the list of a launch ---------------------------------------------------
  * One launch of the copy kernel has a list (copy/tiles.h), which describes a
  * range of the stream.
@@ -79,6 +54,8 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   copy_launch_t *launch_p);
 
 /* --- copiers and jobs ----------------------------------------------------- */
+
+#define COPY_KERNEL_NAME "ucxpool_copy"
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;
 
@@ -128,16 +105,18 @@ typedef struct copy_cuda_copier_params {
 } copy_cuda_copier_params_t;
 
 /*
- * Create a copier.
+ * Create a copier. The driver compiles the copy kernel, which is slow.
  *
- * kernels  The kernels. The kernels and their device must outlive the copier.
+ * device  Must outlive the copier.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a parameter that must not be 0 is 0, or the sizes
  *                            exceed the address space
- * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ * UCXPOOL_ERR_UNSUPPORTED    the GPU is too old for the kernel
+ * UCXPOOL_ERR_NO_MEMORY      the host or the GPU is out of memory
+ * UCXPOOL_ERR_IO             another failure of the driver
  */
 ucxpool_status_t
-copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
+copy_cuda_copier_create(const mem_cuda_device_t         *device,
                         const copy_cuda_copier_params_t *params,
                         copy_cuda_copier_t             **copier_p);
 /* Wait until no job is in flight. */

@@ -245,7 +245,6 @@ void copy_engine_destroy(copy_engine_t *engine)
     }
     mem_cuda_markers_destroy(engine->markers);
     copy_cuda_copier_destroy(engine->copier);
-    copy_cuda_kernels_cleanup(&engine->kernels);
     mem_cuda_device_close(engine->device);
     free(engine);
 }
@@ -740,14 +739,9 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
         return status;
     }
     engine->device = device;
-    status         = copy_cuda_kernels_init(device, &engine->kernels);
+    status         = copy_cuda_copier_create(device, &params, &engine->copier);
     if (status != UCXPOOL_OK) {
         goto err_free_engine;
-    }
-    status =
-        copy_cuda_copier_create(&engine->kernels, &params, &engine->copier);
-    if (status != UCXPOOL_OK) {
-        goto err_cleanup_kernels;
     }
     status = mem_cuda_markers_create(device, NUM_MARKERS, &engine->markers);
     if (status != UCXPOOL_OK) {
@@ -758,8 +752,6 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
 
 err_destroy_copier:
     copy_cuda_copier_destroy(engine->copier);
-err_cleanup_kernels:
-    copy_cuda_kernels_cleanup(&engine->kernels);
 err_free_engine:
     free(engine);
     return status;

@@ -82,7 +82,6 @@ typedef struct copy_room {
 struct copy_engine {
     mem_cuda_device_t *device; /* NULL: copies with the CPU */
     /* Not used by the CPU's engine. */
-    copy_cuda_kernels_t kernels;
     copy_cuda_copier_t *copier;
     mem_cuda_markers_t *markers;
     base_list_t         copies;
@@ -105,7 +104,7 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
  * device  An open device, which the engine closes. After an error, the caller
  *         still owns the device.
  *
- * Same errors as copy_cuda_kernels_init() and copy_cuda_copier_create().
+ * Same errors as copy_cuda_copier_create().
  */
 ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
                                     copy_engine_t    **engine_p);
