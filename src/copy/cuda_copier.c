@@ -48,12 +48,7 @@ static bool is_cut_alike(const copy_plan_t *plan)
 /* Skip runs and memory that have no bytes left. */
 static void settle(copy_plan_t *plan)
 {
-    while ((plan->at.run < plan->num_runs) &&
-           ((plan->at.index == plan->runs[plan->at.run].count) ||
-            (plan->runs[plan->at.run].length == 0))) {
-        plan->at.run++;
-        plan->at.index = 0;
-    }
+    copy_walk_settle(plan);
     while ((plan->at.memory < plan->memory.num) &&
            (copy_memory_length(&plan->memory, plan->at.memory) == 0)) {
         plan->at.memory++;
@@ -352,12 +347,12 @@ struct copy_cuda_copier {
     CUmodule                 module;
     CUfunction               kernel;
     lane_t                   lanes[NUM_WAYS];
-    char                    *pinned; /* the words, then each job's memory */
+    void                    *pinned; /* the words, then each job's memory */
     size_t                   entries_size;
     size_t                   max_tiles;
     copy_cuda_job_t         *free_jobs;
     unsigned                 num_jobs;
-    copy_cuda_job_t         *jobs;
+    copy_cuda_job_t          jobs[];
 };
 
 /* Each word has its own cache line, so that polling one word does not slow down
@@ -515,30 +510,19 @@ static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
     return true;
 }
 
-static ucxpool_status_t pinned_take(copy_cuda_copier_t *copier, size_t size)
-{
-    void            *pinned;
-    ucxpool_status_t status =
-        mem_cuda_pinned_take(copier->device, size, "lists of copies", &pinned);
-
-    if (status == UCXPOOL_OK) {
-        copier->pinned = pinned;
-    }
-    return status;
-}
-
 static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 {
     size_t tiles_size = copier->max_tiles * sizeof(copy_tile_t);
     size_t list_size  = base_align_up(copier->entries_size, LINE_SIZE);
-    char  *next       = copier->pinned + copier->num_jobs * LINE_SIZE;
+    char  *words      = copier->pinned;
+    char  *next       = words + copier->num_jobs * LINE_SIZE;
 
     tiles_size = base_align_up(tiles_size, LINE_SIZE);
-    memset(copier->pinned, 0, copier->num_jobs * LINE_SIZE);
+    memset(words, 0, copier->num_jobs * LINE_SIZE);
     for (unsigned i = 0; i < copier->num_jobs; i++) {
         copy_cuda_job_t *job = &copier->jobs[i];
 
-        job->word    = (uint32_t *)(void *)(copier->pinned + i * LINE_SIZE);
+        job->word    = (uint32_t *)(void *)(words + i * LINE_SIZE);
         job->fault   = job->word + 1;
         job->tiles   = (copy_tile_t *)(void *)next;
         job->entries = next + tiles_size;
@@ -588,7 +572,8 @@ static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
     if (status != UCXPOOL_OK) {
         goto err_unload_kernel;
     }
-    status = pinned_take(copier, size * copier->num_jobs);
+    status = mem_cuda_pinned_take(copier->device, size * copier->num_jobs,
+                                  "lists of copies", &copier->pinned);
     if (status != UCXPOOL_OK) {
         goto err_destroy_streams;
     }
@@ -629,26 +614,6 @@ static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
     return UCXPOOL_OK;
 }
 
-static copy_cuda_copier_t *copier_new(const mem_cuda_device_t         *device,
-                                      const copy_cuda_copier_params_t *params)
-{
-    copy_cuda_copier_t *copier = calloc(1, sizeof(*copier));
-
-    if (copier == NULL) {
-        return NULL;
-    }
-    copier->jobs = calloc(params->num_jobs, sizeof(copier->jobs[0]));
-    if (copier->jobs == NULL) {
-        free(copier);
-        return NULL;
-    }
-    copier->device       = device;
-    copier->num_jobs     = params->num_jobs;
-    copier->entries_size = params->entries_size;
-    copier->max_tiles    = params->max_tiles;
-    return copier;
-}
-
 ucxpool_status_t
 copy_cuda_copier_create(const mem_cuda_device_t         *device,
                         const copy_cuda_copier_params_t *params,
@@ -661,13 +626,18 @@ copy_cuda_copier_create(const mem_cuda_device_t         *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    copier = copier_new(device, params);
+    copier =
+        calloc(1, sizeof(*copier) + params->num_jobs * sizeof(copier->jobs[0]));
     if (copier == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a copier of %u jobs",
                           params->num_jobs);
     }
-    status = mem_cuda_device_enter(copier->device);
+    copier->device       = device;
+    copier->num_jobs     = params->num_jobs;
+    copier->entries_size = params->entries_size;
+    copier->max_tiles    = params->max_tiles;
+    status               = mem_cuda_device_enter(copier->device);
     if (status != UCXPOOL_OK) {
         goto err_free_copier;
     }
@@ -680,7 +650,6 @@ copy_cuda_copier_create(const mem_cuda_device_t         *device,
     return UCXPOOL_OK;
 
 err_free_copier:
-    free(copier->jobs);
     free(copier);
     return status;
 }
@@ -709,7 +678,6 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
         kernel_unload(copier);
         mem_cuda_device_leave(copier->device);
     }
-    free(copier->jobs);
     free(copier);
 }
 

@@ -248,17 +248,6 @@ static inline void copy_clear_early(const copy_batch_t *batch, char *end)
     }
 }
 
-/* Skip runs that have no bytes left. */
-static inline void copy_settle(copy_plan_t *plan)
-{
-    while ((plan->at.run < plan->num_runs) &&
-           ((plan->at.index == plan->runs[plan->at.run].count) ||
-            (plan->runs[plan->at.run].length == 0))) {
-        plan->at.run++;
-        plan->at.index = 0;
-    }
-}
-
 /* Advance the walk by `length` bytes of the stream, within the current run. */
 static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
                              uint64_t length)
@@ -272,7 +261,7 @@ static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
         plan->at.index += plan->at.segment_offset / stride;
         plan->at.segment_offset %= stride;
     }
-    copy_settle(plan);
+    copy_walk_settle(plan);
 }
 
 /* Add a copy from or to the current position in memory. Files are only
@@ -410,7 +399,7 @@ static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
     plan->at.memory += count;
     plan->at.index += count;
     plan->at.offset += count * stride;
-    copy_settle(plan);
+    copy_walk_settle(plan);
     return count * stride;
 }
 

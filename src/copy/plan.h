@@ -301,6 +301,17 @@ static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
     return base_min(length, plan->totals.stream_size - offset);
 }
 
+/* Skip runs that have no bytes left. */
+static inline void copy_walk_settle(copy_plan_t *plan)
+{
+    while ((plan->at.run < plan->num_runs) &&
+           ((plan->at.index == plan->runs[plan->at.run].count) ||
+            (plan->runs[plan->at.run].length == 0))) {
+        plan->at.run++;
+        plan->at.index = 0;
+    }
+}
+
 /*
  * Move the walk to an offset of the stream; restart the walk if the offset is
  * before the previous range. Afterwards, the walk is after the last run, or in

@@ -19,32 +19,18 @@
 
 struct mem_cuda_markers {
     const mem_cuda_device_t *device;
-    char                    *pinned; /* the words of all markers */
+    void                    *pinned; /* the words of all markers */
     unsigned                 num_markers;
     unsigned                 num_set;
     mem_cuda_marker_t       *free_markers;
     mem_cuda_marker_t        markers[];
 };
 
-static ucxpool_status_t words_take(mem_cuda_markers_t *markers)
-{
-    size_t           size = markers->num_markers * LINE_SIZE;
-    void            *pinned;
-    ucxpool_status_t status =
-        mem_cuda_pinned_take(markers->device, size, "stream markers", &pinned);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    markers->pinned = pinned;
-    memset(pinned, 0, size);
-    return UCXPOOL_OK;
-}
-
 ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
                                          unsigned                 num_markers,
                                          mem_cuda_markers_t     **markers_p)
 {
+    size_t              size = num_markers * LINE_SIZE;
     mem_cuda_markers_t *markers;
     ucxpool_status_t    status;
 
@@ -57,16 +43,18 @@ ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
     }
     markers->device      = device;
     markers->num_markers = num_markers;
-    status               = words_take(markers);
+    status =
+        mem_cuda_pinned_take(device, size, "stream markers", &markers->pinned);
     if (status != UCXPOOL_OK) {
         free(markers);
         return status;
     }
+    memset(markers->pinned, 0, size);
     for (unsigned i = num_markers; i > 0; i--) {
         mem_cuda_marker_t *marker = &markers->markers[i - 1];
 
-        marker->word =
-            (uint32_t *)(void *)(markers->pinned + (i - 1) * LINE_SIZE);
+        marker->word = (uint32_t *)markers->pinned +
+                       (i - 1) * LINE_SIZE / sizeof(uint32_t);
         marker->next          = markers->free_markers;
         markers->free_markers = marker;
     }
