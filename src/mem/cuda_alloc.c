@@ -17,47 +17,24 @@
  * therefore become one region.
  */
 
-/* Call between enter and leave. */
-static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
-                                    size_t size, CUdeviceptr *address_p)
+static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
 {
-    size_t           free_size, total;
-    ucxpool_status_t status;
-    CUresult         result;
+    const mem_cuda_device_t *device = regions->cuda;
+    size_t                   size   = mem_regions_size(regions);
+    size_t                   free_size, total;
+    CUdeviceptr              address;
+    ucxpool_status_t         status;
+    CUresult                 result;
 
     status = mem_cuda_device_sizes(device, &free_size, &total);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = device->driver->cuMemAlloc(address_p, size);
+    result = device->driver->cuMemAlloc(&address, size);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_device_error(device, result, "cuMemAlloc", size,
                                      free_size);
     }
-    return UCXPOOL_OK;
-}
-
-static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
-{
-    size_t             size = mem_regions_size(regions);
-    mem_cuda_device_t *device;
-    CUdeviceptr        address;
-    ucxpool_status_t   status;
-
-    status = mem_cuda_device_open(regions->device, &device);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        goto err_close;
-    }
-    status = memory_take(device, size, &address);
-    mem_cuda_device_leave(device);
-    if (status != UCXPOOL_OK) {
-        goto err_close;
-    }
-    regions->cuda        = device;
     regions->address     = (void *)(uintptr_t)address;
     regions->region_size = size;
     regions->page_size   = 1;
@@ -65,15 +42,11 @@ static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
     regions->regions[0] =
         (mem_region_t){.address = regions->address, .size = size, .fd = -1};
     return UCXPOOL_OK;
-
-err_close:
-    mem_cuda_device_close(device);
-    return status;
 }
 
 static void alloc_destroy(mem_regions_t *regions)
 {
-    mem_cuda_device_t *device = regions->cuda;
+    const mem_cuda_device_t *device = regions->cuda;
 
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
         mem_cuda_ignore(
@@ -82,7 +55,6 @@ static void alloc_destroy(mem_regions_t *regions)
             "cuMemFree");
         mem_cuda_device_leave(device);
     }
-    mem_cuda_device_close(device);
 }
 
 static ucxpool_status_t alloc_stitch(const mem_regions_t *regions,
@@ -121,49 +93,30 @@ const mem_kind_t mem_kind_cuda_alloc = {
 
 static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
 {
-    mem_cuda_device_t *device;
-    ucxpool_status_t   status;
+    ucxpool_status_t status = mem_kind_host.create(regions, huge_pages);
 
-    status = mem_cuda_device_open(regions->device, &device);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_kind_host.create(regions, huge_pages);
-    if (status != UCXPOOL_OK) {
-        goto err_close;
-    }
-    status = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        goto err_destroy;
-    }
     /* Pin all regions with one call, because the driver does not copy across
      * the boundary between two pinned ranges. */
-    status = mem_cuda_pin(device, regions->address, mem_regions_size(regions),
-                          false);
-    mem_cuda_device_leave(device);
+    status = mem_cuda_pin(regions->cuda, regions->address,
+                          mem_regions_size(regions), false);
     if (status != UCXPOOL_OK) {
-        goto err_destroy;
+        mem_kind_host.destroy(regions);
     }
-    regions->cuda = device;
-    return UCXPOOL_OK;
-
-err_destroy:
-    mem_kind_host.destroy(regions);
-err_close:
-    mem_cuda_device_close(device);
     return status;
 }
 
 static void host_destroy(mem_regions_t *regions)
 {
-    mem_cuda_device_t *device = regions->cuda;
+    const mem_cuda_device_t *device = regions->cuda;
 
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
         mem_cuda_unpin(device, regions->address);
         mem_cuda_device_leave(device);
     }
     mem_kind_host.destroy(regions);
-    mem_cuda_device_close(device);
 }
 
 /* The driver pins addresses, not pages, so the second mapping must be pinned

@@ -287,50 +287,35 @@ static ucxpool_status_t memory_take(vmm_t *vmm)
 
 static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
 {
-    vmm_t              vmm = {.regions = regions};
-    mem_cuda_device_t *device;
-    ucxpool_status_t   status;
+    const mem_cuda_device_t *device = regions->cuda;
+    ucxpool_status_t         status;
 
-    status = mem_cuda_device_open(regions->device, &device);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
+    vmm_t vmm = {
+        .regions = regions,
+        .device  = device,
+        .prop    = region_prop_of(device),
+        .size    = mem_regions_size(regions),
+    };
+
     if (!device->has_vmm) {
-        status = mem_cuda_no_vmm(
+        return mem_cuda_no_vmm(
             device, "UCXPOOL_CUDA_BACKING=vmm needs: set it to alloc");
-        goto err_close;
-    }
-    vmm.device = device;
-    vmm.prop   = region_prop_of(device);
-    vmm.size   = mem_regions_size(regions);
-    status     = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        goto err_close;
     }
     status = memory_take(&vmm);
-    mem_cuda_device_leave(device);
-    if (status != UCXPOOL_OK) {
-        goto err_close;
+    if (status == UCXPOOL_OK) {
+        regions->address   = (void *)(uintptr_t)vmm.address;
+        regions->page_size = regions->region_size;
     }
-    regions->cuda      = device;
-    regions->address   = (void *)(uintptr_t)vmm.address;
-    regions->page_size = regions->region_size;
-    return UCXPOOL_OK;
-
-err_close:
-    mem_cuda_device_close(device);
     return status;
 }
 
 static void vmm_destroy(mem_regions_t *regions)
 {
-    mem_cuda_device_t *device = regions->cuda;
+    const mem_cuda_driver_t *driver = regions->cuda->driver;
 
-    regions_release(regions, device->driver, regions->num_regions);
-    mem_cuda_range_free(device->driver,
-                        (CUdeviceptr)(uintptr_t)regions->address,
+    regions_release(regions, driver, regions->num_regions);
+    mem_cuda_range_free(driver, (CUdeviceptr)(uintptr_t)regions->address,
                         mem_regions_size(regions));
-    mem_cuda_device_close(device);
 }
 
 const mem_kind_t mem_kind_cuda_vmm = {

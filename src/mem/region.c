@@ -10,6 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Create the regions, in the context of their GPU if they have one. */
+static ucxpool_status_t create(mem_regions_t *regions, int huge_pages)
+{
+    ucxpool_status_t status;
+
+    if (regions->cuda == NULL) {
+        return regions->kind->create(regions, huge_pages);
+    }
+    status = mem_cuda_device_enter(regions->cuda);
+    if (status == UCXPOOL_OK) {
+        status = regions->kind->create(regions, huge_pages);
+        mem_cuda_device_leave(regions->cuda);
+    }
+    return status;
+}
+
 ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
                                   const mem_kind_t *kind, int device,
                                   unsigned num_regions, size_t region_size,
@@ -39,12 +55,20 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
                        "no memory for the list of %u regions", num_regions);
         goto err_clear;
     }
-    status = regions->kind->create(regions, huge_pages);
+    if (device >= 0) {
+        status = mem_cuda_device_open(device, &regions->cuda);
+        if (status != UCXPOOL_OK) {
+            goto err_free_list;
+        }
+    }
+    status = create(regions, huge_pages);
     if (status != UCXPOOL_OK) {
-        goto err_free_list;
+        goto err_close_device;
     }
     return UCXPOOL_OK;
 
+err_close_device:
+    mem_cuda_device_close(regions->cuda);
 err_free_list:
     free(regions->regions);
 err_clear:
@@ -52,12 +76,7 @@ err_clear:
     return status;
 }
 
-static void none_destroy(mem_regions_t *regions)
-{
-    mem_cuda_device_close(regions->cuda);
-}
-
-static const mem_kind_t kind_none = {.name = "none", .destroy = none_destroy};
+static const mem_kind_t kind_none = {.name = "none"};
 
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
 {
@@ -98,7 +117,10 @@ bool mem_regions_are_on_gpu(const mem_regions_t *regions)
 void mem_regions_cleanup(mem_regions_t *regions)
 {
     if (regions->kind != NULL) {
-        regions->kind->destroy(regions);
+        if (regions->num_regions != 0) {
+            regions->kind->destroy(regions);
+        }
+        mem_cuda_device_close(regions->cuda);
         free(regions->regions);
         memset(regions, 0, sizeof(*regions));
     }

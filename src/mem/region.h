@@ -71,9 +71,10 @@ typedef struct mem_kind {
     bool shares_by_fd;
     /*
      * Create and map num_regions of region_size bytes, with memory for every
-     * page. Fills address, page_size and the array of regions. A kind whose
-     * allocations cannot be contiguous makes a single region and updates
-     * num_regions and region_size. Leaves nothing allocated after an error.
+     * page. The GPU, if any, is open, and its context is current. Fills
+     * address, page_size and the array of regions. A kind whose allocations
+     * cannot be contiguous makes a single region and updates num_regions and
+     * region_size. Leaves nothing allocated after an error.
      */
     ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);
