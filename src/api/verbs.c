@@ -48,19 +48,6 @@ void api_verbs_close(ucxpool_t *pool)
     }
 }
 
-static ucxpool_verbs_t *find_domain(core_domains_t      *domains,
-                                    const struct ibv_pd *pd)
-{
-    ucxpool_verbs_t *domain;
-
-    base_list_for_each(domain, &domains->list, ucxpool_verbs_t, link) {
-        if (domain->pd == pd) {
-            return domain;
-        }
-    }
-    return NULL;
-}
-
 static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
                                       int access, ucxpool_verbs_t **domain_p)
 {
@@ -97,8 +84,10 @@ static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
 static ucxpool_status_t domain_get(ucxpool_t *pool, struct ibv_pd *pd,
                                    int access, ucxpool_verbs_t **domain_p)
 {
-    ucxpool_verbs_t *domain = find_domain(&pool->domains, pd);
+    ucxpool_verbs_t *domain;
 
+    base_list_find(domain, &pool->domains.list, ucxpool_verbs_t, link,
+                   domain->pd == pd);
     if (domain == NULL) {
         return domain_create(pool, pd, access, domain_p);
     }
