@@ -158,7 +158,6 @@ typedef struct probe {
     ucp_ep_h      ep;
     ucp_mem_h     memory;
     ucp_rkey_h    rkey;
-    void         *address;
 } probe_t;
 
 static bool connect_to_itself(probe_t *probe)
@@ -185,16 +184,8 @@ static bool map_memory(probe_t *probe)
         .length = PROBE_SIZE,
         .flags  = UCP_MEM_MAP_ALLOCATE,
     };
-    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
 
-    if (ucp_mem_map(probe->context, &params, &probe->memory) != UCS_OK) {
-        return false;
-    }
-    if (ucp_mem_query(probe->memory, &attr) != UCS_OK) {
-        return false;
-    }
-    probe->address = attr.address;
-    return true;
+    return ucp_mem_map(probe->context, &params, &probe->memory) == UCS_OK;
 }
 
 static bool unpack_key(probe_t *probe)
@@ -250,31 +241,28 @@ static bool lacks_am(const probe_t *probe)
            (attr.max_am_header == 0);
 }
 
-/* Returns true if UCX itself rejects a get of 0 bytes. */
+/* Returns true if UCX itself rejects a get of 0 bytes, for which the address
+ * does not matter. */
 static bool is_refused(const probe_t *probe)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
     char                byte;
     ucs_status_ptr_t    request;
 
-    request = ucp_get_nbx(probe->ep, &byte, 0, (uintptr_t)probe->address,
-                          probe->rkey, &param);
+    request =
+        ucp_get_nbx(probe->ep, &byte, 0, (uintptr_t)&byte, probe->rkey, &param);
     if (UCS_PTR_IS_PTR(request)) {
         ucp_request_free(request);
     }
     return UCS_PTR_RAW_STATUS(request) == UCS_ERR_INVALID_PARAM;
 }
 
-typedef struct shown {
-    bool uses_self;
-    bool puts;
-} shown_t;
-
-/* Returns the features shown in the text that UCX prints for the endpoint and
- * the worker. */
-static shown_t look_at_text(const probe_t *probe)
+/* Returns true if the text that UCX prints for the endpoint and the worker
+ * shows that the endpoint can put. *uses_self_p: it shows the `self` transport.
+ */
+static bool shows_put(const probe_t *probe, bool *uses_self_p)
 {
-    shown_t       shown = {false, false};
+    bool          puts;
     base_string_t string;
     char         *text;
 
@@ -282,14 +270,12 @@ static shown_t look_at_text(const probe_t *probe)
         ucp_ep_print_info(probe->ep, string.stream);
         ucp_worker_print_info(probe->worker, string.stream);
     }
-    text = base_string_close_or_warn(&string);
-    if (text != NULL) {
-        shown.uses_self = strstr(text, ":self/") != NULL;
-        shown.puts      = (strstr(text, "put_short:") != NULL) ||
-                     (strstr(text, "put[") != NULL);
-    }
+    text         = base_string_close_or_warn(&string);
+    *uses_self_p = (text != NULL) && (strstr(text, ":self/") != NULL);
+    puts         = (text != NULL) && ((strstr(text, "put_short:") != NULL) ||
+                              (strstr(text, "put[") != NULL));
     free(text);
-    return shown;
+    return puts;
 }
 
 static ucs_status_t create_reference(ucp_context_h *context_p)
@@ -312,9 +298,10 @@ static ucs_status_t create_reference(ucp_context_h *context_p)
 
 /* Returns true if the text of this UCX shows UCP_FEATURE_RMA for a context that
  * has it. */
-static bool is_shown(void)
+static bool shows_rma(void)
 {
-    shown_t       shown = {false, false};
+    bool          is_shown = false;
+    bool          uses_self;
     ucp_context_h context;
     probe_t       probe;
 
@@ -322,22 +309,19 @@ static bool is_shown(void)
         return false;
     }
     if (probe_init(&probe, context)) {
-        shown = look_at_text(&probe);
+        is_shown = shows_put(&probe, &uses_self);
         probe_cleanup(&probe);
     }
     ucp_cleanup(context);
-    return shown.uses_self && shown.puts;
+    return is_shown;
 }
 
 static bool lacks_rma(const probe_t *probe)
 {
-    shown_t shown;
+    bool uses_self;
 
-    if (is_refused(probe)) {
-        return true;
-    }
-    shown = look_at_text(probe);
-    return shown.uses_self && !shown.puts && is_shown();
+    return is_refused(probe) ||
+           (!shows_put(probe, &uses_self) && uses_self && shows_rma());
 }
 
 /*
