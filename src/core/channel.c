@@ -163,13 +163,14 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     core_source_init(&channel->peer.watch);
     core_source_init(&channel->wireup.client_source);
     core_source_init(&channel->conn.local);
-    core_lifeline_init(&channel->conn.lifeline);
+    core_source_init(&channel->conn.lifeline.source);
     channel->peer.next_check   = BASE_CLOCK_FOREVER;
     channel->peer.am_id        = pool->config.am_id; /* until HELLO arrives */
     channel->closing.deadline  = BASE_CLOCK_FOREVER;
     channel->wireup.next_hello = BASE_CLOCK_FOREVER;
     channel->conn.lost_at      = BASE_CLOCK_FOREVER;
-    status                     = table_add(pool, channel);
+    channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
+    status                          = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }

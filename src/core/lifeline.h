@@ -10,7 +10,6 @@
 #ifndef CORE_LIFELINE_H
 #define CORE_LIFELINE_H
 
-#include "base/clock.h"
 #include "bootstrap/auth.h"
 #include "core/wakeup.h"
 
@@ -20,13 +19,6 @@ typedef struct core_lifeline {
     uint64_t          deadline; /* when a closed lifeline ends the channel;
                                    BASE_CLOCK_FOREVER: never */
 } core_lifeline_t;
-
-static inline void core_lifeline_init(core_lifeline_t *lifeline)
-{
-    core_source_init(&lifeline->source);
-    lifeline->last_word = BOOTSTRAP_CLOSE_NONE;
-    lifeline->deadline  = BASE_CLOCK_FOREVER;
-}
 
 /*
  * Start the lifeline with a connected socket. The lifeline owns the socket,

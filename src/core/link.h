@@ -88,11 +88,6 @@ void core_link_ended(core_link_work_t *work, uint64_t size);
  * calls its `go`. */
 bool core_link_has_work(const core_link_t *link);
 
-static inline bool core_link_is_idle(const core_link_t *link)
-{
-    return base_list_is_empty(&link->queue);
-}
-
 void core_link_progress(core_link_t *link);
 
 #endif

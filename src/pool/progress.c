@@ -399,7 +399,7 @@ static unsigned progress(ucxpool_t *pool)
         count += core_request_markers_progress(pool);
     }
     for (unsigned i = 0; i < CORE_NUM_LINKS; i++) {
-        if (!core_link_is_idle(&pool->links[i])) {
+        if (!base_list_is_empty(&pool->links[i].queue)) {
             core_link_progress(&pool->links[i]);
         }
     }
