@@ -91,20 +91,14 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
 
 static void call_owner(window_operation_t *operation)
 {
-    const ucxpool_request_params_t params = {
-        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
-                      UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
-        .timeout_ns = UCXPOOL_FOREVER,
-        .stream     = UCXPOOL_STREAM_READY,
-    };
     copy_memory_t      memory;
     ucxpool_request_t *call;
     ucxpool_status_t   status = fill_call(operation);
 
     if (status == UCXPOOL_OK) {
         memory = copy_memory_of_segments(&operation->call, 1);
-        status = xfer_send_create(operation->remote->channel, &memory, &params,
-                                  &call);
+        status = xfer_send_create(operation->remote->channel, &memory,
+                                  &window_own_params, &call);
     }
     if (status != UCXPOOL_OK) {
         window_operation_end(operation, status, ucxpool_error_detail());

@@ -226,11 +226,8 @@ make_notification(window_operation_t             *operation,
                   const ucxpool_request_params_t *params)
 {
     const copy_memory_t      nothing = copy_memory_of_segments(NULL, 0);
-    ucxpool_request_params_t own     = {
-            .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
-            .timeout_ns = UCXPOOL_FOREVER,
-    };
-    ucxpool_status_t status;
+    ucxpool_request_params_t own     = window_own_params;
+    ucxpool_status_t         status;
 
     if ((params == NULL) ||
         !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY)) {

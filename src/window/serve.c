@@ -19,13 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ucxpool_request_params_t own_params = {
-    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
-                  UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
-    .timeout_ns = UCXPOOL_FOREVER,
-    .stream     = UCXPOOL_STREAM_READY,
-};
-
 static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     window_served_t *served;
@@ -180,7 +173,7 @@ void window_served_start(ucxpool_message_t *message)
     }
     if (served != NULL) {
         memory = copy_memory_of_segments(&served->call, 1);
-        if (xfer_recv_create(pool, &memory, &own_params, &request) ==
+        if (xfer_recv_create(pool, &memory, &window_own_params, &request) ==
             UCXPOOL_OK) {
             own(served, request);
             xfer_recv_start(request, message);
@@ -261,7 +254,8 @@ static ucxpool_status_t start_read(window_served_t     *served,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = xfer_send_create(served->channel, memory, &own_params, &request);
+    status =
+        xfer_send_create(served->channel, memory, &window_own_params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -280,7 +274,7 @@ static ucxpool_status_t start_write(window_served_t *served)
     ucxpool_status_t   status;
 
     status = xfer_recv_create(served->channel->pool, &served->memory,
-                              &own_params, &request);
+                              &window_own_params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -30,6 +30,13 @@ void window_remote_set_reason(ucxpool_remote_window_t *remote,
     }
 }
 
+const ucxpool_request_params_t window_own_params = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
+                  UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+    .timeout_ns = UCXPOOL_FOREVER,
+    .stream     = UCXPOOL_STREAM_READY,
+};
+
 /* --- pieces --------------------------------------------------------------- */
 
 /* Advance to the next place that is not empty. window_operation_next() returns

@@ -99,6 +99,10 @@ window_operation_way(const window_operation_t *operation)
                                : operation->remote->way;
 }
 
+/* The params of requests that the library posts for windows: no timeout, and no
+ * stream to wait for. */
+extern const ucxpool_request_params_t window_own_params;
+
 /* --- functions of single ways --------------------------------------------- */
 
 /* Copies by a GPU: functions of window_device and window_pinned. */
