@@ -146,6 +146,7 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
 {
     const bool         is_pieces = seed % 3 == 0;
     ucxpool_segment_t *list      = malloc(MAX_SEGMENTS * sizeof(*list));
+    copy_memory_t      memory;
 
     model.random = seed * 4 + has_long_runs * 2 + is_cut_alike;
     for (size_t i = 0; i < ARENA_SIZE; i++) {
@@ -159,8 +160,9 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
     for (size_t i = 0; i < model.num_lengths; i++) {
         list[i] = (ucxpool_segment_t){model.arena, model.lengths[i]};
     }
-    assert_ok(copy_lengths_count(list, model.num_lengths, model.runs,
-                                 MAX_SEGMENTS, &model.num_runs, &model.totals));
+    memory = copy_memory_of_segments(list, model.num_lengths);
+    assert_ok(copy_lengths_count(&memory, model.runs, MAX_SEGMENTS,
+                                 &model.num_runs, &model.totals));
     free(list);
     model.stream_size = stream_model_make(model.lengths, model.num_lengths,
                                           model.segments, model.stream);

@@ -25,6 +25,15 @@ static void check_totals(const copy_totals_t *totals, uint64_t num_segments,
     ck_assert_uint_eq(stream_size, totals->stream_size);
 }
 
+static ucxpool_status_t count(const ucxpool_segment_t *segments, size_t num,
+                              copy_run_t *runs, size_t max_runs,
+                              size_t *num_runs_p, copy_totals_t *totals_p)
+{
+    copy_memory_t memory = copy_memory_of_segments(segments, num);
+
+    return copy_lengths_count(&memory, runs, max_runs, num_runs_p, totals_p);
+}
+
 TEST(equal_neighbours_become_one_run)
 {
     static const size_t lengths[] = {256, 256, 256, 256, 100, 0};
@@ -36,7 +45,7 @@ TEST(equal_neighbours_become_one_run)
     for (size_t i = 0; i < 6; i++) {
         segments[i] = segment(lengths[i]);
     }
-    assert_ok(copy_lengths_count(segments, 6, runs, 3, &num_runs, &totals));
+    assert_ok(count(segments, 6, runs, 3, &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 6, 1124, 1124);
     ck_assert_uint_eq(256, runs[0].length);
@@ -52,7 +61,7 @@ TEST(no_segments_are_no_runs)
     copy_totals_t totals;
     size_t        num_runs;
 
-    assert_ok(copy_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
+    assert_ok(count(NULL, 0, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
     assert_ok(copy_lengths_check(NULL, 0, &totals));
@@ -81,7 +90,7 @@ TEST(empty_segments_need_no_address)
     copy_totals_t     totals;
     size_t            num_runs;
 
-    assert_ok(copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
+    assert_ok(count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
 }
@@ -92,28 +101,31 @@ TEST(length_without_an_address_is_rejected_by_number)
     copy_totals_t     totals;
     size_t            num_runs;
 
-    assert_error_detail(
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
-        INVALID_PARAM, "segment 2 ");
+    assert_error_detail(count(segments, 3, NULL, 0, &num_runs, &totals),
+                        INVALID_PARAM, "segment 2 ");
 }
 
 TEST(pieces_are_one_run)
 {
+    void *const   addresses[3] = {NULL};
+    copy_memory_t memory       = copy_memory_of_pieces(addresses, 3, 17);
     copy_totals_t totals;
     copy_run_t    run;
     size_t        num_runs;
 
-    assert_ok(copy_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
+    assert_ok(copy_lengths_count(&memory, &run, 1, &num_runs, &totals));
     ck_assert_uint_eq(1, num_runs);
     ck_assert_uint_eq(17, run.length);
     ck_assert_uint_eq(3, run.count);
     check_totals(&totals, 3, 51, 81);
-    assert_ok(copy_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
+    memory.num = 0;
+    assert_ok(copy_lengths_count(&memory, &run, 1, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
-    assert_error(
-        copy_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals),
-        INVALID_PARAM);
+    memory = copy_memory_of_pieces(addresses, 3, SIZE_MAX / 8);
+    assert_error_detail(
+        copy_lengths_count(&memory, &run, 1, &num_runs, &totals), INVALID_PARAM,
+        "3 pieces of ");
 }
 
 TEST(lengths_that_overflow_are_rejected_by_number)
@@ -123,13 +135,11 @@ TEST(lengths_that_overflow_are_rejected_by_number)
     copy_totals_t totals;
     size_t        num_runs;
 
-    assert_error_detail(
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
-        INVALID_PARAM, "segment 2 ");
+    assert_error_detail(count(segments, 3, NULL, 0, &num_runs, &totals),
+                        INVALID_PARAM, "segment 2 ");
     segments[0].length = SIZE_MAX;
-    assert_error_detail(
-        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals),
-        INVALID_PARAM, "segment 0 ");
+    assert_error_detail(count(segments, 3, NULL, 0, &num_runs, &totals),
+                        INVALID_PARAM, "segment 0 ");
 }
 
 TEST(peers_count_of_zero_is_rejected)

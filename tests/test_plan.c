@@ -60,6 +60,7 @@ static size_t model_random_length(void)
 static void model_make_lengths(bool are_alike)
 {
     ucxpool_segment_t list[MAX_SEGMENTS];
+    copy_memory_t     memory;
 
     model.num_lengths = model_random(MAX_SEGMENTS + 1);
     for (size_t i = 0; i < model.num_lengths; i++) {
@@ -69,8 +70,9 @@ static void model_make_lengths(bool are_alike)
         list[i].address  = model.arena;
         list[i].length   = model.lengths[i];
     }
-    assert_ok(copy_lengths_count(list, model.num_lengths, model.runs,
-                                 MAX_SEGMENTS, &model.num_runs, &model.totals));
+    memory = copy_memory_of_segments(list, model.num_lengths);
+    assert_ok(copy_lengths_count(&memory, model.runs, MAX_SEGMENTS,
+                                 &model.num_runs, &model.totals));
 }
 
 /* Make memory of equal pieces, of the messages' length or of any length. */
@@ -308,6 +310,7 @@ TEST(segments_over_4_gib_are_located)
     ucxpool_segment_t segments[] = {{fake_address(1ull << 40), size},
                                     {NULL, 0},
                                     {fake_address(1ull << 41), size}};
+    copy_memory_t     memory     = copy_memory_of_segments(segments, 3);
     copy_run_t        runs[3];
     size_t            num_runs;
     copy_totals_t     totals;
@@ -315,7 +318,7 @@ TEST(segments_over_4_gib_are_located)
     copy_extent_t     extent;
     uint64_t          data;
 
-    assert_ok(copy_lengths_count(segments, 3, runs, 3, &num_runs, &totals));
+    assert_ok(copy_lengths_count(&memory, runs, 3, &num_runs, &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
     stream_model_plan(&plan, runs, num_runs, &totals, segments, 3);

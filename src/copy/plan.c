@@ -375,6 +375,30 @@ static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)
                       i, segments[i].length);
 }
 
+static ucxpool_status_t too_long(const copy_memory_t *memory, size_t i,
+                                 size_t count)
+{
+    const unsigned long long limit  = LENGTHS_LIMIT;
+    const size_t             length = (size_t)copy_memory_length(memory, i);
+
+    if (copy_memory_is_ranges(memory)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "range %zu (%zu bytes) makes the message longer "
+                          "than the limit of %llu bytes; check its length",
+                          i, length, limit);
+    }
+    if (copy_memory_is_pieces(memory)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu pieces of %zu bytes exceed the limit of %llu "
+                          "bytes; check the length",
+                          count, length, limit);
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "segment %zu (%zu bytes, %zu times) makes the message "
+                      "longer than the limit of %llu bytes; check its length",
+                      i, length, count, limit);
+}
+
 /* Add segments to the last run, or to a new one. */
 static void run_add(copy_run_t *runs, size_t max_runs, copy_run_t *last,
                     size_t *num_runs, uint64_t length, uint64_t count)
@@ -389,75 +413,35 @@ static void run_add(copy_run_t *runs, size_t max_runs, copy_run_t *last,
     }
 }
 
-ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
-                                    size_t num_segments, copy_run_t *runs,
-                                    size_t max_runs, size_t *num_runs_p,
-                                    copy_totals_t *totals_p)
+ucxpool_status_t copy_lengths_count(const copy_memory_t *memory,
+                                    copy_run_t *runs, size_t max_runs,
+                                    size_t *num_runs_p, copy_totals_t *totals_p)
 {
+    /* NULL: the array is not read, or the memory consists of ranges. */
+    const ucxpool_segment_t *segments =
+        copy_memory_is_even(memory) ? NULL : memory->segments;
     copy_totals_t totals   = {0, 0, 0};
     copy_run_t    last     = {0, 0};
     size_t        num_runs = 0;
     size_t        count;
 
-    for (size_t i = 0; i < num_segments; i += count) {
-        count = lengths_run(segments, num_segments, i);
-        if ((segments[i].address == NULL) && (segments[i].length != 0)) {
-            return no_address(segments, i);
+    for (size_t i = 0; i < memory->num; i += count) {
+        uint64_t length = copy_memory_length(memory, i);
+
+        if (segments == NULL) {
+            count = copy_memory_is_ranges(memory) ? 1 : memory->num;
+        } else {
+            count = lengths_run(segments, memory->num, i);
+            if ((segments[i].address == NULL) && (length != 0)) {
+                return no_address(segments, i);
+            }
         }
-        if (!lengths_add(&totals, segments[i].length, count)) {
-            return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "segment %zu (%zu bytes, %zu times) makes the "
-                              "message longer than the limit of %llu bytes; "
-                              "check its length",
-                              i, segments[i].length, count,
-                              (unsigned long long)LENGTHS_LIMIT);
+        if (!lengths_add(&totals, length, count)) {
+            return too_long(memory, i, count);
         }
-        run_add(runs, max_runs, &last, &num_runs, segments[i].length, count);
+        run_add(runs, max_runs, &last, &num_runs, length, count);
     }
     *num_runs_p = num_runs;
-    *totals_p   = totals;
-    return UCXPOOL_OK;
-}
-
-ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
-                                        size_t num_ranges, copy_run_t *runs,
-                                        size_t max_runs, size_t *num_runs_p,
-                                        copy_totals_t *totals_p)
-{
-    copy_totals_t totals   = {0, 0, 0};
-    copy_run_t    last     = {0, 0};
-    size_t        num_runs = 0;
-
-    for (size_t i = 0; i < num_ranges; i++) {
-        if (!lengths_add(&totals, ranges[i].length, 1)) {
-            return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "range %zu (%zu bytes) makes the message longer "
-                              "than the limit of %llu bytes; check its length",
-                              i, ranges[i].length,
-                              (unsigned long long)LENGTHS_LIMIT);
-        }
-        run_add(runs, max_runs, &last, &num_runs, ranges[i].length, 1);
-    }
-    *num_runs_p = num_runs;
-    *totals_p   = totals;
-    return UCXPOOL_OK;
-}
-
-ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
-                                        copy_run_t *run_p, size_t *num_runs_p,
-                                        copy_totals_t *totals_p)
-{
-    copy_totals_t totals = {0, 0, 0};
-
-    if ((num_pieces != 0) && !lengths_add(&totals, length, num_pieces)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu pieces of %llu bytes exceed the limit of %llu "
-                          "bytes; check the length",
-                          num_pieces, (unsigned long long)length,
-                          (unsigned long long)LENGTHS_LIMIT);
-    }
-    *run_p      = (copy_run_t){length, num_pieces};
-    *num_runs_p = (num_pieces != 0);
     *totals_p   = totals;
     return UCXPOOL_OK;
 }

@@ -50,28 +50,6 @@ static inline copy_totals_t copy_totals_of_piece(uint64_t size)
 }
 
 /*
- * Count the runs of a segment list, and compute their totals. Writes the first
- * max_runs runs to `runs`, so that short lists of runs need no second pass.
- *
- * UCXPOOL_ERR_INVALID_PARAM  a segment that is not empty has a NULL address, or
- *                            the lengths overflow; the detail names the segment
- */
-ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
-                                    size_t num_segments, copy_run_t *runs,
-                                    size_t max_runs, size_t *num_runs_p,
-                                    copy_totals_t *totals_p);
-
-/*
- * Compute the run of equal-length pieces, and its totals. *num_runs_p is 0 if
- * there are no pieces.
- *
- * UCXPOOL_ERR_INVALID_PARAM  the sum overflows
- */
-ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
-                                        copy_run_t *run_p, size_t *num_runs_p,
-                                        copy_totals_t *totals_p);
-
-/*
  * Check runs that a peer sent, and compute their totals. The runs may be
  * unaligned in memory.
  *
@@ -79,17 +57,6 @@ ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
  */
 ucxpool_status_t copy_lengths_check(const void *runs, size_t num_runs,
                                     copy_totals_t *totals_p);
-
-/*
- * Like copy_lengths_count(), for ranges: each range is a segment. Does not
- * check addresses and descriptors.
- *
- * UCXPOOL_ERR_INVALID_PARAM  lengths that overflow; the detail names the range
- */
-ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
-                                        size_t num_ranges, copy_run_t *runs,
-                                        size_t max_runs, size_t *num_runs_p,
-                                        copy_totals_t *totals_p);
 
 /* Write at most num_lengths segment lengths, from segment number `first` on.
  * Returns the number of lengths written. */
@@ -184,6 +151,21 @@ static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
     return copy_memory_is_pieces(memory) ? memory->addresses[i]
                                          : memory->segments[i].address;
 }
+
+/*
+ * Count the runs of the lengths of the memory's parts, and compute their
+ * totals. Writes the first max_runs runs to `runs`, so that short lists of runs
+ * need no second pass. Does not read the array if all lengths are known to be
+ * equal.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  a segment that is not empty has a NULL address
+ *                            (unless the array is not read), or the lengths
+ *                            overflow; the detail names the segment or range
+ */
+ucxpool_status_t copy_lengths_count(const copy_memory_t *memory,
+                                    copy_run_t *runs, size_t max_runs,
+                                    size_t        *num_runs_p,
+                                    copy_totals_t *totals_p);
 
 /* --- plans ------------------------------------------------------------------
  * A plan maps a byte range of the stream to memory, by arithmetic only.

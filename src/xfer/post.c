@@ -73,30 +73,9 @@ static bool has_comm_memory(const ucxpool_request_t *request)
 /* Count the runs, and write as many as fit in request->data.runs. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
-    if (copy_memory_is_ranges(&request->data.memory)) {
-        return copy_lengths_of_ranges(
-            request->data.memory.ranges, request->data.memory.num,
-            request->data.runs, request->data.runs_size,
-            &request->data.num_runs, &request->data.totals);
-    }
-    return copy_lengths_count(request->data.memory.segments,
-                              request->data.memory.num, request->data.runs,
+    return copy_lengths_count(&request->data.memory, request->data.runs,
                               request->data.runs_size, &request->data.num_runs,
                               &request->data.totals);
-}
-
-/* Compute the only run of pieces that all have the same length. The array of
- * pieces is not read. */
-static ucxpool_status_t count_even(ucxpool_request_t *request)
-{
-    ucxpool_status_t status = core_request_reserve_runs(request, 1);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    return copy_lengths_of_pieces(
-        request->data.memory.length, request->data.memory.num,
-        request->data.runs, &request->data.num_runs, &request->data.totals);
 }
 
 /* Compute the runs of the segments' lengths. */
@@ -112,8 +91,7 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = copy_memory_is_even(&request->data.memory) ? count_even(request)
-                                                        : count_runs(request);
+    status = count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
     }
