@@ -35,21 +35,6 @@ static unsigned max_mediums(const heap_options_t *options)
     return (unsigned)base_min(options->limit / HEAP_PAGE / 256, MAX_MEDIUMS);
 }
 
-static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
-{
-    ucxpool_status_t status = heap_page_map_init(&heap->page_map, heap->size);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = heap_space_init(&heap->space, heap->vmm, heap->address, home,
-                             heap->options.chunk_size);
-    if (status != UCXPOOL_OK) {
-        heap_page_map_cleanup(&heap->page_map);
-    }
-    return status;
-}
-
 static ucxpool_status_t init(heap_t *heap)
 {
     const mem_vmm_calls_t *calls = heap->vmm->calls;
@@ -65,21 +50,27 @@ static ucxpool_status_t init(heap_t *heap)
         return status;
     }
     heap->address = address;
-    status        = init_tables(heap, home);
+    status        = heap_page_map_init(&heap->page_map, heap->size);
     if (status != UCXPOOL_OK) {
         goto err_release;
+    }
+    status = heap_space_init(&heap->space, heap->vmm, address, home,
+                             heap->options.chunk_size);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_page_map;
     }
     error = pthread_mutex_init(&heap->lock, NULL);
     if (error != 0) {
         status = base_error_errno(error, "cannot create a lock for the heap");
-        goto err_cleanup_tables;
+        goto err_cleanup_space;
     }
     heap_streams_init(&heap->streams, heap->vmm);
     heap_stitcher_init(&heap->stitcher, &heap->space, home, heap->size);
     return UCXPOOL_OK;
 
-err_cleanup_tables:
+err_cleanup_space:
     heap_space_cleanup(&heap->space);
+err_cleanup_page_map:
     heap_page_map_cleanup(&heap->page_map);
 err_release:
     calls->release(heap->vmm, heap->address, heap->size);
@@ -333,8 +324,8 @@ static void take_stats(heap_t *heap, heap_stats_t *stats)
 {
     memset(stats, 0, sizeof(*stats));
     copy_counters(heap, stats);
-    for (const heap_range_t *range = heap->space.first; range != NULL;
-         range                     = range->after) {
+    for (const heap_range_t *range = heap_space_first(&heap->space);
+         range != NULL; range      = range->after) {
         count(stats, range);
     }
     count_streams(heap, stats);
@@ -1059,8 +1050,8 @@ static ucxpool_status_t check_home(const heap_t *heap)
     uint64_t           sum     = 0;
     ucxpool_status_t   status;
 
-    for (const heap_range_t *range = heap->space.first; range != NULL;
-         range                     = range->after) {
+    for (const heap_range_t *range = heap_space_first(&heap->space);
+         range != NULL; range      = range->after) {
         status = check_range(heap, range, &indexed);
         if (status != UCXPOOL_OK) {
             return status;
@@ -1145,8 +1136,8 @@ static const char *const state_words[] = {
 void heap_print_ranges(heap_t *heap, FILE *stream)
 {
     pthread_mutex_lock(&heap->lock);
-    for (const heap_range_t *range = heap->space.first; range != NULL;
-         range                     = range->after) {
+    for (const heap_range_t *range = heap_space_first(&heap->space);
+         range != NULL; range      = range->after) {
         fprintf(stream, "%p %14" PRIu64 " %s\n",
                 (void *)(heap->address + range->offset), range->size,
                 state_words[heap_range_state(range)]);

@@ -213,6 +213,7 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
                                  void *address, uint64_t size,
                                  uint64_t slot_size)
 {
+    heap_range_t    *hole;
     ucxpool_status_t status;
 
     heap_ranges_init(&space->ranges);
@@ -226,12 +227,12 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
         heap_ranges_cleanup(&space->ranges);
         return status;
     }
-    space->first         = heap_ranges_get(&space->ranges);
-    space->first->offset = 0;
-    space->first->size   = size;
-    heap_range_become(space->first, HEAP_UNBACKED);
-    base_list_add_tail(&space->holes, &space->first->link);
-    note_slots(space, space->first, 0, size);
+    hole         = heap_ranges_get(&space->ranges);
+    hole->offset = 0;
+    hole->size   = size;
+    heap_range_become(hole, HEAP_UNBACKED);
+    base_list_add_tail(&space->holes, &hole->link);
+    note_slots(space, hole, 0, size);
     return UCXPOOL_OK;
 }
 
@@ -281,9 +282,6 @@ static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
         part     = heap_range_cut_front(&space->ranges, range, offset);
         *left_p  = part;
         *right_p = range;
-        if (space->first == range) {
-            space->first = part;
-        }
     } else {
         part     = heap_range_cut(&space->ranges, range, offset);
         *left_p  = range;
@@ -298,9 +296,6 @@ static heap_range_t *join(heap_space_t *space, heap_range_t *left,
 {
     if (left->size < right->size) {
         note_slots(space, right, left->offset, right->offset);
-        if (space->first == left) {
-            space->first = right;
-        }
         heap_range_join_front(&space->ranges, right);
         return right;
     }

@@ -73,9 +73,13 @@ static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
 typedef struct heap_space {
     heap_home_t   home;
     heap_ranges_t ranges; /* descriptors */
-    heap_range_t *first;
-    base_list_t   holes; /* unbacked ranges */
+    base_list_t   holes;  /* unbacked ranges */
 } heap_space_t;
+
+static inline heap_range_t *heap_space_first(const heap_space_t *space)
+{
+    return space->home.slots[0].first;
+}
 
 /*
  * Initialize the space. The home is one hole at first.
