@@ -119,8 +119,9 @@ static void fill_job(const work_t *work, copy_cuda_job_t *job,
 static void start(const work_t *work, copy_cuda_job_t *job, bool is_gather)
 {
     if (work == NULL) {
-        check(copy_cuda_job_start_long(copier, job, stream.address,
-                                       arena.address, STREAM_SIZE, is_gather));
+        check(copy_cuda_job_start_long(copier, job, (uintptr_t)arena.address,
+                                       (uintptr_t)stream.address, STREAM_SIZE,
+                                       is_gather));
         return;
     }
     check(copy_cuda_job_start(copier, job, work->form, (uint32_t)work->length,

@@ -431,9 +431,9 @@ TEST(long_piece_uses_the_copy_engine)
 
     init_memory(&mem_kind_cuda_vmm);
     job = copy_cuda_job_get(copier);
-    assert_ok(copy_cuda_job_start_long(copier, job, contiguous.address,
-                                       (char *)scattered.address + 5, SIZE - 5,
-                                       true));
+    assert_ok(copy_cuda_job_start_long(
+        copier, job, (uintptr_t)scattered.address + 5,
+        (uintptr_t)contiguous.address, SIZE - 5, true));
     wait_for(job);
     copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
@@ -575,8 +575,9 @@ TEST_EACH(a_scatter_waits_for_its_flag, 2)
         copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
         job->flag = flag;
-        assert_ok(copy_cuda_job_start_long(copier, job, stream,
-                                           scattered.address, length, true));
+        assert_ok(copy_cuda_job_start_long(copier, job,
+                                           (uintptr_t)scattered.address,
+                                           (uintptr_t)stream, length, true));
         end_one(job, 0);
     }
     end_one(start_one(target, stream, length, flag, false), 0);
@@ -701,8 +702,9 @@ STAND_IN_TEST(job_is_not_reported_done_early)
     first  = make_job(COPY_SEGMENTS, 0);
     second = copy_cuda_job_get(copier);
     assert_ok(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true));
-    assert_ok(copy_cuda_job_start_long(copier, second, contiguous.address,
-                                       scattered.address, 1, true));
+    assert_ok(copy_cuda_job_start_long(copier, second,
+                                       (uintptr_t)scattered.address,
+                                       (uintptr_t)contiguous.address, 1, true));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
         ck_assert_int_eq(copy_cuda_job_poll(copier, second),

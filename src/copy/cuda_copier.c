@@ -847,8 +847,8 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 }
 
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
-                                          copy_cuda_job_t *job, void *target,
-                                          const void *source, size_t length,
+                                          copy_cuda_job_t *job, uint64_t piece,
+                                          uint64_t stream, size_t length,
                                           bool is_gather)
 {
     ucxpool_status_t status =
@@ -858,9 +858,9 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = copier->device->driver->cuMemcpyAsync(
-        (CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source, length,
-        job->stream);
+    result = copier->device->driver->cuMemcpyAsync(is_gather ? stream : piece,
+                                                   is_gather ? piece : stream,
+                                                   length, job->stream);
     return finish(copier, job, true, result, "cuMemcpyAsync");
 }
 

@@ -165,12 +165,12 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 
 /*
  * Copy one piece with the GPU's copy engine: the fastest way for a long copy
- * between GPUs. The job may write a flag, but cannot wait for one. Returns the
- * same errors as copy_cuda_job_start().
+ * between GPUs. `piece` and `stream` are addresses. The job may write a flag,
+ * but cannot wait for one. Returns the same errors as copy_cuda_job_start().
  */
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
-                                          copy_cuda_job_t *job, void *target,
-                                          const void *source, size_t length,
+                                          copy_cuda_job_t *job, uint64_t piece,
+                                          uint64_t stream, size_t length,
                                           bool is_gather);
 
 /*

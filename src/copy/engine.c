@@ -330,18 +330,6 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
-static ucxpool_status_t start_long(copy_engine_t *engine, copy_cuda_job_t *job,
-                                   const copy_segment_t *piece, uint64_t block,
-                                   bool is_gather)
-{
-    uint64_t target = is_gather ? block : piece->address;
-    uint64_t source = is_gather ? piece->address : block;
-
-    return copy_cuda_job_start_long(
-        engine->copier, job, (void *)(uintptr_t)target,
-        (const void *)(uintptr_t)source, piece->length, is_gather);
-}
-
 static ucxpool_status_t start_launch(copy_engine_t       *engine,
                                      copy_cuda_job_t     *job,
                                      const copy_launch_t *launch,
@@ -353,7 +341,9 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
 
     if (is_one_piece(launch, &piece)) {
         if (!waits) {
-            return start_long(engine, job, &piece, list.stream, is_gather);
+            return copy_cuda_job_start_long(engine->copier, job, piece.address,
+                                            list.stream, piece.length,
+                                            is_gather);
         }
         list.form    = COPY_ONE;
         list.entries = (const void *)(uintptr_t)piece.address;
@@ -487,12 +477,8 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
     const copy_even_pair_t *first = list->entries;
 
     if ((list->num_entries == 1) && (list->form != COPY_EVEN_PLACES)) {
-        return copy_cuda_job_start_long(
-            engine->copier, job,
-            (void *)(uintptr_t)(is_to_other ? first->other : first->address),
-            (const void *)(uintptr_t)(is_to_other ? first->address
-                                                  : first->other),
-            size, is_to_other);
+        return copy_cuda_job_start_long(engine->copier, job, first->address,
+                                        first->other, size, is_to_other);
     }
     if (!copy_cuda_job_add(engine->copier, job, list, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
