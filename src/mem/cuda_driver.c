@@ -48,13 +48,6 @@ static pthread_mutex_t   driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static mem_cuda_driver_t the_driver;
 static pid_t             driver_pid; /* 0: not loaded */
 
-/* Returns a function as an object pointer. POSIX allows this conversion, C does
- * not. */
-static void *find_symbol(const loader_t *loader, const char *symbol)
-{
-    return dlsym(loader->library, symbol);
-}
-
 static void *find_function(const loader_t *loader, const char *name,
                            const char *symbol)
 {
@@ -68,7 +61,7 @@ static void *find_function(const loader_t *loader, const char *name,
     } else if (loader->get_proc != NULL) {
         result = loader->get_proc(name, &function, loader->version, 0);
     } else {
-        return find_symbol(loader, symbol);
+        return dlsym(loader->library, symbol);
     }
     return result == CUDA_SUCCESS ? function : NULL;
 }
@@ -93,9 +86,9 @@ static ucxpool_status_t open_library(loader_t *loader)
  * are looked up. */
 static ucxpool_status_t read_version(loader_t *loader)
 {
-    void *get_version = find_symbol(loader, "cuDriverGetVersion");
-    void *get_proc    = find_symbol(loader, "cuGetProcAddress");
-    void *get_proc_v2 = find_symbol(loader, "cuGetProcAddress_v2");
+    void *get_version = dlsym(loader->library, "cuDriverGetVersion");
+    void *get_proc    = dlsym(loader->library, "cuGetProcAddress");
+    void *get_proc_v2 = dlsym(loader->library, "cuGetProcAddress_v2");
     CUresult (*function)(int *version);
 
     memcpy(&function, &get_version, sizeof(function));
@@ -158,21 +151,11 @@ static ucxpool_status_t fill_table(const loader_t    *loader,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t initialize(const loader_t          *loader,
-                                   const mem_cuda_driver_t *driver)
-{
-    CUresult result = driver->cuInit(0);
-
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result, "cuInit of %s", loader->path);
-    }
-    return UCXPOOL_OK;
-}
-
 static ucxpool_status_t load(mem_cuda_driver_t *driver)
 {
     loader_t         loader = {.path = NULL};
     ucxpool_status_t status = open_library(&loader);
+    CUresult         result;
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -185,11 +168,11 @@ static ucxpool_status_t load(mem_cuda_driver_t *driver)
     if (status != UCXPOOL_OK) {
         goto err_close;
     }
-    status = initialize(&loader, driver);
-    if (status != UCXPOOL_OK) {
+    result = driver->cuInit(0);
+    if (result != CUDA_SUCCESS) {
         /* Do not unload a driver after cuInit(), because it may have started
          * threads and installed handlers. */
-        return status;
+        return mem_cuda_error(driver, result, "cuInit of %s", loader.path);
     }
     base_debug("%s supports CUDA %d.%d", loader.path, driver->version / 1000,
                driver->version % 1000 / 10);

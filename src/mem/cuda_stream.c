@@ -62,17 +62,6 @@ ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* If markers are pending, wait for all streams, because their work still writes
- * to the markers' memory. */
-static void wait_for_set(const mem_cuda_markers_t *markers)
-{
-    const mem_cuda_driver_t *driver = markers->device->driver;
-
-    if (markers->num_set != 0) {
-        mem_cuda_ignore(driver, driver->cuCtxSynchronize(), "cuCtxSynchronize");
-    }
-}
-
 void mem_cuda_markers_destroy(mem_cuda_markers_t *markers)
 {
     const mem_cuda_driver_t *driver;
@@ -82,7 +71,11 @@ void mem_cuda_markers_destroy(mem_cuda_markers_t *markers)
     }
     driver = markers->device->driver;
     if (mem_cuda_device_enter(markers->device) == UCXPOOL_OK) {
-        wait_for_set(markers);
+        /* The work of all streams still writes to pending markers. */
+        if (markers->num_set != 0) {
+            mem_cuda_ignore(driver, driver->cuCtxSynchronize(),
+                            "cuCtxSynchronize");
+        }
         mem_cuda_ignore(driver, driver->cuMemFreeHost(markers->pinned),
                         "cuMemFreeHost");
         mem_cuda_device_leave(markers->device);
