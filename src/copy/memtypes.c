@@ -53,11 +53,12 @@ typedef struct walk {
     uint64_t                 start; /* of the current allocation */
     uint64_t                 size;
     copy_memtypes_t          found;
-    /* Segments that the driver does not know, and their indexes. */
+    size_t                   num_unknown;
+    size_t                   num_unknown_total; /* unknown segments in total */
+    /* Segments that the driver does not know, and their indexes. Entries are
+     * set when they are used. */
     mem_span_t unknown[MEM_SPANS_MAX];
     size_t     indexes[MEM_SPANS_MAX];
-    size_t     num_unknown;
-    size_t     num_unknown_total; /* unknown segments in total */
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -228,17 +229,6 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
     return walk_add_unknown(walk, address, length, index);
 }
 
-/* Initialize the walk, except the entries of `unknown`, which are set when they
- * are used. */
-static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
-{
-    memset(walk, 0, offsetof(walk_t, unknown));
-    walk->driver            = driver;
-    walk->found.device      = -1;
-    walk->num_unknown       = 0;
-    walk->num_unknown_total = 0;
-}
-
 /* Count the pieces or segments from number `first` on that are in the current
  * allocation. The result may be too low. */
 static size_t walk_pass(const walk_t *walk, const copy_memory_t *memory,
@@ -269,7 +259,9 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
     walk_t           walk;
     ucxpool_status_t status;
 
-    walk_begin(&walk, driver);
+    memset(&walk, 0, offsetof(walk_t, unknown));
+    walk.driver       = driver;
+    walk.found.device = -1;
     for (size_t i = 0; i < memory->num; i++) {
         uint64_t address = (uintptr_t)copy_memory_address(memory, i);
         uint64_t length  = copy_memory_length(memory, i);
