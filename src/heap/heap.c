@@ -443,16 +443,6 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-/* Find an unused page and add it to the stream's pages. Called with the heap's
- * lock held. */
-static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
-{
-    heap_range_t    *place;
-    ucxpool_status_t status = heap_find(heap, stream, HEAP_PAGE, true, &place);
-
-    return (status == UCXPOOL_OK) ? add_found(heap, stream, place) : status;
-}
-
 static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
                                    uint64_t asked, heap_range_t **range_p)
 {
@@ -493,7 +483,8 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
                                     heap_range_t **range_p)
 {
     bool             is_settled = false;
-    ucxpool_status_t status     = take_small(stream, size, asked, range_p);
+    heap_range_t    *place;
+    ucxpool_status_t status = take_small(stream, size, asked, range_p);
 
     if ((status != UCXPOOL_OK) || (*range_p != NULL)) {
         return status;
@@ -503,7 +494,10 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
         is_settled = is_settled || !settle_deferred(heap, stream);
         status     = take_small(stream, size, asked, range_p);
         if ((status == UCXPOOL_OK) && (*range_p == NULL) && is_settled) {
-            status = add_page(heap, stream);
+            status = heap_find(heap, stream, HEAP_PAGE, true, &place);
+            if (status == UCXPOOL_OK) {
+                status = add_found(heap, stream, place);
+            }
         }
     }
     pthread_mutex_unlock(&heap->lock);
@@ -796,7 +790,6 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
 /* A position in a live allocation. */
 typedef struct place {
     uint64_t               offset; /* the queried offset */
-    uint64_t               end;    /* of the allocation, without rounding up */
     uint64_t               begin;
     uint64_t               size;     /* of the allocation, rounded up */
     const heap_stitched_t *stitched; /* NULL: not stitched, in the home */
@@ -806,7 +799,6 @@ static void fill(const heap_range_t *range, place_t *place)
 {
     place->begin    = range->offset;
     place->size     = range->size;
-    place->end      = range->offset + heap_range_asked(range);
     place->stitched = range->stitched;
 }
 

@@ -267,17 +267,6 @@ static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
     return UCXPOOL_OK;
 }
 
-/* Add whole pages in any holes, `size` bytes in total. Adds nothing if the heap
- * would exceed its limit. */
-static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
-                                   uint64_t size)
-{
-    if (size > heap->options.limit - heap->space.home.reserved) {
-        return UCXPOOL_OK;
-    }
-    return back_pages(heap, stream, heap_stream_ticket(stream), size);
-}
-
 /* --- search steps -----------------------------------------------------------
  * The steps are in order of cost: the first steps cost nothing, and the last
  * step makes the caller wait.
@@ -573,12 +562,17 @@ static void grow_and_stitch(search_t *search)
 {
     heap_t  *heap = search->heap;
     uint64_t size = heap_stitchable(&heap->space, search->stream);
+    uint64_t missing;
 
-    if ((size > 0) && (size < search->size) && !search->is_page) {
-        note(search, grow_pages(heap, search->stream,
-                                base_align_up(search->size - size, HEAP_PAGE)));
-        stitch(search);
+    if ((size == 0) || (size >= search->size) || search->is_page) {
+        return;
     }
+    missing = base_align_up(search->size - size, HEAP_PAGE);
+    if (missing <= heap->options.limit - heap->space.home.reserved) {
+        note(search, back_pages(heap, search->stream,
+                                heap_stream_ticket(search->stream), missing));
+    }
+    stitch(search);
 }
 
 /* Wait for all streams, so that all free memory may be used. */

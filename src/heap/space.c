@@ -674,30 +674,6 @@ uint64_t heap_stitchable(const heap_space_t *space, const heap_stream_t *stream)
 
 /* --- mappings ------------------------------------------------------------- */
 
-/* Count the chunks and pages in a part of the home. */
-static size_t count_units(const heap_home_t *home, uint64_t offset,
-                          uint64_t size)
-{
-    size_t count = 0;
-
-    for (uint64_t done = 0; done < size; count++) {
-        done += heap_home_grain(home, offset + done);
-    }
-    return count;
-}
-
-static size_t count_mappings(const heap_stitcher_t *stitcher,
-                             const heap_stitched_t *stitched)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < stitched->num_runs; i++) {
-        count += count_units(&stitcher->space->home, stitched->runs[i].home,
-                             stitched->runs[i].size);
-    }
-    return count;
-}
-
 /* Unmap the first `size` bytes of a stitched range. */
 static ucxpool_status_t unmap(const heap_stitcher_t *stitcher,
                               const heap_stitched_t *stitched, uint64_t size)
@@ -757,7 +733,6 @@ static ucxpool_status_t map(const heap_stitcher_t *stitcher,
 static ucxpool_status_t drop(heap_stitcher_t *stitcher,
                              heap_stitched_t *stitched)
 {
-    size_t           num = count_mappings(stitcher, stitched);
     ucxpool_status_t status;
 
     assert(stitched->range == NULL);
@@ -766,7 +741,7 @@ static ucxpool_status_t drop(heap_stitcher_t *stitcher,
         base_list_del(&stitched->link);
         stitcher->num_kept--;
         stitcher->mapped -= stitched->size;
-        stitcher->num_mappings -= num;
+        stitcher->num_mappings -= stitched->num_mappings;
         free(stitched);
     }
     return status;
@@ -851,10 +826,11 @@ static ucxpool_status_t stitched_create(heap_stitcher_t   *stitcher,
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no host memory to describe a stitched range");
     }
-    stitched->offset   = offset;
-    stitched->size     = selection->size;
-    stitched->stream   = stream;
-    stitched->num_runs = selection->num_runs;
+    stitched->offset       = offset;
+    stitched->size         = selection->size;
+    stitched->stream       = stream;
+    stitched->num_mappings = selection->num_mappings;
+    stitched->num_runs     = selection->num_runs;
     memcpy(stitched->runs, selection->runs, runs_size);
     status = map(stitcher, stitched);
     if (status != UCXPOOL_OK) {

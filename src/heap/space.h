@@ -187,6 +187,7 @@ typedef struct heap_stitched {
     heap_stream_t *stream; /* if not in use: the last user */
     uint64_t       ticket;
     uint64_t       turn; /* if not in use: larger if freed later */
+    size_t         num_mappings;
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;

@@ -243,13 +243,12 @@ void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm)
     *streams = (heap_streams_t){.vmm = vmm};
 }
 
-static void stream_destroy(mem_vmm_t *vmm, heap_stream_t *stream)
+static void put_fence(heap_streams_t *streams, heap_stream_t *stream)
 {
     if (stream->fence != NULL) {
-        vmm->calls->fence_put(vmm, stream->fence);
+        streams->vmm->calls->fence_put(streams->vmm, stream->fence);
+        stream->fence = NULL;
     }
-    heap_ranges_cleanup(&stream->small.ranges);
-    free(stream);
 }
 
 void heap_streams_cleanup(heap_streams_t *streams)
@@ -258,7 +257,9 @@ void heap_streams_cleanup(heap_streams_t *streams)
         heap_stream_t *stream = streams->all;
 
         streams->all = stream->next;
-        stream_destroy(streams->vmm, stream);
+        put_fence(streams, stream);
+        heap_ranges_cleanup(&stream->small.ranges);
+        free(stream);
     }
     while (streams->table != NULL) {
         heap_streams_table_t *table = streams->table;
@@ -405,14 +406,6 @@ ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
     }
     *stream_p = stream;
     return UCXPOOL_OK;
-}
-
-static void put_fence(heap_streams_t *streams, heap_stream_t *stream)
-{
-    if (stream->fence != NULL) {
-        streams->vmm->calls->fence_put(streams->vmm, stream->fence);
-        stream->fence = NULL;
-    }
 }
 
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream)
