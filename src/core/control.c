@@ -76,7 +76,7 @@ static core_control_t *control_alloc(ucxpool_t *pool, base_list_t *home,
 
 /* Get a message with room for data_size bytes. Only a HELLO may exceed the
  * largest size. */
-static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
+static core_control_t *control_get(ucxpool_t *pool, size_t data_size)
 {
     core_control_t *control;
 
@@ -91,18 +91,6 @@ static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
                                  : control_alloc(pool, home, rooms[i]);
     }
     return control_alloc(pool, NULL, data_size);
-}
-
-static core_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
-{
-    core_control_t *control = control_with_room(channel->pool, data_size);
-
-    if (control != NULL) {
-        control->channel    = channel;
-        control->data_size  = data_size;
-        control->in_backlog = false;
-    }
-    return control;
 }
 
 static void control_put(core_control_t *control)
@@ -144,12 +132,14 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                           channel->control.num_backlog);
         return NULL;
     }
-    control = control_get(channel, data_size);
+    control = control_get(channel->pool, data_size);
     if (control == NULL) {
         core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a control message");
         return NULL;
     }
+    control->channel    = channel;
+    control->data_size  = data_size;
     control->in_backlog = in_backlog;
     control->fixed_size = proto_fixed_size(type);
     memset(&control->fixed, 0, control->fixed_size);
