@@ -88,20 +88,6 @@ static bool device_may_touch(const window_grant_t *grant)
     return !grant->channel->peer.is_detached;
 }
 
-static ucxpool_status_t map_handle(ucxpool_remote_window_t *remote,
-                                   const ipc_cuda_t        *share)
-{
-    ucxpool_status_t status;
-
-    status = ipc_cuda_map(remote->channel->pool->engine->device, share, NULL, 1,
-                          true, &remote->mapping);
-    if (status == UCXPOOL_OK) {
-        remote->share   = *share;
-        remote->address = (uintptr_t)remote->mapping;
-    }
-    return status;
-}
-
 static bool is_inside(const proto_window_cuda_t *cuda, uint64_t length)
 {
     return (cuda->offset <= cuda->share.size) &&
@@ -124,9 +110,11 @@ static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
                           "CUDA's IPC handles are not used between PID "
                           "namespaces");
     }
-    status = map_handle(remote, &cuda->share);
+    status = ipc_cuda_map(remote->channel->pool->engine->device, &cuda->share,
+                          NULL, 1, true, &remote->mapping);
     if (status == UCXPOOL_OK) {
-        remote->address += cuda->offset;
+        remote->share   = cuda->share;
+        remote->address = (uintptr_t)remote->mapping + cuda->offset;
     }
     return status;
 }
