@@ -15,18 +15,12 @@
 
 #define SLICES_MAX 64u
 
-static unsigned num_slices(const ucxpool_request_t *request)
-{
-    return (unsigned)base_min(request->send->block_size /
-                                  request->send->frag_size,
-                              (uint64_t)SLICES_MAX);
-}
-
+/* Returns free_slices of a block without fragments. */
 static uint64_t all_free(const ucxpool_request_t *request)
 {
-    unsigned count = num_slices(request);
+    uint64_t count = request->send->block_size / request->send->frag_size;
 
-    return (count == SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+    return (count >= SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
 static bool take_from(xfer_send_block_t *block, unsigned *slice_p)
