@@ -299,22 +299,6 @@ bool mem_file_space_take(mem_file_space_t *space, size_t size, size_t *offset_p)
     return true;
 }
 
-/* Returns the index of the first free part after an offset. */
-static size_t index_behind(const mem_file_space_t *space, size_t offset)
-{
-    size_t low = 0, high = space->num_free, middle;
-
-    while (low < high) {
-        middle = (low + high) / 2;
-        if (space->free_parts[middle].offset <= offset) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* Merge a free part with its neighbors, and remove it if it is at the end. */
 static void part_join(mem_file_space_t *space, size_t index)
 {
@@ -338,9 +322,14 @@ static void part_join(mem_file_space_t *space, size_t index)
 
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size)
 {
-    size_t                 index  = index_behind(space, offset);
-    const mem_file_part_t *behind = &space->free_parts[index];
+    size_t                 index = 0;
+    const mem_file_part_t *behind;
 
+    while ((index < space->num_free) &&
+           (space->free_parts[index].offset <= offset)) {
+        index++;
+    }
+    behind = &space->free_parts[index];
     assert((size <= space->end) && (offset <= space->end - size));
     assert((index == 0) || (behind[-1].offset + behind[-1].size <= offset));
     assert((index == space->num_free) || (offset + size <= behind->offset));

@@ -17,22 +17,8 @@
 #define TRANSPARENT_SIZE_FILE \
     "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 
-/* Read the first number of a file. Returns false if the file has none (for
- * example "max"). */
-static bool file_number(const char *path, size_t *number_p)
-{
-    FILE *file = fopen(path, "re");
-    bool  is_number;
-
-    if (file == NULL) {
-        return false;
-    }
-    is_number = fscanf(file, "%zu", number_p) == 1;
-    fclose(file);
-    return is_number;
-}
-
-/* Read the number that follows a word at the start of a line. */
+/* Read the number that follows a word at the start of a line; "": the first
+ * line that begins with a number. Returns false if the file has none. */
 static bool file_field(const char *path, const char *word, size_t *number_p)
 {
     FILE *file     = fopen(path, "re");
@@ -76,12 +62,12 @@ static size_t group_available(const group_version_t *version, const char *group)
 
     snprintf(path, sizeof(path), "%s%s/%s", version->mount, group,
              version->limit);
-    if (!file_number(path, &limit)) {
+    if (!file_field(path, "", &limit)) {
         return SIZE_MAX;
     }
     snprintf(path, sizeof(path), "%s%s/%s", version->mount, group,
              version->usage);
-    if (!file_number(path, &usage)) {
+    if (!file_field(path, "", &usage)) {
         return SIZE_MAX;
     }
     snprintf(path, sizeof(path), "%s%s/memory.stat", version->mount, group);
@@ -145,7 +131,7 @@ size_t mem_system_transparent_size(void)
 {
     size_t size;
 
-    if (!file_number(TRANSPARENT_SIZE_FILE, &size) || !base_is_pow2(size)) {
+    if (!file_field(TRANSPARENT_SIZE_FILE, "", &size) || !base_is_pow2(size)) {
         return 0;
     }
     return size;
