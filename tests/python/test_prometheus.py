@@ -295,6 +295,13 @@ class Dashboard(unittest.IsolatedAsyncioTestCase):
         kept = json.loads(JSONEncoder().encode(read))
         self.assertEqual(list(missing_from(kept, self.board)), [])
 
+    def test_numbers_of_panels_and_names_of_queries_are_unique(self):
+        numbers = [panel["id"] for panel in self.board["panels"]]
+        self.assertEqual(len(numbers), len(set(numbers)))
+        for panel in self.panels:
+            names = [target["refId"] for target in panel["targets"]]
+            self.assertEqual(len(names), len(set(names)), panel["title"])
+
     def test_panels_do_not_overlap(self):
         used = set()
         for panel in self.board["panels"]:
@@ -303,6 +310,7 @@ class Dashboard(unittest.IsolatedAsyncioTestCase):
                      for x in range(place["x"], place["x"] + place["w"])
                      for y in range(place["y"], place["y"] + place["h"])}
             self.assertFalse(used & cells, panel["title"])
+            self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
             used |= cells
 
     def test_variables_that_queries_use_are_defined(self):
