@@ -440,6 +440,33 @@ TEST(long_piece_uses_the_copy_engine)
     ck_assert_int_eq(memcmp(result, pattern + 5, SIZE - 5), 0);
 }
 
+/* Copies to and from host memory would wait for each other in one stream,
+ * although a GPU has a copy engine for each direction. */
+TEST(long_gathers_and_long_scatters_share_no_stream)
+{
+    copy_cuda_job_t *jobs[3];
+
+    init_memory(&mem_kind_cuda_vmm);
+    for (unsigned i = 0; i < 3; i++) {
+        jobs[i] = copy_cuda_job_get(copier);
+        assert_ok(copy_cuda_job_start_long(
+            copier, jobs[i], (uintptr_t)scattered.address + i * 5000,
+            (uintptr_t)contiguous.address + i * 5000, 5000, i < 2));
+    }
+    ck_assert_ptr_ne(jobs[2]->stream, jobs[0]->stream);
+    ck_assert_ptr_ne(jobs[2]->stream, jobs[1]->stream);
+    for (unsigned i = 0; i < 3; i++) {
+        wait_for(jobs[i]);
+        copy_cuda_job_put(copier, jobs[i]);
+    }
+    get(result, contiguous.address, SIZE);
+    ck_assert_int_eq(memcmp(result, pattern, 10000), 0);
+    ck_assert(is_all(result + 10000, SIZE - 10000, 0xee));
+    get(result, scattered.address, SIZE);
+    ck_assert(is_all(result + 10000, 5000, 0xee));
+    ck_assert_int_eq(memcmp(result + 15000, pattern + 15000, SIZE - 15000), 0);
+}
+
 /* `length` bytes between two places, passed to the kernel without a list. */
 static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
                                   copy_flag_t flag, bool is_gather)
