@@ -828,6 +828,28 @@ TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
     pair_exchange(&pair, 100000);
 }
 
+TEST_EACH(lists_beyond_the_receivers_limit_are_refused, 2)
+{
+    enum { COUNT = 5000 }; /* too many for a descriptor */
+    uint8_t            bytes[200] = {0};
+    size_t             length;
+    ucxpool_segment_t *segments = differing(bytes, COUNT, &length);
+    uint8_t           *target   = test_alloc(length);
+    ucxpool_request_t *sends[2], *recv;
+
+    pair_begin(&pair, wires[_i], with(wires[_i], "MAX_SEGMENTS=8000"));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(
+            send_segments(pair.to_b, segments, COUNT, TAG, NULL, &sends[i]));
+    }
+    pair_until(&pair, pair_ended(sends[1]));
+    assert_has(pair_request_attr(sends[1]).detail, "too many lists of lengths");
+    assert_error(pair_finish(&pair, sends[1]), REFUSED);
+    recv = pair_recv(pair.b, NULL, target, length, TAG);
+    pair_finish_both(&pair, sends[0], recv);
+    pair_check_blocks(&pair);
+}
+
 /* More than 4 GiB: one small buffer many times, received the same way. */
 TEST_EACH(a_message_of_5_gib_arrives, 2)
 {
