@@ -233,7 +233,7 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
  *                  ucxpool_NAME_total
  *
  * degraded_to ("none", "fewer" or "pinned") and degraded_why are also printed.
- * They are no statistics: ucxpool_query() returns them. In OpenMetrics,
+ * They are not statistics: ucxpool_query() returns them. In OpenMetrics,
  * ucxpool_degraded{to="..."} is 1 for the value of degraded_to, and 0 for the
  * others.
  */
