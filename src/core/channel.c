@@ -23,18 +23,10 @@ static block_pool_t *any_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-ucs_status_t core_wire_drop_am(ucxpool_channel_t  *channel,
-                               const proto_data_t *data, void *payload,
-                               size_t length, const ucp_am_recv_param_t *param)
-{
-    return UCS_OK;
-}
-
 const core_wire_t core_wire_none = {
     .id           = UCXPOOL_WIRE_NONE,
     .name         = "none",
     .is_connected = is_connected,
-    .arrived_am   = core_wire_drop_am,
     .blocks       = any_blocks,
 };
 

@@ -59,7 +59,8 @@ static ucs_status_t handle_data(void *arg, const void *header,
     if ((proto_parse(header, header_length, length, &message) == UCXPOOL_OK) &&
         (message.head.type == PROTO_DATA)) {
         channel = core_channel_find(pool, &message.head);
-        if ((channel != NULL) && core_channel_is_live(channel)) {
+        if ((channel != NULL) && core_channel_is_live(channel) &&
+            (channel->wire->arrived_am != NULL)) {
             status = channel->wire->arrived_am(channel, &message.data, data,
                                                length, param);
         }

@@ -118,16 +118,12 @@ typedef struct core_wire {
     /* Drop the fragments of a receive that has ended, if the wire holds any. */
     void (*forget)(ucxpool_request_t *request);
 
-    /* A fragment has arrived as an active message: called by UCX's handler. */
+    /* A fragment has arrived as an active message: called by UCX's handler.
+     * NULL: the wire has no active messages, and UCX drops the fragment. */
     ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,
                                size_t length, const ucp_am_recv_param_t *param);
 } core_wire_t;
-
-/* arrived_am() of a wire without active messages: UCX drops the fragment. */
-ucs_status_t core_wire_drop_am(ucxpool_channel_t  *channel,
-                               const proto_data_t *data, void *payload,
-                               size_t length, const ucp_am_recv_param_t *param);
 
 /* The wire of a channel before one is chosen: it sends nothing. */
 extern const core_wire_t core_wire_none;

@@ -363,7 +363,6 @@ const core_wire_t wire_map = {
     .frag_max         = map_frag_max,
     .send             = map_send,
     .arrived          = map_arrived,
-    .arrived_am       = core_wire_drop_am,
     .forget           = map_forget,
 };
 
@@ -385,7 +384,6 @@ const core_wire_t wire_map_gpu = {
     .frag_max         = gpu_frag_max,
     .send             = map_send,
     .arrived          = map_arrived,
-    .arrived_am       = core_wire_drop_am,
     .forget           = map_forget,
     .mailed           = map_mailed,
 };
@@ -407,6 +405,5 @@ const core_wire_t wire_map_host = {
     .frag_max         = host_frag_max,
     .send             = map_send,
     .arrived          = map_arrived,
-    .arrived_am       = core_wire_drop_am,
     .forget           = map_forget,
 };
