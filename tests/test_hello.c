@@ -104,9 +104,9 @@ static void stranger_cleanup(stranger_t *stranger, ucxpool_t *victim)
     ucp_cleanup(stranger->context);
 }
 
-/* Send a message, and progress the victim so that it reads it. */
-static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
-                size_t size)
+/* Send a message to a handler, and progress the victim so that it reads it. */
+static void say_to(stranger_t *stranger, ucxpool_t *victim, unsigned id,
+                   const void *fixed, size_t size)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -114,8 +114,8 @@ static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
     };
     uint64_t until = pair_deadline();
     unsigned idle  = 0;
-    void *request  = ucp_am_send_nbx(stranger->ep, victim->config.am_id, fixed,
-                                     size, NULL, 0, &param);
+    void    *request =
+        ucp_am_send_nbx(stranger->ep, id, fixed, size, NULL, 0, &param);
 
     while (UCS_PTR_IS_PTR(request) &&
            (ucp_request_check_status(request) == UCS_INPROGRESS)) {
@@ -131,6 +131,12 @@ static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
         ucp_worker_progress(stranger->worker);
         idle = (ucxpool_progress(victim) == 0) ? idle + 1 : 0;
     }
+}
+
+static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
+                size_t size)
+{
+    say_to(stranger, victim, victim->config.am_id, fixed, size);
 }
 
 /* A HELLO is read only if it contains the victim's address. */
@@ -326,6 +332,31 @@ TEST(messages_without_the_channel_key_are_ignored)
         say(&stranger, pair.a, &fixed, proto_fixed_size(types[i]));
         ck_assert(pair_is_open(pair.to_b));
     }
+    check_exchange(&pair);
+    stranger_cleanup(&stranger, pair.a);
+}
+
+/* On the map wire, fragments arrive only through the ring. The credit shows
+ * that the fragment before it was read. */
+TEST(fragment_by_ucx_is_ignored_on_the_map_wire)
+{
+    stranger_t    stranger;
+    proto_fixed_t fixed = {.data = {.length = 1}};
+    uint32_t      credits;
+
+    pair_begin(&pair, "WIRE=map", "WIRE=map");
+    credits    = pair.to_b->flow.credits;
+    fixed.head = (proto_head_t){.type    = PROTO_DATA,
+                                .version = PROTO_VERSION,
+                                .channel = pair.to_b->number,
+                                .key     = pair.to_b->key};
+    stranger_init(&stranger, pair.a);
+    say_to(&stranger, pair.a, pair.a->config.am_id + 1, &fixed,
+           sizeof(fixed.data));
+    fixed.head.type    = PROTO_CREDIT;
+    fixed.head.credits = 1;
+    say(&stranger, pair.a, &fixed, sizeof(fixed.head));
+    pair_until(&pair, pair.to_b->flow.credits == credits + 1);
     check_exchange(&pair);
     stranger_cleanup(&stranger, pair.a);
 }
