@@ -5,7 +5,7 @@ begins_after[deb]=dist
 
 # The packages are built from the tarball, as the README describes.
 make_deb() {
-    make_tarball deb
+    make_dist
 }
 
 build_deb() {

@@ -3,14 +3,6 @@
 #            and make check-tree. Warnings are errors
 folders[gcc]=tree
 
-# make_tarball BUILD - create the tarball, once per run.
-make_tarball() {
-    [ ! -f "$state/tarball" ] || return 0
-    make_dist || return 1
-    step "$1: make dist" 300 make -C "$work/dist" -s dist-xz &&
-        touch "$state/tarball"
-}
-
 # in_tree NAME LIMIT COMMAND... - run a command in the tarball's tree, without
 # autotools, and with NVTX, which comes from a wheel on machines without CUDA.
 in_tree() {
@@ -23,7 +15,7 @@ in_tree() {
 
 # Build as the README describes. Objects of an earlier run are kept.
 make_tree() {
-    nvtx_fetch && rmm_fetch && make_tarball gcc && mkdir -p "$work/tree" &&
+    nvtx_fetch && rmm_fetch && make_dist && mkdir -p "$work/tree" &&
         tar -C "$work/tree" --strip-components=1 \
             -xf "$work"/dist/libucxpool-*.tar.xz &&
         in_tree ./configure 300 env CC="${cache}gcc" ./configure -q &&
