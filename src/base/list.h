@@ -92,8 +92,8 @@ static inline void *base_list_take(base_list_t *head, size_t offset)
          base_list_link(_element, _type, _member) != (_head); \
          _element = base_list_next(_element, _type, _member))
 
-/* Find the first element for which _condition is true. Sets _element to NULL if
- * there is none. */
+/* Set _element to the first element for which _condition is true, or to NULL if
+ * no element matches. */
 #define base_list_find(_element, _head, _type, _member, _condition) \
     do { \
         base_list_for_each(_element, _head, _type, _member) { \
