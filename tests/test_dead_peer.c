@@ -15,11 +15,9 @@
 
 #include "core/stats.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define TAG      UINT64_C(0x77)
@@ -60,15 +58,6 @@ static void live(two_t *two)
         }
         ucxpool_wait(two->pool, 1000000);
     }
-}
-
-static void kill_peer(two_t *two)
-{
-    int status;
-
-    two_check(kill(two->child, SIGKILL) == 0);
-    two_check(waitpid(two->child, &status, 0) == two->child);
-    two_check(WIFSIGNALED(status));
 }
 
 /* Progress until the request has ended; returns how long that took. */
@@ -126,7 +115,7 @@ TEST(peer_killed_during_a_transfer_fails_the_requests)
     while (pair_sent_bytes(two.pool) < LENGTH / 16) {
         ucxpool_wait(two.pool, 1000000);
     }
-    kill_peer(&two);
+    two_kill(&two);
     died = base_clock_now();
     printf("the send ended after %.3f s, ",
            (double)await(&two, send, died) / 1e9);
@@ -156,7 +145,7 @@ TEST(idle_peer_killed_fails_a_receive)
     }
     two_ok(ucxpool_recv_buffer(two.pool, two.channel, &byte, 1, TAG, ALL_BITS,
                                NULL, &recv));
-    kill_peer(&two);
+    two_kill(&two);
     printf("the receive ended after %.3f s\n",
            (double)await(&two, recv, base_clock_now()) / 1e9);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
@@ -197,7 +186,7 @@ TEST(deadline_ends_requests_to_an_undetected_dead_peer)
     while ((pair_sent_bytes(two.pool) < LENGTH / 16) && !pair_ended(send)) {
         ucxpool_wait(two.pool, 1000000);
     }
-    kill_peer(&two);
+    two_kill(&two);
     printf("posted with 3 s: the send ended after %.3f s, ",
            (double)await(&two, send, posted) / 1e9);
     printf("the receive after %.3f s\n",

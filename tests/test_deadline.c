@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,12 +187,8 @@ TEST_EACH(request_on_an_unopened_channel_expires, 2)
 
 /* --- a peer that is stopped during a transfer ---------------------------- */
 
-static void await_go(two_t *two)
-{
-    char byte;
-
-    two_check(recv(two->talk, &byte, 1, MSG_WAITALL) == 1);
-}
+/* Received when the other process may continue. */
+static char go;
 
 static void await(two_t *two, ucxpool_request_t *request)
 {
@@ -203,17 +198,6 @@ static void await(two_t *two, ucxpool_request_t *request)
         ucxpool_wait(two->pool, 10000000);
         two_check(!pair_is_late(until));
     }
-}
-
-static void await_blocks(two_t *two)
-{
-    uint64_t until = pair_deadline();
-
-    while (!pair_is_whole(two->pool)) {
-        ucxpool_wait(two->pool, 10000000);
-        two_check(!pair_is_late(until));
-    }
-    two_ok(ucxpool_check(two->pool));
 }
 
 /* The child receives, is stopped during the transfer, and later finds that it
@@ -231,21 +215,20 @@ static void run_receiver(two_t *two)
     /* The memory of the ended receive is not written any more. */
     memset(target, 9, LONG);
     ucxpool_request_release(recv);
-    await_blocks(two);
-    for (size_t i = 0; i < LONG; i++) {
-        two_check(target[i] == 9);
-    }
+    two_await_blocks(two);
+    two_check(pair_is_all(target, LONG, 9));
     two_say(two);
-    await_go(two);
+    two_recv(two, &go, 1);
     free(target);
 }
 
-/* Stop the peer while data is in flight to it. */
-static void stop_peer(two_t *two)
+/* Stop the peer when this pool has moved so many bytes, and more are in
+ * flight. */
+static void stop_peer(two_t *two, uint64_t (*num_bytes)(ucxpool_t *pool))
 {
     int status;
 
-    while (pair_sent_bytes(two->pool) < LENGTH) {
+    while (num_bytes(two->pool) < LENGTH) {
         ucxpool_wait(two->pool, 1000000);
     }
     two_check(kill(two->child, SIGSTOP) == 0);
@@ -268,28 +251,34 @@ static void check_left(two_t *two, bool in_place)
     two_ok(ucxpool_check(two->pool));
 }
 
-static void run_sender(two_t *two, bool in_place)
+/* The memory of the ended send is not used any more. */
+static void send_until_expired(two_t *two)
 {
     uint8_t                 *source = calloc(1, LONG);
     ucxpool_request_params_t params = within(HOUR_MS);
     ucxpool_request_t       *send;
 
-    two->pool->needs_registration = false;
-    await_go(two);
+    two_recv(two, &go, 1);
     two_ok(
         ucxpool_send_buffer(two->channel, source, LONG, TAG, &params, &send));
-    stop_peer(two);
+    stop_peer(two, pair_sent_bytes);
     pair_expire(send);
     await(two, send);
     two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(send);
     memset(source, 1, LONG);
+    free(source);
+}
+
+static void run_sender(two_t *two, bool in_place)
+{
+    two->pool->needs_registration = false;
+    send_until_expired(two);
     check_left(two, in_place);
     two_check(kill(two->child, SIGCONT) == 0);
-    await_blocks(two);
-    await_go(two);
+    two_await_blocks(two);
+    two_recv(two, &go, 1);
     two_say(two);
-    free(source);
 }
 
 TEST_EACH(send_to_a_stopped_peer_expires_and_returns_blocks, 3)
@@ -317,8 +306,6 @@ static uint64_t quarantined(ucxpool_t *pool)
  * does, since the peer may still read them. */
 static void leave_stopped_peer(two_t *two, bool by_map)
 {
-    int status;
-
     two_check(quarantined(two->pool) >= 1);
     ucxpool_channel_close(two->channel);
     if (by_map) {
@@ -328,31 +315,10 @@ static void leave_stopped_peer(two_t *two, bool by_map)
         }
         two_check(quarantined(two->pool) >= 1);
     } else {
-        await_blocks(two);
+        two_await_blocks(two);
     }
-    two_check(kill(two->child, SIGKILL) == 0);
-    two_check(waitpid(two->child, &status, 0) == two->child);
-    await_blocks(two);
-}
-
-static void run_expiring_sender(two_t *two, bool by_map)
-{
-    uint8_t                 *source = calloc(1, LONG);
-    ucxpool_request_params_t params = within(HOUR_MS);
-    ucxpool_request_t       *send;
-
-    await_go(two);
-    two_ok(
-        ucxpool_send_buffer(two->channel, source, LONG, TAG, &params, &send));
-    stop_peer(two);
-    pair_expire(send);
-    await(two, send);
-    two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
-    ucxpool_request_release(send);
-    free(source);
-    leave_stopped_peer(two, by_map);
-    ucxpool_destroy(two->pool);
-    close(two->talk);
+    two_kill(two);
+    two_survive(two);
 }
 
 TEST_EACH(blocks_come_back_from_a_peer_that_stays_stopped, 2)
@@ -364,7 +330,8 @@ TEST_EACH(blocks_come_back_from_a_peer_that_stays_stopped, 2)
         run_receiver(&two);
         _exit(1);
     }
-    run_expiring_sender(&two, _i == 0);
+    send_until_expired(&two);
+    leave_stopped_peer(&two, _i == 0);
 }
 
 /* --- the reverse: the sender is stopped ---------------------------------- */
@@ -386,14 +353,14 @@ static void run_stopped_sender(two_t *two)
     uint8_t           *source = calloc(1, LONG);
     ucxpool_request_t *send;
 
-    await_go(two);
+    two_recv(two, &go, 1);
     two_ok(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL, &send));
     await(two, send);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     ucxpool_request_release(send);
-    await_blocks(two);
+    two_await_blocks(two);
     two_say(two);
-    await_go(two);
+    two_recv(two, &go, 1);
     free(source);
 }
 
@@ -402,27 +369,20 @@ static void run_expiring_receiver(two_t *two)
     uint8_t                 *target = malloc(LONG);
     ucxpool_request_params_t params = within(HOUR_MS);
     ucxpool_request_t       *recv;
-    int                      status;
 
     two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                ALL_BITS, &params, &recv));
     two_say(two);
-    while (received_bytes(two->pool) < LENGTH) {
-        ucxpool_wait(two->pool, 1000000);
-    }
-    two_check(kill(two->child, SIGSTOP) == 0);
-    two_check(waitpid(two->child, &status, WUNTRACED) == two->child);
+    stop_peer(two, received_bytes);
     pair_expire(recv);
     await(two, recv);
     two_check(ucxpool_request_test(recv) == UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(recv);
     memset(target, 9, LONG);
     two_check(kill(two->child, SIGCONT) == 0);
-    await_blocks(two);
-    await_go(two);
-    for (size_t i = 0; i < LONG; i++) {
-        two_check(target[i] == 9);
-    }
+    two_await_blocks(two);
+    two_recv(two, &go, 1);
+    two_check(pair_is_all(target, LONG, 9));
     two_say(two);
     free(target);
 }

@@ -895,93 +895,28 @@ TEST(a_forked_child_does_not_keep_the_socket_open)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
 }
 
-static void give_address(ucxpool_t *pool, int talk)
+/* The child's descriptors may not be taken. */
+static void owner_init(two_t *two, const char *settings)
 {
-    void  *mine;
-    size_t length;
-
-    if (ucxpool_address_get(pool, &mine, &length) != UCXPOOL_OK) {
-        _exit(5);
+    two_fork(two);
+    two->pool    = pair_pool(settings);
+    two->channel = two_create_channel(two, two->pool);
+    while (two->is_child) {
+        ucxpool_wait(two->pool, UINT64_C(1000000000));
     }
-    if ((send(talk, &length, sizeof(length), MSG_NOSIGNAL) < 0) ||
-        (send(talk, mine, length, MSG_NOSIGNAL) < 0)) {
-        _exit(6);
-    }
-    ucxpool_address_release(mine);
-}
-
-static ucxpool_channel_t *take_address(ucxpool_t *pool, int talk)
-{
-    ucxpool_channel_params_t to = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel = NULL;
-    size_t             length  = 0;
-    void              *theirs;
-
-    if (recv(talk, &length, sizeof(length), MSG_WAITALL) < 0) {
-        _exit(7);
-    }
-    theirs = test_alloc(length);
-    if (recv(talk, theirs, length, MSG_WAITALL) < 0) {
-        _exit(8);
-    }
-    to.address        = theirs;
-    to.address_length = length;
-    if (ucxpool_channel_create(pool, &to, &channel) != UCXPOOL_OK) {
-        _exit(9);
-    }
-    return channel;
-}
-
-/* A peer whose descriptors may not be taken. */
-typedef struct owner {
-    pid_t              process;
-    int                talk;
-    ucxpool_t         *pool; /* of this process */
-    ucxpool_channel_t *channel;
-} owner_t;
-
-static void be_owner(const char *settings, int talk)
-{
-    ucxpool_t *pool = pair_pool(settings);
-
-    give_address(pool, talk);
-    (void)take_address(pool, talk);
-    for (;;) {
-        ucxpool_wait(pool, UINT64_C(1000000000));
-    }
-}
-
-static void owner_init(owner_t *owner, const char *settings)
-{
-    int talk[2];
-
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk),
-                     0);
-    owner->process = fork();
-    if (owner->process == 0) {
-        close(talk[0]);
-        be_owner(settings, talk[1]);
-    }
-    close(talk[1]);
-    owner->talk = talk[0];
-    owner->pool = pair_pool(settings);
-    give_address(owner->pool, owner->talk);
-    owner->channel = take_address(owner->pool, owner->talk);
 }
 
 /* Wait for the peer's end; WNOWAIT leaves a zombie. */
-static void owner_await_end(const owner_t *owner, int options)
+static void owner_await_end(const two_t *owner, int options)
 {
     siginfo_t info;
 
     ck_assert_int_eq(
-        waitid(P_PID, (id_t)owner->process, &info, WEXITED | options), 0);
+        waitid(P_PID, (id_t)owner->child, &info, WEXITED | options), 0);
     ck_assert_int_eq(info.si_code, CLD_KILLED);
 }
 
-static void owner_check_lost(const owner_t *owner)
+static void owner_check_lost(const two_t *owner)
 {
     ck_assert_int_eq(pair_attr(owner->channel).state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_msg(pair_attr(owner->channel).status == UCXPOOL_ERR_PEER_LOST,
@@ -990,7 +925,7 @@ static void owner_check_lost(const owner_t *owner)
 
 TEST(owner_dying_during_the_transfer_fails_the_channel)
 {
-    owner_t owner;
+    two_t owner;
 
     warm_up();
     forbid_taking(EPERM, true);
@@ -1012,7 +947,7 @@ TEST(owner_dying_during_the_transfer_fails_the_channel)
 TEST_EACH(dead_owner_is_reported_lost_and_not_forbidden, 2)
 {
     static const int options[] = {0, WNOWAIT};
-    owner_t          owner;
+    two_t            owner;
     uint64_t         until;
 
     num_too_many = UINT_MAX;
@@ -1024,7 +959,7 @@ TEST_EACH(dead_owner_is_reported_lost_and_not_forbidden, 2)
         ucxpool_progress(owner.pool);
         ck_assert(!pair_is_late(until));
     }
-    ck_assert_int_eq(kill(owner.process, SIGKILL), 0);
+    ck_assert_int_eq(kill(owner.child, SIGKILL), 0);
     owner_await_end(&owner, options[_i]);
     core_lock(owner.pool);
     wireup_fd_import_progress(owner.pool);

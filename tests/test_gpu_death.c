@@ -7,10 +7,8 @@
 #include "test.h"
 #include "two_gpu.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,21 +116,10 @@ static void run_step(bool sends, bool receives)
 static void run_peer(role_t role)
 {
     init_lanes();
-    two_check(send(two.talk, "r", 1, MSG_NOSIGNAL) == 1);
+    two_say(&two);
     for (;;) {
         run_step(role != ROLE_SENDS, role != ROLE_RECEIVES);
     }
-}
-
-static void kill_peer(void)
-{
-    int status;
-
-    two_check(kill(two.child, SIGKILL) == 0);
-    while (waitpid(two.child, &status, WNOHANG) == 0) {
-        ucxpool_wait(two.pool, 1000000);
-    }
-    two_check(WIFSIGNALED(status));
 }
 
 static bool is_pending(const ucxpool_request_t *request)
@@ -175,26 +162,18 @@ static void await_end(void)
 
 static void survive(role_t role)
 {
-    int      num_steps = rand() % 2000;
-    uint64_t until;
-    char     byte;
+    int  num_steps = rand() % 2000;
+    char byte;
 
     init_lanes();
-    two_check(recv(two.talk, &byte, 1, 0) == 1);
+    two_recv(&two, &byte, 1);
     for (int i = 0; i < num_steps; i++) {
         run_step(role != ROLE_RECEIVES, role != ROLE_SENDS);
     }
-    kill_peer();
+    two_kill(&two);
     await_end();
     free_lanes();
-    until = pair_deadline();
-    while (!pair_is_whole(two.pool)) {
-        ucxpool_wait(two.pool, 10000000);
-        two_check(!pair_is_late(until));
-    }
-    two_ok(ucxpool_check(two.pool));
-    ucxpool_destroy(two.pool);
-    close(two.talk);
+    two_survive(&two);
     mem_cuda_device_close(gpu);
 }
 

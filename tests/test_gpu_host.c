@@ -89,13 +89,6 @@ static void require_host(void)
     two_check(cuda_is_real() || (strcmp(attr.wire_reason, REASON) == 0));
 }
 
-static void stop(void)
-{
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
-}
-
 static bool is_on_gpu(int kind)
 {
     return (two.is_child ? kinds[kind].childs : kinds[kind].parents).device >=
@@ -136,7 +129,7 @@ TEST_EACH(messages_arrive_in_both_directions, NUM_KINDS)
     } else {
         free(memory);
     }
-    stop();
+    two_gpu_stop(&two);
 }
 
 /* --- creation, and failures -------------------------------------------------

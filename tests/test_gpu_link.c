@@ -60,16 +60,6 @@ static void init_peer(unsigned number)
     gpu_write(peer->memory, peer->bytes, SIZE);
 }
 
-static void say(const void *bytes, size_t length)
-{
-    two_check(send(two.talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
-}
-
-static void hear(void *bytes, size_t length)
-{
-    two_check(recv(two.talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
-}
-
 /* Progress all pools of this side. */
 static void progress(void)
 {
@@ -91,34 +81,6 @@ static void meet(void)
     }
 }
 
-static void send_address(ucxpool_t *pool)
-{
-    void  *address;
-    size_t length;
-
-    two_ok(ucxpool_address_get(pool, &address, &length));
-    say(&length, sizeof(length));
-    say(address, length);
-    ucxpool_address_release(address);
-}
-
-/* Not open yet. */
-static ucxpool_channel_t *connect_to_received(ucxpool_t *pool)
-{
-    static uint8_t           address[65536];
-    ucxpool_channel_t       *channel;
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-        .address    = address,
-    };
-
-    hear(&params.address_length, sizeof(params.address_length));
-    two_check(params.address_length <= sizeof(address));
-    hear(address, params.address_length);
-    two_ok(ucxpool_channel_create(pool, &params, &channel));
-    return channel;
-}
-
 static void await_open(ucxpool_channel_t *channel)
 {
     two_ok(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
@@ -132,34 +94,26 @@ static void connect_second(const char *settings)
     peers[0].channel = two.channel;
     peers[1].pool =
         two.is_child ? pair_pool_on(gpu->ordinal, settings) : two.pool;
-    send_address(peers[1].pool);
-    peers[1].channel = connect_to_received(peers[1].pool);
+    peers[1].channel = two_create_channel(&two, peers[1].pool);
     await_open(peers[1].channel);
 }
 
 static void share(peer_t *peer)
 {
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
     two_ok(ucxpool_window_create(peer->pool, peer->memory, SIZE, NULL,
                                  &peer->window));
-    two_ok(ucxpool_window_export(
-        peer->window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    say(blob, sizeof(blob));
+    two_export(&two, peer->window);
 }
 
 static void import(peer_t *peer)
 {
-    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    two_t                        of_peer = two;
+    ucxpool_remote_window_attr_t attr;
 
-    hear(blob, sizeof(blob));
-    two_ok(ucxpool_remote_window_import(peer->channel, blob, sizeof(blob),
-                                        &peer->remote));
-    while (attr.status == UCXPOOL_INPROGRESS) {
-        ucxpool_wait(peer->pool, 1000000);
-        ucxpool_remote_window_query(peer->remote, &attr, sizeof(attr));
-    }
+    of_peer.pool    = peer->pool;
+    of_peer.channel = peer->channel;
+    peer->remote    = two_import(&of_peer);
+    attr            = two_import_ended(&of_peer, peer->remote);
     ck_assert_msg(attr.way == UCXPOOL_WAY_CUDA, "%s", attr.way_reason);
 }
 
@@ -213,8 +167,7 @@ static void finish(void)
     for (unsigned i = 0; i < PEERS; i++) {
         gpu_free(peers[i].memory);
     }
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }
 
 static ucxpool_request_t *post(const peer_t *peer, work_t work)
@@ -361,8 +314,7 @@ TEST_EACH(transfer_posted_before_the_channel_opens_is_queued, 2)
         return;
     }
     ucxpool_channel_close(peer->channel);
-    send_address(peer->pool);
-    peer->channel = connect_to_received(peer->pool);
+    peer->channel = two_create_channel(&two, peer->pool);
     if (two.is_child) {
         request = post_recv(peer);
         await_open(peer->channel);

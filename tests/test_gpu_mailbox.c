@@ -15,10 +15,8 @@
 #include "wire/wire.h"
 #include "xfer/state.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define TAG       UINT64_C(9)
@@ -72,15 +70,19 @@ static bool begin(const char *settings, bool is_far)
     return begin_on("run=late,devices=2", settings, is_far);
 }
 
-static void end_both(void)
+static void free_memory(void)
 {
-    two_settle(&two);
     gpu_free(source);
     gpu_free(target);
     free(bytes);
     free(right);
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+}
+
+static void end_both(void)
+{
+    two_settle(&two);
+    free_memory();
+    two_gpu_stop(&two);
 }
 
 /* `size` bytes in `num` segments; the last one has the remainder. The
@@ -140,8 +142,7 @@ static void get_mailbox(void)
     two_meet(&two);
     requests[0] = post_recv(0, SHORT, 1);
     requests[1] = post_send(0, SHORT, 1);
-    two_ok(two_finish(&two, requests[0]));
-    two_ok(two_finish(&two, requests[1]));
+    two_finish_all(&two, requests, 2);
     check(1000, 0, SHORT);
     while (two.channel->xfer->mailbox.slots == NULL) {
         two_check(!pair_is_late(late));
@@ -184,8 +185,7 @@ static void exchange_shape(int shape)
             two_meet(&two);
             requests[1] = post_send(0, size, shapes[shape].num_sent);
         }
-        two_ok(two_finish(&two, requests[0]));
-        two_ok(two_finish(&two, requests[1]));
+        two_finish_all(&two, requests, 2);
         check(round, 0, size);
     }
     two_check(num_mailed() - before == 4 * shapes[shape].num_mailed);
@@ -227,9 +227,7 @@ TEST(full_mailbox_delays_no_message)
         for (size_t i = 0; i < num; i++) {
             requests[num + i] = post_recv(i * SHORT, SHORT, 1);
         }
-        for (size_t i = 0; i < 2 * num; i++) {
-            two_ok(two_finish(&two, requests[i]));
-        }
+        two_finish_all(&two, requests, 2 * num);
         check(round, 0, num * SHORT);
     }
     two_check(num_mailed() >= 3);
@@ -260,8 +258,7 @@ TEST_EACH(no_mailbox_is_lent_without_benefit, NUM_WITHOUT)
         two_meet(&two);
         requests[0] = post_recv(0, SHORT, 1);
         requests[1] = post_send(0, SHORT, 1);
-        two_ok(two_finish(&two, requests[0]));
-        two_ok(two_finish(&two, requests[1]));
+        two_finish_all(&two, requests, 2);
         check(round, 0, SHORT);
     }
     two_check(two.channel->xfer->mailbox.slots == NULL);
@@ -365,11 +362,20 @@ TEST_EACH(canceled_message_leaks_nothing, 2)
     two_meet(&two);
     requests[0] = post_recv(SHORT, SHORT, 1);
     requests[1] = post_send(SHORT, SHORT, 1);
-    two_ok(two_finish(&two, requests[0]));
-    two_ok(two_finish(&two, requests[1]));
+    two_finish_all(&two, requests, 2);
     check(1, SHORT, SHORT);
     two_check(two.channel->xfer->mailbox.free_slots == 0xff);
     end_both();
+}
+
+static void until_none_is_lent(void)
+{
+    uint64_t late = pair_deadline();
+
+    while (two.pool->wire->mail.num_lent != 0) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
 }
 
 /* From the third on, only the time of the end differs. */
@@ -377,7 +383,6 @@ TEST_EACH(closed_channel_returns_the_mailbox, RUNNING_ON_VALGRIND ? 2 : 6)
 {
     ucxpool_request_t *requests[4];
     ucxpool_status_t   status;
-    uint64_t           late = pair_deadline();
 
     if (!begin(SETTINGS, true)) {
         return;
@@ -399,10 +404,7 @@ TEST_EACH(closed_channel_returns_the_mailbox, RUNNING_ON_VALGRIND ? 2 : 6)
         status = two_finish(&two, requests[i]);
         two_check(two_is_early(status) || (status == UCXPOOL_ERR_CLOSED));
     }
-    while (two.pool->wire->mail.num_lent != 0) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
+    until_none_is_lent();
     end_both();
 }
 
@@ -433,9 +435,7 @@ static void flood(ucxpool_request_t **requests)
 TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
 {
     ucxpool_request_t *requests[2 * DEPTH];
-    uint64_t           late = pair_deadline();
     int                num_steps;
-    int                status;
 
     if (!begin(SETTINGS, true)) {
         return;
@@ -457,21 +457,12 @@ TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
         flood(requests);
     }
     two_check(num_mailed() != 0);
-    two_check(kill(two.child, SIGKILL) == 0);
-    two_check(waitpid(two.child, &status, 0) == two.child);
+    two_kill(&two);
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
         two_check(may_end(two_finish(&two, requests[i])));
     }
-    while ((two.pool->wire->mail.num_lent != 0) || !pair_is_whole(two.pool)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    two_ok(ucxpool_check(two.pool));
-    gpu_free(source);
-    gpu_free(target);
-    free(bytes);
-    free(right);
-    ucxpool_destroy(two.pool);
-    close(two.talk);
+    until_none_is_lent();
+    free_memory();
+    two_survive(&two);
     mem_cuda_device_close(gpu);
 }

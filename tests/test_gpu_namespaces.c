@@ -96,7 +96,5 @@ TEST_EACH(containers_use_map_between_gpus, 3)
     two_gpu_transfer(&two, !two.is_child, 20000000, 4096, 16, 1, memory);
     two_gpu_transfer(&two, two.is_child, 20000000, 4096, 16, 2, memory);
     gpu_free(memory);
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }

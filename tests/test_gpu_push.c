@@ -16,7 +16,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define TAG      UINT64_C(9)
 #define ALL_BITS UINT64_MAX
@@ -59,8 +58,7 @@ static void end_both(void)
     two_settle(&two);
     gpu_free(source.memory);
     gpu_free(target.memory);
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }
 
 static ucxpool_request_t *post_send_of(size_t num, uint64_t tag)
@@ -125,9 +123,7 @@ static void exchange(unsigned rounds, unsigned depth)
             requests[2 * j]     = post_recv();
             requests[2 * j + 1] = post_send();
         }
-        for (unsigned j = 0; j < 2 * depth; j++) {
-            two_ok(two_finish(&two, requests[j]));
-        }
+        two_finish_all(&two, requests, 2 * (size_t)depth);
         check(i);
     }
 }
@@ -287,8 +283,7 @@ TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
     two_meet(&two);
     requests[0] = post_recv_of(num, TAG);
     requests[1] = post_send_of(num, TAG);
-    two_ok(two_finish(&two, requests[0]));
-    two_ok(two_finish(&two, requests[1]));
+    two_finish_all(&two, requests, 2);
     pair_fill_of(right, SIZE, !two.is_child, 0);
     gpu_read(bytes, target.memory, SIZE);
     two_check(memcmp(bytes, right, SIZE) == 0);
@@ -324,8 +319,7 @@ TEST(longest_segments_are_pushed)
                          NULL, &requests[0]));
     two_ok(
         send_segments(two.channel, &segments[1], 1, TAG, NULL, &requests[1]));
-    two_ok(two_finish(&two, requests[0]));
-    two_ok(two_finish(&two, requests[1]));
+    two_finish_all(&two, requests, 2);
     gpu_read(bytes, to, size);
     two_check(pair_is_all(bytes, size, two.is_child ? 2 : 1));
     two_check(two_count(&two, "sent_map_pushed_bytes") == size);
@@ -333,8 +327,7 @@ TEST(longest_segments_are_pushed)
     two_meet(&two);
     gpu_free(from);
     gpu_free(to);
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }
 
 /* --- ended early --------------------------------------------------------- */
@@ -346,8 +339,7 @@ static void catch_up(void)
     ucxpool_request_t *requests[] = {post_recv_of(1, TAG + 1),
                                      post_send_of(1, TAG + 1)};
 
-    two_ok(two_finish(&two, requests[0]));
-    two_ok(two_finish(&two, requests[1]));
+    two_finish_all(&two, requests, 2);
 }
 
 /* The lent blocks come back, and later messages are right. */

@@ -45,13 +45,6 @@ static void start(int kind)
     two_check(!kinds[kind].is_forbidden || two.pool->wireup.was_forbidden);
 }
 
-static void stop(void)
-{
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
-}
-
 /* The parent sends one message of segments of `length` bytes, separated by
  * `gap` bytes. */
 static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
@@ -85,7 +78,7 @@ TEST_EACH(buffers_of_all_kinds_arrive, NUM_KINDS)
                  (unsigned)i + 1, memory);
     }
     gpu_free(memory);
-    stop();
+    two_gpu_stop(&two);
 }
 
 /* These tests cannot fill comm memory in pinned host memory. */
@@ -106,5 +99,5 @@ TEST_EACH(comm_memory_is_sent_in_place_if_possible, NUM_KINDS - 1)
         two_check(traffic[CORE_MODE_MAP_INPLACE].bytes == size);
     }
     ucxpool_comm_free(two.pool, memory);
-    stop();
+    two_gpu_stop(&two);
 }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define SIZE ((size_t)6 << 20)
@@ -203,21 +202,14 @@ static void own(int kind)
     where_t  where  = kinds[kind].window;
     uint8_t *memory = get_memory(where, SIZE);
     uint8_t *bytes  = test_alloc(SIZE);
-    uint8_t  blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    char     byte;
 
     pair_fill_with(bytes, SIZE, 1);
     put(where, memory, bytes, SIZE);
     two_ok(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window));
-    two_ok(ucxpool_window_export(
-        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    two_check(send(two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
-              (ssize_t)sizeof(blob));
-    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
-        ucxpool_progress(two.pool);
-    }
+    two_export(&two, window);
+    two_hear(&two);
     /* The importer has written the expected content. */
-    two_check(recv(two.talk, bytes, SIZE, MSG_WAITALL) == (ssize_t)SIZE);
+    two_recv(&two, bytes, SIZE);
     pair_destroy_window(window);
     for (size_t i = 0; i < SIZE; i += SIZE / 2) {
         static uint8_t half[SIZE / 2];
@@ -291,17 +283,10 @@ static bool is_expected(int kind, ucxpool_way_t way)
 
 static void import(int kind)
 {
-    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_window_attr_t attr;
 
-    two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
-              (ssize_t)sizeof(blob));
-    two_ok(
-        ucxpool_remote_window_import(two.channel, blob, sizeof(blob), &remote));
-    while (attr.status == UCXPOOL_INPROGRESS) {
-        ucxpool_wait(two.pool, 1000000);
-        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    }
+    remote = two_import(&two);
+    attr   = two_import_ended(&two, remote);
     two_ok(attr.status);
     ck_assert_msg(is_expected(kind, attr.way), "way %d: %s", attr.way,
                   attr.way_reason);
@@ -536,12 +521,10 @@ static void use(int kind)
         be_refused(memory);
     }
     ucxpool_remote_window_release(remote);
-    two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);
-    two_check(send(two.talk, right, SIZE, MSG_NOSIGNAL) == (ssize_t)SIZE);
+    two_say(&two);
+    two_send(&two, right, SIZE);
     /* The owner waits for our message that the window was released. */
-    for (char byte; recv(two.talk, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;) {
-        ucxpool_progress(two.pool);
-    }
+    two_hear(&two);
     free_memory(where, memory, SIZE);
 }
 
@@ -556,11 +539,9 @@ TEST_EACH(every_byte_can_be_read_and_written, NUM_KINDS)
     two_gpu_start(&two, kinds[_i].settings);
     if (two.is_child) {
         own(_i);
-        two_check(send(two.talk, "x", 1, MSG_NOSIGNAL) == 1);
+        two_say(&two);
     } else {
         use(_i);
     }
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }

@@ -49,11 +49,6 @@ typedef struct answer {
 
 static two_t two;
 
-static void say(const void *bytes, size_t length)
-{
-    two_check(send(two.talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
-}
-
 /* Progresses until the message arrives. */
 static void hear(void *bytes, size_t length)
 {
@@ -103,7 +98,7 @@ static void own_once(uint8_t *memory)
     if (window != NULL) {
         two_ok(ucxpool_window_export(window, BOTH, answer.blob));
     }
-    say(&answer, sizeof(answer));
+    two_send(&two, &answer, sizeof(answer));
     hear(&byte, 1);
     if (window != NULL) {
         pair_destroy_window(window);
@@ -146,7 +141,7 @@ static void own(int kind)
         let_fail(&bidding);
         own_once(memory);
         has_failed = leave_unchanged();
-        say(&has_failed, sizeof(has_failed));
+        two_send(&two, &has_failed, sizeof(has_failed));
     }
     put_memory(kinds[kind].where, memory);
 }
@@ -227,21 +222,16 @@ static ucxpool_status_t operate(ucxpool_remote_window_t *remote, bool is_write)
 /* Write, and read back. */
 static ucxpool_status_t use_once(const uint8_t *blob)
 {
-    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_window_attr_t attr;
     ucxpool_remote_window_t     *remote;
     ucxpool_status_t             status;
-    uint64_t                     late = pair_deadline();
 
     status = ucxpool_remote_window_import(two.channel, blob,
                                           UCXPOOL_WINDOW_BLOB_SIZE, &remote);
     if (status != UCXPOOL_OK) {
         return told(status, ucxpool_error_detail());
     }
-    while (attr.status == UCXPOOL_INPROGRESS) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    }
+    attr   = two_import_ended(&two, remote);
     status = told(attr.status, attr.reason);
     status = (status == UCXPOOL_OK) ? operate(remote, true) : status;
     status = (status == UCXPOOL_OK) ? operate(remote, false) : status;
@@ -259,7 +249,7 @@ static bool live(who_t who, unsigned n)
     bool             has_failed_here;
 
     put();
-    say(&bidding, sizeof(bidding));
+    two_send(&two, &bidding, sizeof(bidding));
     hear(&answer, sizeof(answer));
     let_fail(&bidding);
     status = answer.status;
@@ -267,7 +257,7 @@ static bool live(who_t who, unsigned n)
         status = use_once(answer.blob);
     }
     has_failed_here = leave_unchanged();
-    say("e", 1);
+    two_send(&two, "e", 1);
     hear(&has_failed, sizeof(has_failed));
     has_failed |= has_failed_here;
     ck_assert_msg(has_failed || (status == UCXPOOL_OK), "call %u: %s", n,
@@ -289,7 +279,7 @@ static void use(who_t who)
         two_check(!live(NOBODY, 0));
     }
     ck_assert_uint_gt(n, 2);
-    say(&end, sizeof(end));
+    two_send(&two, &end, sizeof(end));
     gpu_free(source.memory);
     gpu_free(target.memory);
 }
@@ -305,7 +295,5 @@ TEST_EACH(failed_driver_call_is_reported_and_harmless, NUM_KINDS)
     } else {
         use(kinds[_i].who);
     }
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
+    two_gpu_stop(&two);
 }

@@ -14,11 +14,8 @@
 #include "window/remote.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define UNIT     ((size_t)2 << 20)
@@ -487,26 +484,12 @@ static void two_start(void)
 }
 
 /* Export a window, and send its blob. */
-static void two_export(unsigned num)
+static void export_memory(unsigned num)
 {
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
     memory = memory_get(num, same_size);
     two_ok(ucxpool_window_create(two.pool, window_start(&memory),
                                  window_size(&memory), NULL, &window));
-    two_ok(ucxpool_window_export(window, BOTH, blob));
-    two_check(send(two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
-              (ssize_t)sizeof(blob));
-}
-
-static void two_import(void)
-{
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
-    two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
-              (ssize_t)sizeof(blob));
-    two_ok(
-        ucxpool_remote_window_import(two.channel, blob, sizeof(blob), &remote));
+    two_export(&two, window);
 }
 
 /* Read the first and the last byte. */
@@ -528,7 +511,7 @@ static void two_read(size_t size)
 
 static void own(unsigned num)
 {
-    two_export(num);
+    export_memory(num);
     gpu_write(window_start(&memory), "<", 1);
     gpu_write(window_start(&memory) + window_size(&memory) - 1, ">", 1);
     two_meet(&two);
@@ -539,23 +522,13 @@ static void own(unsigned num)
 
 static void read_once(void)
 {
-    two_import();
+    remote = two_import(&two);
     two_meet(&two);
-    while (query().status == UCXPOOL_INPROGRESS) {
-        ucxpool_wait(two.pool, 1000000);
-    }
-    two_ok(query().status);
+    two_ok(two_import_ended(&two, remote).status);
     ck_assert_msg(query().way == UCXPOOL_WAY_CUDA, "%s", query().way_reason);
     two_read(remote->length);
     ucxpool_remote_window_release(remote);
     two_meet(&two);
-}
-
-static void two_stop(void)
-{
-    two_ok(ucxpool_check(two.pool));
-    mem_cuda_device_close(gpu);
-    two_cleanup(&two);
 }
 
 TEST_SETTINGS(.timeout = 240, .only_if = cuda_is_stand_in);
@@ -574,25 +547,12 @@ TEST_EACH(another_process_reads_many_allocations_directly, 2)
     } else {
         read_once();
     }
-    two_stop();
-}
-
-static void kill_child(void)
-{
-    int status;
-
-    two_check(kill(two.child, SIGKILL) == 0);
-    while (waitpid(two.child, &status, WNOHANG) == 0) {
-        ucxpool_wait(two.pool, 1000000);
-    }
-    two_check(WIFSIGNALED(status));
+    two_gpu_stop(&two);
 }
 
 static void survive(void)
 {
-    two_ok(ucxpool_check(two.pool));
-    ucxpool_destroy(two.pool);
-    close(two.talk);
+    two_survive(&two);
     mem_cuda_device_close(gpu);
     cuda_start("");
     ck_assert_uint_eq(stand_in.live(), 0);
@@ -601,7 +561,7 @@ static void survive(void)
 /* Progress until some allocations are mapped. */
 static void import_some(void)
 {
-    two_import();
+    remote = two_import(&two);
     while (remote->range.num_mapped == 0) {
         ucxpool_wait(two.pool, 1000000);
     }
@@ -615,13 +575,13 @@ TEST(death_of_the_owner_during_the_import_unmaps_the_window)
     two_start();
     live = stand_in.live();
     if (two.is_child) {
-        two_export(5000);
+        export_memory(5000);
         for (;;) {
             ucxpool_progress(two.pool);
         }
     }
     import_some();
-    kill_child();
+    two_kill(&two);
     /* The end of the socket may be noticed first, and then messages are
      * used. */
     while (query().status != UCXPOOL_ERR_PEER_LOST) {
@@ -635,20 +595,17 @@ TEST(death_of_the_owner_during_the_import_unmaps_the_window)
 TEST(death_of_the_importer_during_the_import_frees_the_window)
 {
     unsigned live;
-    char     byte;
 
     two_start();
     live = stand_in.live();
     if (two.is_child) {
         import_some();
-        two_check(send(two.talk, "s", 1, MSG_NOSIGNAL) == 1);
+        two_say(&two);
         pause();
     }
-    two_export(5000);
-    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
-        ucxpool_progress(two.pool);
-    }
-    kill_child();
+    export_memory(5000);
+    two_hear(&two);
+    two_kill(&two);
     while (ucxpool_window_revoke(window, 1000000) != UCXPOOL_OK) {
     }
     ucxpool_window_destroy(window);

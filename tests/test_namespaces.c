@@ -396,14 +396,10 @@ static void export(two_t *two, uint8_t *memory, int fd)
         .fd         = fd,
     };
     ucxpool_window_t *window;
-    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
     memset(memory, 5, SIZE);
     two_ok(ucxpool_window_create(two->pool, memory, SIZE, &params, &window));
-    two_ok(ucxpool_window_export(
-        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    two_check(send(two->talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
-              (ssize_t)sizeof(blob));
+    two_export(two, window);
     two_hear(two);
     two_check(pair_is_all(memory, SIZE, 6));
     ucxpool_window_destroy(window);
@@ -419,12 +415,8 @@ static void import(two_t *two, ucxpool_way_t way, const char *reason)
     uint8_t                     *bytes  = malloc(SIZE);
     ucxpool_data_t               data   = ucxpool_data_buffer(bytes, SIZE);
     ucxpool_request_t           *request;
-    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    two_check(recv(two->talk, blob, sizeof(blob), MSG_WAITALL) ==
-              (ssize_t)sizeof(blob));
-    two_ok(ucxpool_remote_window_import(two->channel, blob, sizeof(blob),
-                                        &remote));
+    remote = two_import(two);
     two_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
     two_ok(two_finish(two, request));
     ucxpool_remote_window_query(remote, &attr, sizeof(attr));
@@ -497,18 +489,11 @@ static void kill_child(const two_t *two)
 /* The end of the killed child has been detected. */
 static void clean_up_after_child(two_t *two)
 {
-    uint64_t late = pair_deadline();
-    int      status;
+    int status;
 
-    while (!pair_is_whole(two->pool)) {
-        ck_assert(!pair_is_late(late));
-        ucxpool_progress(two->pool);
-    }
-    assert_ok(ucxpool_check(two->pool));
-    ucxpool_destroy(two->pool);
+    two_survive(two);
     ck_assert_int_eq(waitpid(two->child, &status, 0), two->child);
     ck_assert(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
-    close(two->talk);
     remove_files();
 }
 

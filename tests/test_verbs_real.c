@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,12 +72,12 @@ static bool holds(const void *memory, unsigned block, size_t offset,
 }
 
 /* A barrier of both processes. */
-static void meet(const rdma_t *rdma)
+static void meet(rdma_t *rdma)
 {
     char byte = 0;
 
-    two_check(send(rdma->two.talk, &byte, 1, MSG_NOSIGNAL) == 1);
-    two_check(recv(rdma->two.talk, &byte, 1, MSG_WAITALL) == 1);
+    two_send(&rdma->two, &byte, 1);
+    two_recv(&rdma->two, &byte, 1);
 }
 
 static void keys_of_blocks(rdma_t *rdma)
@@ -90,10 +89,8 @@ static void keys_of_blocks(rdma_t *rdma)
                                   rdma->blocks[i].size, &rdma->mine[i]));
         two_check(rdma->mine[i].length == BLOCK);
     }
-    two_check(send(rdma->two.talk, rdma->mine, size, MSG_NOSIGNAL) ==
-              (ssize_t)size);
-    two_check(recv(rdma->two.talk, rdma->theirs, size, MSG_WAITALL) ==
-              (ssize_t)size);
+    two_send(&rdma->two, rdma->mine, size);
+    two_recv(&rdma->two, rdma->theirs, size);
 }
 
 static void start(rdma_t *rdma)

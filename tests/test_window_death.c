@@ -57,24 +57,10 @@ static void give(side_t *side)
         .field_mask = (side->fd >= 0) ? UCXPOOL_WINDOW_PARAM_FIELD_FD : 0,
         .fd         = side->fd,
     };
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
     two_ok(ucxpool_window_create(side->two.pool, side->memory, SIZE, &params,
                                  &side->window));
-    two_ok(ucxpool_window_export(
-        side->window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
-    two_check(send(side->two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
-              (ssize_t)sizeof(blob));
-}
-
-static void take(side_t *side)
-{
-    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
-
-    two_check(recv(side->two.talk, blob, sizeof(blob), MSG_WAITALL) ==
-              (ssize_t)sizeof(blob));
-    two_ok(ucxpool_remote_window_import(side->two.channel, blob, sizeof(blob),
-                                        &side->remote));
+    two_export(&side->two, side->window);
 }
 
 static ucxpool_status_t post(side_t *side, bool is_write,
@@ -120,7 +106,7 @@ static void begin(side_t *side, int way, bool child_owns)
     if (side->two.is_child == child_owns) {
         give(side);
     } else {
-        take(side);
+        side->remote = two_import(&side->two);
     }
     if (has_rdma()) {
         connect_lanes(side, side->two.is_child == child_owns);
@@ -149,16 +135,6 @@ static void operate_forever(side_t *side)
     _exit(0);
 }
 
-/* Without a pidfd, a process that has not been reaped counts as alive. */
-static void kill_child(side_t *side)
-{
-    int status;
-
-    two_check(kill(side->two.child, SIGKILL) == 0);
-    two_check(waitpid(side->two.child, &status, 0) == side->two.child);
-    two_check(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
-}
-
 static void free_memory(side_t *side)
 {
     if (side->fd >= 0) {
@@ -176,54 +152,33 @@ static void end_side(side_t *side)
     free_memory(side);
 }
 
-static void progress_for(ucxpool_t *pool, unsigned rounds)
-{
-    for (unsigned i = 0; i < rounds; i++) {
-        ucxpool_progress(pool);
-    }
-}
-
 static void until_imported(side_t *side)
-{
-    ucxpool_window_attr_t attr = {.num_peers = 0};
-    uint64_t              late = pair_deadline();
-
-    while (attr.num_peers == 0) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(side->two.pool);
-        ucxpool_window_query(side->window, &attr, sizeof(attr));
-    }
-}
-
-/* All blocks have been returned. */
-static void check_whole(side_t *side)
 {
     uint64_t late = pair_deadline();
 
-    while (!pair_is_whole(side->two.pool)) {
+    while (pair_window_attr(side->window).num_peers == 0) {
         two_check(!pair_is_late(late));
         ucxpool_progress(side->two.pool);
     }
-    two_ok(ucxpool_check(side->two.pool));
 }
 
 TEST_SETTINGS(.timeout = 100);
 
 TEST_EACH(an_owner_gets_its_memory_back_when_a_peer_is_killed, ROUNDS)
 {
-    side_t   side;
-    unsigned rounds;
+    side_t side;
+    int    rounds;
 
     srand((unsigned)_i);
-    rounds = (unsigned)rand() % 20000;
+    rounds = rand() % 20000;
     begin(&side, _i % NUM_WAYS, false);
     if (side.two.is_child) {
         operate_forever(&side);
     }
-    progress_for(side.two.pool, rounds);
-    kill_child(&side);
+    two_progress(&side.two, rounds);
+    two_kill(&side.two);
     two_ok(ucxpool_window_revoke(side.window, UCXPOOL_FOREVER));
-    check_whole(&side);
+    two_await_blocks(&side.two);
     ucxpool_window_destroy(side.window);
     end_side(&side);
 }
@@ -235,7 +190,7 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
     unsigned           rounds;
 
     srand((unsigned)_i);
-    rounds = (unsigned)rand() % 2000;
+    rounds = rand() % 2000;
     begin(&side, _i % NUM_WAYS, true);
     if (side.two.is_child) {
         for (;;) {
@@ -245,8 +200,8 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
     for (int i = 0; i < LANES; i++) {
         two_ok(post(&side, i % 2 != 0, &requests[i]));
     }
-    progress_for(side.two.pool, rounds);
-    kill_child(&side);
+    two_progress(&side.two, rounds);
+    two_kill(&side.two);
     for (int i = 0; i < LANES; i++) {
         ucxpool_status_t status =
             ucxpool_request_wait(requests[i], UCXPOOL_FOREVER);
@@ -254,7 +209,7 @@ TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
         two_check((status == UCXPOOL_OK) || (status == UCXPOOL_ERR_PEER_LOST));
         ucxpool_request_release(requests[i]);
     }
-    check_whole(&side);
+    two_await_blocks(&side.two);
     ucxpool_remote_window_release(side.remote);
     end_side(&side);
 }
@@ -280,11 +235,11 @@ TEST_EACH(a_window_is_revoked_under_a_busy_peer, NUM_WAYS)
         two_cleanup(&side.two);
     }
     until_imported(&side);
-    progress_for(side.two.pool, 3000);
+    two_progress(&side.two, 3000);
     pair_destroy_window(side.window);
     /* The memory may be reused at once. */
     memset(side.memory, 0x77, SIZE);
-    progress_for(side.two.pool, 3000);
+    two_progress(&side.two, 3000);
     for (size_t i = 1; i < SIZE; i *= 2) {
         two_check(side.memory[i] == 0x77);
     }
@@ -316,7 +271,7 @@ static void write_and_stop(side_t *side, unsigned stop_after)
     }
     ucxpool_request_release(request);
     ucxpool_remote_window_release(side->remote);
-    two_check(send(side->two.talk, "e", 1, MSG_NOSIGNAL) == 1);
+    two_say(&side->two);
     ucxpool_destroy(side->two.pool);
     _exit(0);
 }
@@ -390,7 +345,7 @@ TEST_EACH(pool_destroy_waits_for_importers_that_copy, FEW)
         write_and_stop(&side, 0);
     }
     until_imported(&side);
-    progress_for(side.two.pool, 1000 * (1 + (unsigned)_i));
+    two_progress(&side.two, 1000 * (1 + _i));
     side.two.pool->config.close_timeout_ns = UCXPOOL_FOREVER;
     ucxpool_destroy(side.two.pool);
     check_nothing_is_written(&side, NULL);
@@ -405,7 +360,7 @@ static void only_own(side_t *side)
 
     memset(side->memory, 9, SIZE);
     until_imported(side);
-    two_check(recv(side->two.talk, &byte, 1, MSG_WAITALL) == 1);
+    two_recv(&side->two, &byte, 1);
     pair_destroy_window(side->window);
     two_cleanup(&side->two);
 }
@@ -414,16 +369,13 @@ TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
 {
     side_t                       side;
     ucxpool_request_t           *request;
-    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_window_attr_t attr;
 
     begin(&side, _i * MAPPED, true);
     if (side.two.is_child) {
         only_own(&side);
     }
-    while (attr.status == UCXPOOL_INPROGRESS) {
-        ucxpool_progress(side.two.pool);
-        ucxpool_remote_window_query(side.remote, &attr, sizeof(attr));
-    }
+    attr = two_import_ended(&side.two, side.remote);
     two_check((_i == 0) ? (attr.way == UCXPOOL_WAY_PROCESS) == pair_has_pidfd()
                         : attr.way == UCXPOOL_WAY_MAPPED);
     if (attr.way != UCXPOOL_WAY_MESSAGES) {
@@ -433,7 +385,7 @@ TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
         two_check(pair_is_all(side.memory, PIECES * PIECE, 9));
     }
     ucxpool_remote_window_release(side.remote);
-    two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);
+    two_say(&side.two);
     two_cleanup(&side.two);
     free_memory(&side);
 }

@@ -6,6 +6,7 @@
 
 #include "pair.h"
 #include "test.h"
+#include "two.h"
 #include "replace.h"
 
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,90 +53,29 @@ REPLACE(int, fcntl64, int fd, int command, ...)
                                      : __real_fcntl64(fd, command, argument);
 }
 
-static void give(int talk, const void *bytes, size_t length)
-{
-    if (send(talk, bytes, length, MSG_NOSIGNAL) != (ssize_t)length) {
-        _exit(3);
-    }
-}
-
-static void take(int talk, void *bytes, size_t length)
-{
-    if (recv(talk, bytes, length, MSG_WAITALL) != (ssize_t)length) {
-        _exit(4);
-    }
-}
-
-/* Runs in either process; in the child without Check. */
-static ucxpool_channel_t *connect_over(ucxpool_t *pool, int talk)
-{
-    ucxpool_channel_params_t to = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *mine;
-    void              *theirs;
-    size_t             length;
-
-    if (ucxpool_address_get(pool, &mine, &length) != UCXPOOL_OK) {
-        _exit(5);
-    }
-    give(talk, &length, sizeof(length));
-    give(talk, mine, length);
-    ucxpool_address_release(mine);
-    take(talk, &length, sizeof(length));
-    theirs = malloc(length);
-    take(talk, theirs, length);
-    to.address        = theirs;
-    to.address_length = length;
-    if (ucxpool_channel_create(pool, &to, &channel) != UCXPOOL_OK) {
-        _exit(6);
-    }
-    free(theirs);
-    return channel;
-}
-
 /* Receive one message. */
-static void be_served(ucxpool_t *pool, ucxpool_channel_t *channel)
+static void be_served(const two_t *two)
 {
     uint8_t           *target = malloc(LENGTH);
     ucxpool_request_t *recv;
 
-    if ((ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG, ALL_BITS, NULL,
-                             &recv) != UCXPOOL_OK) ||
-        (ucxpool_request_wait(recv, pair_patience()) != UCXPOOL_OK)) {
-        _exit(7);
-    }
-    for (size_t i = 0; i < LENGTH; i++) {
-        if (target[i] != 0x5a) {
-            _exit(8);
-        }
-    }
+    two_ok(ucxpool_recv_buffer(two->pool, two->channel, target, LENGTH, TAG,
+                               ALL_BITS, NULL, &recv));
+    two_ok(ucxpool_request_wait(recv, pair_patience()));
+    two_check(pair_is_all(target, LENGTH, 0x5a));
     ucxpool_request_release(recv);
     free(target);
 }
 
 /* The other side requires `map`, and closes. */
-static void be_refused(ucxpool_t *pool, ucxpool_channel_t *channel)
+static void be_refused(const two_t *two)
 {
     uint64_t until = pair_deadline();
 
-    while (pair_attr(channel).state <= UCXPOOL_CHANNEL_OPEN) {
-        ucxpool_wait(pool, 10000000);
-        if (pair_is_late(until)) {
-            _exit(9);
-        }
+    while (pair_attr(two->channel).state <= UCXPOOL_CHANNEL_OPEN) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(!pair_is_late(until));
     }
-}
-
-static void be_stranger(int talk, bool is_refused)
-{
-    ucxpool_t         *pool    = pair_pool(NULL);
-    ucxpool_channel_t *channel = connect_over(pool, talk);
-
-    (is_refused ? be_refused : be_served)(pool, channel);
-    ucxpool_destroy(pool);
-    _exit(0);
 }
 
 typedef enum strangeness {
@@ -166,44 +105,34 @@ static bool become(strangeness_t strangeness)
     }
 }
 
-static pid_t fork_stranger(strangeness_t strangeness, bool is_refused,
-                           int *talk_p)
+/* The child is the stranger, and ends when it has been served or refused. */
+static void start(two_t *two, strangeness_t strangeness, const char *settings)
 {
-    int   sockets[2];
-    pid_t child;
-
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-    fflush(NULL);
-    child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        close(sockets[0]);
-        if (!become(strangeness)) {
-            _exit(77);
-        }
-        be_stranger(sockets[1], is_refused);
+    two_fork(two);
+    if (two->is_child && !become(strangeness)) {
+        _exit(77);
     }
-    close(sockets[1]);
-    *talk_p = sockets[0];
-    return child;
+    two->pool    = pair_pool(two->is_child ? NULL : settings);
+    two->channel = two_create_channel(two, two->pool);
+    if (two->is_child) {
+        ((settings == NULL) ? be_served : be_refused)(two);
+        two_cleanup(two);
+    }
 }
 
-static void check_ended_well(pid_t child)
+static void stop(two_t *two)
 {
-    int status;
-
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0),
-                  "the child ended with status %x", (unsigned)status);
+    assert_ok(ucxpool_check(two->pool));
+    two_cleanup(two);
 }
 
-static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
+static void send_to_stranger(const two_t *two)
 {
     uint8_t           *source = malloc(LENGTH);
     ucxpool_request_t *send;
 
     memset(source, 0x5a, LENGTH);
-    send = pair_send(channel, source, LENGTH, TAG);
+    send = pair_send(two->channel, source, LENGTH, TAG);
     assert_ok(ucxpool_request_wait(send, pair_patience()));
     ucxpool_request_release(send);
     free(source);
@@ -211,44 +140,35 @@ static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
 
 START_TEST(a_stranger_uses_the_ucx_wire_and_the_reason_is_reported)
 {
-    int                talk;
-    pid_t              child   = fork_stranger((strangeness_t)_i, false, &talk);
-    ucxpool_t         *pool    = pair_pool(NULL);
-    ucxpool_channel_t *channel = connect_over(pool, talk);
+    two_t                  two;
     ucxpool_channel_attr_t attr;
 
-    assert_ok(ucxpool_channel_wait(channel, pair_patience()));
-    attr = pair_attr(channel);
+    start(&two, (strangeness_t)_i, NULL);
+    assert_ok(ucxpool_channel_wait(two.channel, pair_patience()));
+    attr = pair_attr(two.channel);
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
     assert_has(attr.wire_reason, said[_i]);
-    send_to_stranger(pool, channel);
-    assert_ok(ucxpool_check(pool));
-    ucxpool_destroy(pool);
-    check_ended_well(child);
-    close(talk);
+    send_to_stranger(&two);
+    stop(&two);
 }
 END_TEST
 
 START_TEST(a_stranger_fails_with_a_reason_if_map_is_required)
 {
-    int                talk;
-    pid_t              child   = fork_stranger((strangeness_t)_i, true, &talk);
-    ucxpool_t         *pool    = pair_pool("WIRE=map");
-    ucxpool_channel_t *channel = connect_over(pool, talk);
+    two_t                  two;
     ucxpool_channel_attr_t attr;
 
-    assert_error(ucxpool_channel_wait(channel, pair_patience()), UNSUPPORTED);
-    attr = pair_attr(channel);
+    start(&two, (strangeness_t)_i, "WIRE=map");
+    assert_error(ucxpool_channel_wait(two.channel, pair_patience()),
+                 UNSUPPORTED);
+    attr = pair_attr(two.channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_msg(strncmp(attr.reason, "UCXPOOL_WIRE=map, but ", 22) == 0, "%s",
                   attr.reason);
     assert_has(attr.reason, said[_i]);
-    assert_error(ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL),
+    assert_error(ucxpool_send_buffer(two.channel, "x", 1, TAG, NULL, NULL),
                  UNSUPPORTED);
-    assert_ok(ucxpool_check(pool));
-    ucxpool_destroy(pool);
-    check_ended_well(child);
-    close(talk);
+    stop(&two);
 }
 END_TEST
 

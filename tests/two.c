@@ -3,6 +3,7 @@
 #include "pair.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -40,37 +41,43 @@ void two_require_ok(ucxpool_status_t status, const char *what, const char *file,
     }
 }
 
-static void say(int talk, const void *bytes, size_t length)
+void two_send(two_t *two, const void *bytes, size_t length)
 {
-    two_check(send(talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
+    two_check(send(two->talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
 }
 
-static void hear(int talk, void *bytes, size_t length)
+void two_recv(two_t *two, void *bytes, size_t length)
 {
-    two_check(recv(talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
+    two_check(recv(two->talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
 }
 
-/* Exchange addresses, and create the channel. */
-static void connect_pools(two_t *two)
+ucxpool_channel_t *two_create_channel(two_t *two, ucxpool_t *pool)
 {
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
     };
-    void  *mine;
-    void  *theirs;
-    size_t length;
+    ucxpool_channel_t *channel;
+    void              *mine;
+    void              *theirs;
+    size_t             length;
 
-    two_ok(ucxpool_address_get(two->pool, &mine, &length));
-    say(two->talk, &length, sizeof(length));
-    say(two->talk, mine, length);
+    two_ok(ucxpool_address_get(pool, &mine, &length));
+    two_send(two, &length, sizeof(length));
+    two_send(two, mine, length);
     ucxpool_address_release(mine);
-    hear(two->talk, &length, sizeof(length));
+    two_recv(two, &length, sizeof(length));
     theirs = malloc(length);
-    hear(two->talk, theirs, length);
+    two_recv(two, theirs, length);
     params.address        = theirs;
     params.address_length = length;
-    two_ok(ucxpool_channel_create(two->pool, &params, &two->channel));
+    two_ok(ucxpool_channel_create(pool, &params, &channel));
     free(theirs);
+    return channel;
+}
+
+static void connect_pools(two_t *two)
+{
+    two->channel = two_create_channel(two, two->pool);
     two_ok(ucxpool_channel_wait(two->channel, pair_patience()));
 }
 
@@ -133,9 +140,38 @@ void two_cleanup(two_t *two)
                   "the child ended with status %x", (unsigned)status);
 }
 
+void two_kill(two_t *two)
+{
+    int status;
+
+    two_check(kill(two->child, SIGKILL) == 0);
+    while (waitpid(two->child, &status, WNOHANG) == 0) {
+        ucxpool_wait(two->pool, 1000000);
+    }
+    two_check(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
+}
+
+void two_await_blocks(two_t *two)
+{
+    uint64_t late = pair_deadline();
+
+    while (!pair_is_whole(two->pool)) {
+        ucxpool_wait(two->pool, 1000000);
+        two_check(!pair_is_late(late));
+    }
+    two_ok(ucxpool_check(two->pool));
+}
+
+void two_survive(two_t *two)
+{
+    two_await_blocks(two);
+    ucxpool_destroy(two->pool);
+    close(two->talk);
+}
+
 void two_say(two_t *two)
 {
-    two_check(send(two->talk, "x", 1, MSG_NOSIGNAL) == 1);
+    two_send(two, "x", 1);
 }
 
 void two_hear(two_t *two)
@@ -157,14 +193,8 @@ void two_meet(two_t *two)
 
 void two_settle(two_t *two)
 {
-    uint64_t late = pair_deadline();
-
     two_meet(two);
-    while (!pair_is_whole(two->pool)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two->pool);
-    }
-    two_ok(ucxpool_check(two->pool));
+    two_await_blocks(two);
     two_meet(two);
 }
 
@@ -207,11 +237,49 @@ ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request)
     return status;
 }
 
+void two_finish_all(two_t *two, ucxpool_request_t **requests, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        two_ok(two_finish(two, requests[i]));
+    }
+}
+
 void two_progress(two_t *two, int rounds)
 {
     for (int i = 0; i < rounds; i++) {
         ucxpool_progress(two->pool);
     }
+}
+
+void two_export(two_t *two, ucxpool_window_t *window)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    two_ok(ucxpool_window_export(window, PAIR_READ_AND_WRITE, blob));
+    two_send(two, blob, sizeof(blob));
+}
+
+ucxpool_remote_window_t *two_import(two_t *two)
+{
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_t *remote;
+
+    two_recv(two, blob, sizeof(blob));
+    two_ok(ucxpool_remote_window_import(two->channel, blob, sizeof(blob),
+                                        &remote));
+    return remote;
+}
+
+ucxpool_remote_window_attr_t
+two_import_ended(two_t *two, const ucxpool_remote_window_t *remote)
+{
+    uint64_t late = pair_deadline();
+
+    while (pair_remote_attr(remote).status == UCXPOOL_INPROGRESS) {
+        two_check(!pair_is_late(late));
+        ucxpool_wait(two->pool, 1000000);
+    }
+    return pair_remote_attr(remote);
 }
 
 bool two_is_early(ucxpool_status_t status)

@@ -9,6 +9,7 @@
 #include <ucxpool/ucxpool.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 typedef struct two {
@@ -38,10 +39,24 @@ typedef struct two_side {
 /* The same with different pools in the parent and in the child. */
 void two_init_on(two_t *two, two_side_t parents, two_side_t childs);
 
+/* Exchange addresses of these pools with the other process, and create a
+ * channel, which may not be open yet. */
+ucxpool_channel_t *two_create_channel(two_t *two, ucxpool_t *pool);
+
 /* Each side destroys its pool. The child exits, and the parent requires that it
  * succeeded. */
 void two_cleanup(two_t *two);
 
+/* Kill the child, and progress until it has ended. */
+void two_kill(two_t *two);
+/* Wait until all blocks of the pool are free, and check the pool. */
+void two_await_blocks(two_t *two);
+/* The same, and destroy the pool. The other process has been killed. */
+void two_survive(two_t *two);
+
+/* Send bytes to the other process, or wait for bytes without progress. */
+void two_send(two_t *two, const void *bytes, size_t length);
+void two_recv(two_t *two, void *bytes, size_t length);
 /* two_say() sends a message to the other process. two_hear() progresses until a
  * message arrives. */
 void two_say(two_t *two);
@@ -61,7 +76,17 @@ uint64_t two_count_of_histogram(two_t *two, const char *name);
 
 /* Progress until the request has ended, release it, and return its status. */
 ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request);
-void             two_progress(two_t *two, int rounds);
+/* The same for several requests, which must succeed. */
+void two_finish_all(two_t *two, ucxpool_request_t **requests, size_t num);
+void two_progress(two_t *two, int rounds);
+
+/* Export a window for reading and writing, and send its blob. Receive a blob
+ * and import the window. */
+void                     two_export(two_t *two, ucxpool_window_t *window);
+ucxpool_remote_window_t *two_import(two_t *two);
+/* Progress until the import has ended. */
+ucxpool_remote_window_attr_t
+two_import_ended(two_t *two, const ucxpool_remote_window_t *remote);
 
 /* Returns true if a transfer that one side has canceled may end with this
  * status. The cancel may have been too late. */

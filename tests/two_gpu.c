@@ -48,6 +48,13 @@ bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
     return true;
 }
 
+void two_gpu_stop(two_t *two)
+{
+    two_ok(ucxpool_check(two->pool));
+    mem_cuda_device_close(gpu);
+    two_cleanup(two);
+}
+
 void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
                       size_t gap, unsigned seed, uint8_t *memory)
 {

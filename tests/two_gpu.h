@@ -19,6 +19,9 @@ bool two_gpu_start_apart(two_t *two, const char *parents, const char *childs,
 /* The same with any pools; also opens `gpu` for a pool in host memory. */
 void two_gpu_start_on(two_t *two, two_side_t parents, two_side_t childs);
 
+/* Check and destroy the pools, and close `gpu`. */
+void two_gpu_stop(two_t *two);
+
 /* Transfer one message of segments of `length` bytes, separated by `gap` bytes,
  * and require that it arrives. `memory` is GPU or host memory. */
 void two_gpu_transfer(two_t *two, bool is_sender, size_t size, size_t length,
