@@ -150,15 +150,16 @@ TEST_EACH(one_call_posts_to_several_channels, NUM_WIRES)
 }
 
 /* The operations before a refused one are posted, those after it are not. */
-TEST_EACH(a_refused_operation_ends_the_batch, NUM_WIRES)
+TEST_EACH(a_refused_operation_ends_the_batch, 2 * NUM_WIRES)
 {
-    uint64_t numbers[] = {1, 2, 3};
-    uint64_t arrived   = 0;
+    const bool has_requests = _i >= NUM_WIRES;
+    uint64_t   numbers[]    = {1, 2, 3};
+    uint64_t   arrived      = 0;
 
-    begin(wires[_i]);
+    begin(wires[_i % NUM_WIRES]);
     for (unsigned i = 0; i < 3; i++) {
         ops[i]           = send_op(pair.to_b, &numbers[i], sizeof(numbers[i]));
-        ops[i].request_p = &requests[i];
+        ops[i].request_p = has_requests ? &requests[i] : NULL;
     }
     ops[1].data = ucxpool_source_buffer(NULL, 8);
     check_refused(3, 1, UCXPOOL_ERR_INVALID_PARAM);
@@ -170,7 +171,9 @@ TEST_EACH(a_refused_operation_ends_the_batch, NUM_WIRES)
         assert_ok(pair_finish(&pair, requests[1]));
         ck_assert_uint_eq(arrived, numbers[i]);
     }
-    assert_ok(pair_finish(&pair, requests[0]));
+    if (has_requests) {
+        assert_ok(pair_finish(&pair, requests[0]));
+    }
 }
 
 /* --- operations that are refused ------------------------------------------ */
@@ -341,6 +344,72 @@ TEST_EACH(a_long_batch_arrives_in_order, 2 * NUM_WIRES)
         assert_ok(pair_finish(&pair, requests[i]));
         ck_assert_mem_eq(targets[i], sources[i], length);
     }
+}
+
+/* The lengths of consecutive sends that report nothing. Sends of the same
+ * length share an entry of the ring. */
+static size_t some_length(unsigned index)
+{
+    static const size_t of[] = {8, 8, 8, 8, 9, 1, 1, 0, 500, 500, 4000};
+
+    return of[index / 3 % (sizeof(of) / sizeof(of[0]))];
+}
+
+/* More messages than there are credits. One send has a request. */
+TEST_EACH(sends_of_a_batch_arrive_as_single_messages, NUM_WIRES)
+{
+    static uint8_t       sources[MAX_OPS][4000], target[4000];
+    ucxpool_completion_t end;
+    size_t               num;
+
+    begin(wires[_i]);
+    pair_fill(sources, sizeof(sources));
+    for (unsigned i = 0; i < MAX_OPS; i++) {
+        ops[i]     = send_op(pair.to_b, sources[i], some_length(i));
+        ops[i].tag = i;
+    }
+    ops[5].request_p = &requests[0];
+    assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), MAX_OPS, &num));
+    ck_assert_uint_eq(num, MAX_OPS);
+    for (unsigned i = 0; i < MAX_OPS; i++) {
+        ucxpool_request_params_t params = {
+            .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION};
+
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), 0,
+                                      0, &params, NULL));
+        do {
+            pair_progress(&pair);
+            assert_ok(ucxpool_completion_get(pair.b, &end, 1, &num));
+        } while (num == 0);
+        ck_assert_uint_eq(end.tag, i);
+        ck_assert_uint_eq(end.length, some_length(i));
+        ck_assert_mem_eq(target, sources[i], some_length(i));
+    }
+    assert_ok(pair_finish(&pair, requests[0]));
+}
+
+TEST(sends_of_the_same_length_share_an_entry_of_the_ring)
+{
+    const core_ring_t *ring;
+    uint64_t           number = 1;
+    uint64_t           head;
+    size_t             num;
+
+    begin(wires[0]);
+    ring = &pair.to_b->ring;
+    for (unsigned i = 0; i < 100; i++) {
+        ops[i] = send_op(pair.to_b, &number, sizeof(number));
+    }
+    for (unsigned round = 0; round < 2; round++) {
+        head = ring->head;
+        assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), 100, &num));
+        for (unsigned i = 0; i < 100; i++) {
+            requests[0] = pair_recv(pair.b, NULL, &number, 8, TAG);
+            assert_ok(pair_finish(&pair, requests[0]));
+        }
+    }
+    /* The latency of some messages of the first round is measured. */
+    ck_assert_uint_le(ring->head - head, 100 * 64 / 2);
 }
 
 /* --- ends ----------------------------------------------------------------- */

@@ -364,11 +364,12 @@ static void arrive(ucxpool_channel_t *channel)
 
     core_lock(channel->pool);
     for (uint64_t i = 1; i <= NUM_EARLY; i++) {
-        proto_short_t in_short = {.tag = i % NUM_EARLY};
-        uint8_t       byte     = (uint8_t)in_short.tag;
+        const proto_short_t in_short = {.num = 1, .length = 1};
+        const uint64_t      tag      = i % NUM_EARLY;
+        const uint64_t      data[2]  = {tag, tag};
 
-        channel->flow.arrived_sequence = first + in_short.tag;
-        xfer_message_short(channel, &in_short, &byte, 1);
+        channel->flow.arrived_sequence = first + tag;
+        xfer_message_short(channel, &in_short, data);
     }
     core_unlock(channel->pool);
 }

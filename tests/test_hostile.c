@@ -449,12 +449,22 @@ REJECTED(runs_of_no_message)
     send_runs(hostile, 5, 0, 1);
 }
 
-static void send_short(hostile_t *hostile, size_t size)
+/* data_size  0: the size that the messages need. */
+static void send_shorts(hostile_t *hostile, uint32_t num, uint32_t length,
+                        size_t data_size)
 {
     static const uint8_t bytes[PROTO_DATA_MAX];
-    proto_fixed_t        fixed = {.in_short = {.tag = 99}};
+    proto_fixed_t        fixed = {.in_short = {.num = num, .length = length}};
 
-    hostile_post_message(hostile, PROTO_SHORT, &fixed, bytes, size);
+    if (data_size == 0) {
+        data_size = num * proto_short_size(length);
+    }
+    hostile_post_message(hostile, PROTO_SHORT, &fixed, bytes, data_size);
+}
+
+static void send_short(hostile_t *hostile, uint32_t length)
+{
+    send_shorts(hostile, 1, length, 0);
 }
 
 REJECTED(short_without_bytes)
@@ -464,17 +474,30 @@ REJECTED(short_without_bytes)
 
 REJECTED(short_of_more_than_fits)
 {
-    send_short(hostile, PROTO_SHORT_MAX + 1);
+    send_shorts(hostile, 1, PROTO_SHORT_MAX + 1, PROTO_DATA_MAX);
+}
+
+REJECTED(short_with_fewer_messages_than_it_says)
+{
+    send_shorts(hostile, 3, 8, 2 * proto_short_size(8));
 }
 
 REJECTED(more_shorts_than_credits)
 {
-    for (unsigned i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         send_short(hostile, i + 1);
     }
     hostile_let_peer_read(hostile);
     ck_assert(!hostile_is_over(hostile));
     send_short(hostile, PROTO_SHORT_MAX);
+}
+
+REJECTED(more_messages_in_a_short_than_credits)
+{
+    send_shorts(hostile, 8, 8, 0);
+    hostile_let_peer_read(hostile);
+    ck_assert(!hostile_is_over(hostile));
+    send_shorts(hostile, 2, 8, 0);
 }
 
 /* After a descriptor with the highest possible number. */

@@ -16,12 +16,16 @@ static void begin(unsigned type)
     if (type == PROTO_CANCEL) {
         fixed.cancel.status = UCXPOOL_ERR_CANCELED;
     }
+    if (type == PROTO_SHORT) {
+        fixed.in_short.num    = 1;
+        fixed.in_short.length = 1;
+    }
 }
 
 /* The smallest valid size of the variable part of a type. */
 static size_t least_data(unsigned type)
 {
-    return (type == PROTO_SHORT) ? 1 : 0;
+    return (type == PROTO_SHORT) ? proto_short_size(1) : 0;
 }
 
 static ucxpool_status_t parse(size_t data_size)
@@ -41,6 +45,27 @@ TEST(each_type_has_one_size)
         assert_error(proto_parse(&fixed, size - 1, 0, &parsed), PROTOCOL);
         assert_error(proto_parse(&fixed, size + 1, 0, &parsed), PROTOCOL);
     }
+}
+
+static ucxpool_status_t parse_short(uint32_t num, uint32_t length, size_t size)
+{
+    begin(PROTO_SHORT);
+    fixed.in_short.num    = num;
+    fixed.in_short.length = length;
+    return parse(size);
+}
+
+TEST(size_of_a_short_must_match_its_messages)
+{
+    assert_ok(parse_short(3, 9, 3 * 24));
+    assert_ok(parse_short(1, PROTO_SHORT_MAX, 8 + PROTO_SHORT_MAX));
+    assert_error(parse_short(3, 9, 3 * 24 - 1), PROTOCOL);
+    assert_error(parse_short(3, 9, 4 * 24), PROTOCOL);
+    assert_error(parse_short(0, 9, 0), PROTOCOL);
+    assert_error(parse_short(1, 0, 8), PROTOCOL);
+    assert_error(parse_short(UINT32_MAX, UINT32_MAX, 24), PROTOCOL);
+    assert_error(parse_short(1, PROTO_SHORT_MAX + 1, 16 + PROTO_SHORT_MAX),
+                 PROTOCOL);
 }
 
 TEST(unknown_types_are_rejected)

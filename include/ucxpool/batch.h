@@ -5,7 +5,8 @@
  * arguments of the function that posts a single operation of this kind. A batch
  * may have operations of all kinds, on any channels and remote windows of one
  * pool. The call takes the pool's lock once. Over `map` it wakes each sleeping
- * peer once, after the last operation.
+ * peer once, after the last operation. Consecutive sends of short buffers are
+ * fastest if they have the same channel and length, no params and no request_p.
  *
  *     ucxpool_op_t ops[2] = {
  *         {.kind    = UCXPOOL_OP_SEND,

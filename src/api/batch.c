@@ -19,6 +19,11 @@ static const char post_name[] = "ucxpool_post";
 static_assert(sizeof(ucxpool_op_t) == OP_SIZE_MIN,
               "the first version has no appended fields");
 
+static const ucxpool_op_t *op_at(const uint8_t *at)
+{
+    return (const ucxpool_op_t *)(const void *)at;
+}
+
 static bool is_missing(const void *field, const char *name)
 {
     return base_error_is_missing(field, post_name, name);
@@ -39,30 +44,14 @@ static ucxpool_segment_t segment_of(const ucxpool_data_t *data)
     return (ucxpool_segment_t){(void *)data->at.buffer, data->length};
 }
 
-/* Posts a buffer directly, like ucxpool_send_buffer(). */
-static ucxpool_status_t send_buffer(const ucxpool_op_t *op)
-{
-    const ucxpool_segment_t segment = segment_of(&op->data);
-    copy_memory_t           memory;
-
-    if ((op->params == NULL) && (op->request_p == NULL) &&
-        xfer_short_try(op->channel, &segment, op->tag)) {
-        return UCXPOOL_OK;
-    }
-    memory = copy_memory_of_segments(&segment, 1);
-    return xfer_post_send(op->channel, &memory, op->tag, op->params,
-                          op->request_p);
-}
-
 static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
 {
     if (is_missing(op->channel, "channel") ||
         api_is_foreign(pool, op->channel, "channel", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return is_buffer(&op->data) ? send_buffer(op)
-                                : api_post_send(op->channel, &op->data, op->tag,
-                                                op->params, op->request_p);
+    return api_post_send(op->channel, &op->data, op->tag, op->params,
+                         op->request_p);
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
@@ -130,6 +119,49 @@ static ucxpool_status_t post(ucxpool_t *pool, const ucxpool_op_t *op,
                       (int)op->kind);
 }
 
+/* Returns true if the operation sends a buffer and reports nothing. */
+static bool is_plain_send(const ucxpool_op_t *op, size_t op_size)
+{
+    return (op->kind == UCXPOOL_OP_SEND) && (op->params == NULL) &&
+           (op->request_p == NULL) && (op->data.at.buffer != NULL) &&
+           is_buffer(&op->data) && is_known(op, op_size);
+}
+
+/*
+ * Send the first operations together, as short messages, if they are sends of
+ * the same length on the same channel that report nothing. Returns their
+ * number; 0: the first operation must be posted.
+ */
+static size_t send_together(const ucxpool_t *pool, const uint8_t *at,
+                            size_t op_size, size_t num_ops)
+{
+    const ucxpool_op_t *first  = op_at(at);
+    size_t              length = first->data.length;
+    xfer_short_t        messages[XFER_SHORTS_MAX];
+    uint32_t            num = 0;
+    size_t              max;
+
+    if (!is_plain_send(first, op_size) || (first->channel == NULL) ||
+        (first->channel->pool != pool)) {
+        return 0;
+    }
+    max = base_min(num_ops, xfer_short_max(first->channel, length));
+    if (max == 0) {
+        return 0;
+    }
+    while (num < max) {
+        const ucxpool_op_t *op = op_at(at);
+
+        if (!is_plain_send(op, op_size) || (op->channel != first->channel) ||
+            (op->data.length != length)) {
+            break;
+        }
+        messages[num++] = (xfer_short_t){op->tag, op->data.at.buffer};
+        at += op_size;
+    }
+    return xfer_short_send(first->channel, messages, num, length) ? num : 0;
+}
+
 ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
                               size_t op_size, size_t num_ops,
                               size_t *num_posted_p)
@@ -137,6 +169,7 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     const uint8_t   *at     = (const uint8_t *)ops;
     ucxpool_status_t status = UCXPOOL_OK;
     size_t           num    = 0;
+    size_t           done;
 
     if (base_missing(num_posted_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
@@ -154,9 +187,13 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     core_lock(pool);
     core_control_hold(pool);
     while ((num < num_ops) && (status == UCXPOOL_OK)) {
-        status = post(pool, (const ucxpool_op_t *)(const void *)at, op_size);
-        num += (status == UCXPOOL_OK) ? 1 : 0;
-        at += op_size;
+        done = send_together(pool, at, op_size, num_ops - num);
+        if (done == 0) {
+            status = post(pool, op_at(at), op_size);
+            done   = (status == UCXPOOL_OK) ? 1 : 0;
+        }
+        num += done;
+        at += done * op_size;
     }
     core_control_release(pool);
     core_unlock_posted(pool);

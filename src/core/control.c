@@ -324,8 +324,8 @@ void core_control_end(ucxpool_channel_t *channel)
     }
 }
 
-bool core_control_short(ucxpool_channel_t *channel, uint64_t tag,
-                        const void *bytes, size_t size)
+void *core_control_begin_short(ucxpool_channel_t *channel, uint32_t num,
+                               uint32_t length)
 {
     proto_short_t *message;
     void          *fixed;
@@ -333,16 +333,16 @@ bool core_control_short(ucxpool_channel_t *channel, uint64_t tag,
 
     assert(channel->wire->has_ring);
     if (!base_list_is_empty(&channel->control.backlog) ||
-        !core_ring_reserve(&channel->ring, sizeof(*message), size, &fixed,
-                           &data)) {
-        return false;
+        !core_ring_reserve(&channel->ring, sizeof(*message),
+                           num * proto_short_size(length), &fixed, &data)) {
+        return NULL;
     }
-    message = fixed;
+    channel->control.writing = NULL;
+    message                  = fixed;
+    message->num             = num;
+    message->length          = length;
     fill_head(channel, &message->head, PROTO_SHORT);
-    message->tag = tag;
-    memcpy(data, bytes, size);
-    publish(channel);
-    return true;
+    return data;
 }
 
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,

@@ -29,10 +29,11 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   void **data_p);
 void           core_control_end(ucxpool_channel_t *channel);
 
-/* Send a SHORT through the channel's ring. Returns false if there is no room
- * now. */
-bool core_control_short(ucxpool_channel_t *channel, uint64_t tag,
-                        const void *bytes, size_t size);
+/* Begin a SHORT in the channel's ring. Returns its variable part, which the
+ * caller fills before it calls core_control_end(). Returns NULL if there is no
+ * room now. */
+void *core_control_begin_short(ucxpool_channel_t *channel, uint32_t num,
+                               uint32_t length);
 
 /* Send a message without a body. */
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,

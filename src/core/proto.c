@@ -121,7 +121,11 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
                ((message->desc.flags & PROTO_DESC_EAGER) ? size <= data_size
                                                          : size == data_size);
     case PROTO_SHORT:
-        return (data_size != 0) && (data_size <= PROTO_SHORT_MAX);
+        return (message->in_short.length != 0) &&
+               (message->in_short.length <= PROTO_SHORT_MAX) &&
+               (message->in_short.num != 0) &&
+               (data_size == message->in_short.num *
+                                 proto_short_size(message->in_short.length));
     case PROTO_RUNS:
         return (data_size <= PROTO_DATA_MAX) &&
                (data_size ==

@@ -205,17 +205,26 @@ static inline uint32_t proto_desc_cost(size_t data_size, uint32_t max)
     return (cost < max) ? cost : max;
 }
 
-/* The longest variable part of a SHORT. Together with one run, it fits in the
+/* The longest message in a SHORT. Together with one run, it fits in the
  * variable part of a descriptor. */
 #define PROTO_SHORT_MAX (PROTO_DATA_MAX - 16)
 
-/* A short form of a descriptor, sent only through a ring: for an eager message
- * with one segment and without metadata. Its sequence number is that of the
- * previous descriptor plus 1. Variable part: the data, 1 byte or more. */
+/* A short form of descriptors, sent only through a ring: for eager messages of
+ * the same length, with one segment each and without metadata. The sequence
+ * number of each message is that of the previous one plus 1. Variable part: for
+ * each message, its tag (uint64_t), its data, and padding to a multiple of 8
+ * bytes. */
 typedef struct proto_short {
     proto_head_t head;
-    uint64_t     tag;
+    uint32_t     num;    /* of messages, 1 or more */
+    uint32_t     length; /* of each message, in bytes, 1 or more */
 } proto_short_t;
+
+/* Returns the size of a message in the variable part of a SHORT. */
+static inline size_t proto_short_size(size_t length)
+{
+    return sizeof(uint64_t) + ((length + 7) & ~(size_t)7);
+}
 
 /* Variable part: runs[num_runs], which are the message's runs from index
  * `first` on. */

@@ -120,6 +120,18 @@ static inline uint64_t core_latency_begin(core_latency_t  *latency,
                                      : core_latency_sample(latency, operation);
 }
 
+/* Count operations that have succeeded and were not timed. */
+static inline void core_latency_skip(core_latency_t      *latency,
+                                     core_latency_wire_t *wire,
+                                     core_operation_t operation, unsigned path,
+                                     uint32_t num)
+{
+    wire->left[operation][path] -= num;
+    if (wire->left[operation][path] < 0) {
+        core_latency_update(latency, wire, operation, path, 0);
+    }
+}
+
 /* Count an operation that has succeeded. */
 static inline void core_latency_end(core_latency_t      *latency,
                                     core_latency_wire_t *wire,

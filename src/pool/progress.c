@@ -79,7 +79,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_message_desc(channel, &message->desc, data, data_size);
         break;
     case PROTO_SHORT:
-        xfer_message_short(channel, &message->in_short, data, data_size);
+        xfer_message_short(channel, &message->in_short, data);
         break;
     case PROTO_RUNS:
         xfer_message_runs(channel, &message->runs, data);

@@ -591,27 +591,23 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     arrive(message);
 }
 
-/* Returns the descriptor that is equivalent to a SHORT. */
-static proto_desc_t desc_of(const proto_short_t *in_short, uint64_t sequence,
-                            size_t data_size)
+/* Create a message from one in a SHORT. */
+static void short_arrived(ucxpool_channel_t *channel, uint64_t sequence,
+                          uint64_t tag, const void *data, size_t size)
 {
-    return (proto_desc_t){
-        .head         = in_short->head,
+    const copy_run_t   run     = {.length = size, .count = 1};
+    ucxpool_message_t *message = message_get(channel, true, sizeof(run) + size);
+
+    if (message == NULL) {
+        return;
+    }
+    message->desc = (proto_desc_t){
         .sequence     = sequence,
-        .tag          = in_short->tag,
-        .payload_size = data_size,
+        .tag          = tag,
+        .payload_size = size,
         .num_runs     = 1,
         .flags        = PROTO_DESC_EAGER,
     };
-}
-
-static void fill_short(ucxpool_message_t *message, const proto_desc_t *desc,
-                       const void *data)
-{
-    const uint64_t   size = desc->payload_size;
-    const copy_run_t run  = {.length = size, .count = 1};
-
-    message->desc         = *desc;
     message->runs_missing = 0;
     message->totals       = copy_totals_of_piece(size);
     message->runs         = (copy_run_t *)(void *)message->data;
@@ -619,44 +615,50 @@ static void fill_short(ucxpool_message_t *message, const proto_desc_t *desc,
     message->stream       = message->metadata;
     memcpy(message->runs, &run, sizeof(run));
     memcpy(message->stream, data, size);
+    arrive(message);
 }
 
 /*
  * If the message is next in order and a receive waits for it, its data is
  * copied directly from the ring. Otherwise it becomes a message like any other.
  */
-void xfer_message_short(ucxpool_channel_t   *channel,
-                        const proto_short_t *in_short, const void *data,
-                        size_t data_size)
+static void take_short(ucxpool_channel_t *channel, uint64_t tag,
+                       const void *data, size_t size)
 {
     uint64_t           sequence = channel->flow.arrived_sequence++;
     ucxpool_request_t *request  = NULL;
-    ucxpool_message_t *message;
-    proto_desc_t       desc;
 
     if (!check_sequence(channel, sequence)) {
         return;
     }
     if (sequence == channel->flow.expected_sequence) {
-        request = xfer_posted_find(channel, in_short->tag);
+        request = xfer_posted_find(channel, tag);
     }
-    if ((request != NULL) &&
-        request->kind->match_short(request, channel, in_short->tag, data,
-                                   data_size)) {
-        channel->flow.expected_sequence++;
-        channel->flow.credits_owed++;
-        if (xfer_message_has_turn(channel)) {
-            xfer_message_progress(channel);
-        }
+    if ((request == NULL) ||
+        !request->kind->match_short(request, channel, tag, data, size)) {
+        short_arrived(channel, sequence, tag, data, size);
         return;
     }
-    message = message_get(channel, true, sizeof(copy_run_t) + data_size);
-    if (message == NULL) {
-        return;
+    channel->flow.expected_sequence++;
+    channel->flow.credits_owed++;
+    if (xfer_message_has_turn(channel)) {
+        xfer_message_progress(channel);
     }
-    desc = desc_of(in_short, sequence, data_size);
-    fill_short(message, &desc, data);
-    arrive(message);
+}
+
+void xfer_message_short(ucxpool_channel_t   *channel,
+                        const proto_short_t *in_short, const void *data)
+{
+    const uint8_t *at   = data;
+    size_t         size = proto_short_size(in_short->length);
+    uint64_t       tag;
+
+    for (uint32_t i = 0; (i < in_short->num) && core_channel_is_live(channel);
+         i++) {
+        memcpy(&tag, at, sizeof(tag));
+        take_short(channel, tag, at + sizeof(tag), in_short->length);
+        at += size;
+    }
 }
 
 /* Store runs of a message. The caller has checked the runs. */

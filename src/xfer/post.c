@@ -433,18 +433,21 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
  * struct xfer_send is not accessed.
  */
 
+static xfer_short_t short_of(const ucxpool_segment_t *segment, uint64_t tag)
+{
+    return (xfer_short_t){.tag = tag, .data = segment->address};
+}
+
 static bool is_taken(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
            (channel->peer.max_runs != 0);
 }
 
-static bool segment_fits(const ucxpool_channel_t *channel,
-                         const ucxpool_segment_t *segment)
+static bool length_fits(const ucxpool_channel_t *channel, size_t length)
 {
-    return (segment->length != 0) && (segment->address != NULL) &&
-           (segment->length <= channel->pool->config.eager_size) &&
-           (segment->length <= channel->wire->max_inline) && is_taken(channel);
+    return (length != 0) && (length <= channel->pool->config.eager_size) &&
+           (length <= channel->wire->max_inline) && is_taken(channel);
 }
 
 /* Returns true if this message can be sent as a short message on this channel,
@@ -456,21 +459,34 @@ static bool short_fits(const ucxpool_channel_t        *channel,
     return (memory->segments != NULL) && (memory->num == 1) &&
            ((params == NULL) ||
             !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) &&
-           segment_fits(channel, memory->segments);
+           (memory->segments->address != NULL) &&
+           length_fits(channel, memory->segments->length);
 }
 
-/* Send a message that is next in order. Returns false if there is no credit, or
- * the ring is full. */
-static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
-                uint64_t tag)
+/* Send messages that are next in order. Returns false if there are too few
+ * credits, or the ring is full. */
+static inline bool put(ucxpool_channel_t *channel, const xfer_short_t *messages,
+                       uint32_t num, size_t length)
 {
-    if ((channel->flow.credits == 0) ||
-        !core_control_short(channel, tag, segment->address, segment->length)) {
+    core_traffic_t *sent = &channel->counts.sent[CORE_MODE_EAGER];
+    uint8_t        *at   = NULL;
+
+    if (channel->flow.credits >= num) {
+        at = core_control_begin_short(channel, num, (uint32_t)length);
+    }
+    if (at == NULL) {
         return false;
     }
-    channel->flow.credits--;
-    channel->flow.next_sequence++;
-    core_traffic_add(&channel->counts.sent[CORE_MODE_EAGER], segment->length);
+    for (uint32_t i = 0; i < num; i++) {
+        memcpy(at, &messages[i].tag, sizeof(messages[i].tag));
+        memcpy(at + sizeof(messages[i].tag), messages[i].data, length);
+        at += proto_short_size(length);
+    }
+    core_control_end(channel);
+    channel->flow.credits -= num;
+    channel->flow.next_sequence += num;
+    sent->bytes += num * length;
+    sent->fragments += num;
     return true;
 }
 
@@ -484,30 +500,43 @@ static bool needs_no_handle(const ucxpool_request_params_t *params,
                                     UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
 }
 
-/* Send a message without a request. Returns false if other sends are queued,
- * the message cannot be sent now, or its latency should be measured. */
-static inline bool send_without_request(ucxpool_channel_t       *channel,
-                                        const ucxpool_segment_t *segment,
-                                        uint64_t                 tag)
+/* Returns true if a message can be sent without a request: no other sends are
+ * queued, and the latency of the message need not be measured. */
+static bool needs_no_request(const ucxpool_channel_t *channel)
 {
-    core_latency_t *latency = &channel->pool->latency;
+    return base_list_is_empty(&channel->xfer->queue) &&
+           channel->pool->latency.skips[CORE_OPERATION_SEND];
+}
 
-    if (!base_list_is_empty(&channel->xfer->queue) ||
-        !latency->skips[CORE_OPERATION_SEND] || !put(channel, segment, tag)) {
+/* Send messages without requests. Returns false if they cannot be sent now. */
+static inline bool send_without_request(ucxpool_channel_t  *channel,
+                                        const xfer_short_t *messages,
+                                        uint32_t num, size_t length)
+{
+    if (!needs_no_request(channel) || !put(channel, messages, num, length)) {
         return false;
     }
-    channel->flow.num_posted++;
-    channel->counts.messages_sent++;
-    core_latency_end(latency, channel->latency, CORE_OPERATION_SEND,
-                     CORE_MODE_EAGER, 0);
+    channel->flow.num_posted += num;
+    channel->counts.messages_sent += num;
+    core_latency_skip(&channel->pool->latency, channel->latency,
+                      CORE_OPERATION_SEND, CORE_MODE_EAGER, num);
     return true;
 }
 
-bool xfer_short_try(ucxpool_channel_t       *channel,
-                    const ucxpool_segment_t *segment, uint64_t tag)
+uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 {
-    return segment_fits(channel, segment) &&
-           send_without_request(channel, segment, tag);
+    size_t num = XFER_SHORTS_SIZE / proto_short_size(length);
+
+    if (!length_fits(channel, length) || !needs_no_request(channel)) {
+        return 0;
+    }
+    return (uint32_t)base_min(base_max(num, 1), channel->flow.credits);
+}
+
+bool xfer_short_send(ucxpool_channel_t *channel, const xfer_short_t *messages,
+                     uint32_t num, size_t length)
+{
+    return send_without_request(channel, messages, num, length);
 }
 
 /* --- short messages as requests ------------------------------------------- */
@@ -520,6 +549,7 @@ static bool is_quick(const ucxpool_request_t *request)
 static bool advance(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
+    xfer_short_t       message;
 
     if (core_request_has_ended(request)) {
         return true;
@@ -528,7 +558,8 @@ static bool advance(ucxpool_request_t *request)
         !xfer_queue_is_first(request)) {
         return false;
     }
-    if (!put(channel, &request->data.segment, request->tag)) {
+    message = short_of(&request->data.segment, request->tag);
+    if (!put(channel, &message, 1, request->data.segment.length)) {
         if (channel->flow.credits != 0) {
             core_request_stall(request);
             return false;
@@ -554,13 +585,14 @@ static ucxpool_status_t post_short(ucxpool_channel_t   *channel,
                                    const ucxpool_request_params_t *params,
                                    ucxpool_request_t             **request_p)
 {
-    ucxpool_t         *pool = channel->pool;
+    const xfer_short_t message = short_of(memory->segments, tag);
+    ucxpool_t         *pool    = channel->pool;
     uint64_t           started;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     if (needs_no_handle(params, request_p) &&
-        send_without_request(channel, memory->segments, tag)) {
+        send_without_request(channel, &message, 1, memory->segments->length)) {
         return UCXPOOL_OK;
     }
     started = core_latency_begin(&pool->latency, CORE_OPERATION_SEND,

@@ -38,9 +38,24 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p);
 
-/* Send one segment as a short message without a request, if possible. If this
- * returns false, the message must be posted. */
-bool xfer_short_try(ucxpool_channel_t       *channel,
-                    const ucxpool_segment_t *segment, uint64_t tag);
+/* The maximum size of the variable part of a SHORT with several messages, and
+ * the maximum number of messages in it. */
+#define XFER_SHORTS_SIZE 1024u
+#define XFER_SHORTS_MAX  (XFER_SHORTS_SIZE / 16)
+
+/* A short message in host memory. */
+typedef struct xfer_short {
+    uint64_t    tag;
+    const void *data;
+} xfer_short_t;
+
+/* Returns how many messages of this length can be sent at once, without
+ * requests; 0: they must be posted. */
+uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length);
+
+/* Send up to xfer_short_max() messages of the same length. Returns false if
+ * they must be posted. */
+bool xfer_short_send(ucxpool_channel_t *channel, const xfer_short_t *messages,
+                     uint32_t num, size_t length);
 
 #endif

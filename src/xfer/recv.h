@@ -54,8 +54,7 @@ struct ucxpool_message {
 void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                        const void *data, size_t data_size);
 void xfer_message_short(ucxpool_channel_t   *channel,
-                        const proto_short_t *in_short, const void *data,
-                        size_t data_size);
+                        const proto_short_t *in_short, const void *data);
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 

@@ -149,7 +149,10 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         CHECK(size <= PROTO_LENT_MAX * sizeof(proto_lent_t));
         break;
     case PROTO_SHORT:
-        CHECK((size != 0) && (size <= PROTO_SHORT_MAX));
+        CHECK((message->in_short.num != 0) && (message->in_short.length != 0));
+        CHECK(message->in_short.length <= PROTO_SHORT_MAX);
+        CHECK(size == message->in_short.num *
+                          proto_short_size(message->in_short.length));
         break;
     case PROTO_DATA:
         break;
