@@ -8,9 +8,9 @@ noinst_LTLIBRARIES += libtools.la libgpu.la libreplay.la libshuffle.la
 libtools_la_SOURCES = \
 	tools/common/error.c tools/common/error.h \
 	tools/common/json.c tools/common/json.h \
-	tools/common/number.c tools/common/number.h tools/common/options.c \
-	tools/common/options.h tools/common/output.c tools/common/output.h \
+	tools/common/number.c tools/common/number.h \
 	tools/common/pool_stats.c tools/common/pool_stats.h \
+	tools/common/program.c tools/common/program.h \
 	tools/common/samples.c tools/common/samples.h tools/common/settings.c \
 	tools/common/settings.h tools/common/system.c tools/common/system.h
 # Loads the CUDA driver with dlopen().

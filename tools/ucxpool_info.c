@@ -5,8 +5,7 @@
 #include <config.h>
 
 #include "common/error.h"
-#include "common/options.h"
-#include "common/output.h"
+#include "common/program.h"
 #include "info/report.h"
 
 #include <ucxpool/ucxpool.h>
@@ -36,15 +35,6 @@ static const option_row_t option_rows[] = {
     {"test", 't', NULL, "send a message between two pools on this host",
      OPTION_FLAG(options_t, self_test)},
     {.name = NULL},
-};
-
-static const program_t program = {
-    .name    = "ucxpool_info",
-    .usage   = "[OPTION]...",
-    .purpose = "Show how a pool would work on this machine, and why.",
-    .rows    = option_rows,
-    .notes   = "Settings are read from the environment: UCXPOOL_<KEY>=<value>. "
-               "Exit status: 0 done, 1 something failed, 2 wrong usage.",
 };
 
 /* Remove the settings of the environment. */
@@ -131,8 +121,7 @@ static bool print(const ucxpool_config_t *config, const options_t *options,
     return print_report(config, options, output);
 }
 
-/* Run the tool. Returns the exit code. */
-static int run(const options_t *options, FILE *output)
+static int run(void *options, FILE *output)
 {
     bool              is_good;
     ucxpool_config_t *config = read_config(&is_good);
@@ -145,9 +134,10 @@ static int run(const options_t *options, FILE *output)
     return is_good ? 0 : 1;
 }
 
-/* Check the options. Returns -1 to continue, or the exit code. */
-static int check_options(const options_t *options)
+static int check(void *arg, char **arguments)
 {
+    const options_t *options = arg;
+
     if (options->no_pool && options->self_test) {
         return options_wrong("--test needs a pool: omit --no-pool");
     }
@@ -157,21 +147,20 @@ static int check_options(const options_t *options)
     return -1;
 }
 
+static const program_t program = {
+    .name    = "ucxpool_info",
+    .usage   = "[OPTION]...",
+    .purpose = "Show how a pool would work on this machine, and why.",
+    .rows    = option_rows,
+    .notes   = "Settings are read from the environment: UCXPOOL_<KEY>=<value>. "
+               "Exit status: 0 done, 1 something failed, 2 wrong usage.",
+    .check   = check,
+    .run     = run,
+};
+
 int main(int argc, char **argv)
 {
     options_t options = {0};
-    char    **arguments;
-    FILE     *output;
-    int       code = options_read(&program, &options, argc, argv, &arguments);
 
-    if (code < 0) {
-        code = check_options(&options);
-    }
-    if (code >= 0) {
-        return output_end(stdout, code);
-    }
-    if (output_take(&output) != 0) {
-        return 1;
-    }
-    return output_end(output, run(&options, output));
+    return program_main(&program, &options, argc, argv);
 }

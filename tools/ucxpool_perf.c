@@ -16,8 +16,7 @@
 #include <config.h>
 
 #include "common/error.h"
-#include "common/options.h"
-#include "common/output.h"
+#include "common/program.h"
 #include "perf/pair.h"
 #include "perf/report.h"
 #include "perf/test.h"
@@ -189,21 +188,6 @@ static const option_row_t option_rows[] = {
     {.name = NULL},
 };
 
-static const program_t program = {
-    .name    = "ucxpool_perf",
-    .usage   = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
-               "--table map|ucx|cuda|cuda-ucx|all [OPTION]...\n"
-               "-l PORT               on one host, and on the other\n"
-               "[OPTION]... HOST:PORT",
-    .purpose = "Run the same transfer through the pool and through raw UCX, in "
-               "turn, and show the speed of each.",
-    .rows    = option_rows,
-    .notes   = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
-               "status: 0 done, 1 something failed, 2 wrong usage.",
-    .max_arguments = 1,
-    .ucx_version   = ucp_get_version_string,
-};
-
 static const options_t defaults = {
     .outstanding = JOB_OUTSTANDING,
     .rounds      = 40,
@@ -295,8 +279,8 @@ static int check_options(options_t *options)
 /* --- jobs ----------------------------------------------------------------- */
 
 typedef struct run {
-    options_t    options;
-    FILE        *output; /* the standard output */
+    options_t    options; /* first: an options_t * is a run_t * */
+    FILE        *output;  /* the standard output */
     unsigned     num_jobs;
     job_t        jobs[MAX_JOBS];
     job_result_t results[MAX_JOBS];
@@ -457,47 +441,64 @@ static int run_pair(run_t *run)
 
 /* --- the program ---------------------------------------------------------- */
 
-/* Run all jobs and write the results. Returns the exit code. */
-static int run_with_output(run_t *run)
+static int check(void *arg, char **arguments)
 {
-    const options_t *options = &run->options;
-    int              code;
+    run_t     *run     = arg;
+    options_t *options = &run->options;
+    int        code;
 
-    if (output_take(&run->output) != 0) {
+    options->connect = arguments[0];
+    code             = check_options(options);
+    if ((code < 0) && options->list) {
+        test_list();
+        return 0;
+    }
+    return (code < 0) && (options->listen == NULL) ? add_jobs(run) : code;
+}
+
+static int run_all(void *arg, FILE *output)
+{
+    run_t           *run     = arg;
+    const options_t *options = &run->options;
+
+    run->output = output;
+    if (options->listen != NULL) {
+        return (pair_pin(options->cpus[1]) != 0) ||
+               (remote_serve(options->listen, output) != 0);
+    }
+    if (run_pair(run) != 0) {
         return 1;
     }
-    if (options->listen != NULL) {
-        code = (pair_pin(options->cpus[1]) != 0) ||
-               (remote_serve(options->listen, run->output) != 0);
-    } else {
-        code = add_jobs(run);
-        if (code < 0) {
-            code = run_pair(run) != 0;
-        }
-        if ((code == 0) && options->json) {
-            report_json(run->results, run->num_jobs, run->output);
-        }
+    if (options->json) {
+        report_json(run->results, run->num_jobs, output);
     }
-    return output_end(run->output, code);
+    return 0;
 }
+
+static const program_t program = {
+    .name    = "ucxpool_perf",
+    .usage   = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
+               "--table map|ucx|cuda|cuda-ucx|all [OPTION]...\n"
+               "-l PORT               on one host, and on the other\n"
+               "[OPTION]... HOST:PORT",
+    .purpose = "Run the same transfer through the pool and through raw UCX, in "
+               "turn, and show the speed of each.",
+    .rows    = option_rows,
+    .notes   = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
+               "status: 0 done, 1 something failed, 2 wrong usage.",
+    .max_arguments = 1,
+    .ucx_version   = ucp_get_version_string,
+    .check         = check,
+    .run           = run_all,
+};
 
 int main(int argc, char **argv)
 {
     run_t *run = tool_calloc(1, sizeof(*run));
-    char **arguments;
     int    code;
 
     run->options = defaults;
-    code = options_read(&program, &run->options, argc, argv, &arguments);
-    if (code < 0) {
-        run->options.connect = arguments[0];
-        code                 = check_options(&run->options);
-    }
-    if (code < 0 && run->options.list) {
-        test_list();
-        code = 0;
-    }
-    code = code < 0 ? run_with_output(run) : output_end(stdout, code);
+    code         = program_main(&program, run, argc, argv);
     free(run);
     return code;
 }

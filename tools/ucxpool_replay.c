@@ -6,8 +6,7 @@
 
 #include "common/error.h"
 #include "common/number.h"
-#include "common/options.h"
-#include "common/output.h"
+#include "common/program.h"
 #include "replay/measure.h"
 #include "replay/workload.h"
 
@@ -174,20 +173,6 @@ static const option_row_t option_rows[] = {
     {.name = NULL},
 };
 
-static const program_t program = {
-    .name  = "ucxpool_replay",
-    .usage = "[options] LOG.csv\n[options] -w WORKLOAD",
-    .purpose =
-        "Replay a log of allocations, as RMM and UCXPOOL_HEAP_LOG write it, or "
-        "a workload, on the pool's heap and on other allocators. Show how long "
-        "calls take and how much memory each allocator holds.",
-    .rows  = option_rows,
-    .notes = "If LOG.csv is -, the log is read from standard input. UCXPOOL_ "
-             "variables apply to the heap. Exit status: 0 done, 1 an error, 2 "
-             "wrong usage. Failed allocations are results, not errors.",
-    .max_arguments = 1,
-};
-
 /* Parse the list of allocators. Returns 0, or -1 if the list is wrong. */
 static int parse_allocators(run_t *run)
 {
@@ -253,19 +238,24 @@ static int set_kinds(run_t *run)
     return -1;
 }
 
-/* Read the command line. Returns -1 to continue, or the exit code. */
-static int read_options(run_t *run, int argc, char **argv)
+static void print_list(void)
 {
-    char **arguments;
-    int    code;
+    printf("Workloads:\n");
+    workload_list(stdout);
+    printf("\nAllocators:\n");
+    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
+        printf("  %-10s %s\n", allocator_kinds[i]->name,
+               allocator_kinds[i]->doc);
+    }
+}
 
-    run->ordinal           = DEVICE_HOST;
-    run->divisor           = 1;
-    run->params.num_rounds = 3;
-    run->params.percent    = 1;
-    code = options_read(&program, run, argc, argv, &arguments);
-    if ((code >= 0) || run->list) {
-        return code;
+static int check(void *arg, char **arguments)
+{
+    run_t *run = arg;
+
+    if (run->list) {
+        print_list();
+        return 0;
     }
     run->log = arguments[0];
     if ((run->log == NULL) == (run->workload == NULL)) {
@@ -276,12 +266,9 @@ static int read_options(run_t *run, int argc, char **argv)
     return set_kinds(run);
 }
 
-/*
- * --- before the work ------------------------------------------------------
- *
- * Functions return -1 to continue, or the exit code.
- */
+/* --- the work ------------------------------------------------------------- */
 
+/* Returns -1 to continue, or the exit code. */
 static int load(run_t *run)
 {
     run->trace = run->workload != NULL ? workload_make(run->workload)
@@ -299,9 +286,6 @@ static int load(run_t *run)
     }
     return -1;
 }
-
-/* --- the work: functions return 0, or -1 after an error was printed --------
- */
 
 /* Check that the host has enough memory, because the trace takes memory from
  * other programs. */
@@ -365,48 +349,46 @@ static int work(run_t *run)
     return code;
 }
 
-/* --- the program --------------------------------------------------------- */
-
-/* Run the tool. Returns the exit code. */
-static int run_with_output(run_t *run)
+static int run_all(void *arg, FILE *output)
 {
-    int code;
+    run_t *run = arg;
+    int    code;
 
-    if (output_take(&run->output) != 0) {
-        return 1;
-    }
-    code = load(run);
+    run->output = output;
+    code        = load(run);
     if (code < 0) {
         code = work(run) != 0;
     }
-    return output_end(run->output, code);
+    trace_destroy(run->trace);
+    return code;
 }
 
-static void print_list(void)
-{
-    printf("Workloads:\n");
-    workload_list(stdout);
-    printf("\nAllocators:\n");
-    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-        printf("  %-10s %s\n", allocator_kinds[i]->name,
-               allocator_kinds[i]->doc);
-    }
-}
+static const program_t program = {
+    .name  = "ucxpool_replay",
+    .usage = "[options] LOG.csv\n[options] -w WORKLOAD",
+    .purpose =
+        "Replay a log of allocations, as RMM and UCXPOOL_HEAP_LOG write it, or "
+        "a workload, on the pool's heap and on other allocators. Show how long "
+        "calls take and how much memory each allocator holds.",
+    .rows  = option_rows,
+    .notes = "If LOG.csv is -, the log is read from standard input. UCXPOOL_ "
+             "variables apply to the heap. Exit status: 0 done, 1 an error, 2 "
+             "wrong usage. Failed allocations are results, not errors.",
+    .max_arguments = 1,
+    .check         = check,
+    .run           = run_all,
+};
 
 int main(int argc, char **argv)
 {
-    run_t *run  = tool_calloc(1, sizeof(*run));
-    int    code = read_options(run, argc, argv);
+    run_t *run = tool_calloc(1, sizeof(*run));
+    int    code;
 
-    if (code >= 0) {
-        code = output_end(stdout, code);
-    } else if (run->list) {
-        print_list();
-        code = output_end(stdout, 0);
-    } else {
-        code = run_with_output(run);
-    }
-    trace_destroy(run->trace);
+    run->ordinal           = DEVICE_HOST;
+    run->divisor           = 1;
+    run->params.num_rounds = 3;
+    run->params.percent    = 1;
+    code                   = program_main(&program, run, argc, argv);
     free(run);
     return code;
 }

@@ -5,8 +5,7 @@
 #include <config.h>
 
 #include "tools/common/error.h"
-#include "tools/common/options.h"
-#include "tools/common/output.h"
+#include "tools/common/program.h"
 #include "tools/shuffle/job.h"
 
 #include <errno.h>
@@ -32,6 +31,7 @@ typedef struct options {
     bool        has_header;
     bool        json;
     bool        compare_memcpy;
+    char      **files; /* NULL after the last */
 } options_t;
 
 /* Under a launcher this process is one rank of several. */
@@ -76,35 +76,19 @@ static const option_row_t rows[] = {
     {.name = NULL},
 };
 
-static const program_t program = {
-    .name  = "ucxpool_shuffle",
-    .usage = "[-w WORKERS] [OPTION...] -o DIR FILE...\n"
-             "[OPTION...] -o DIR FILE...   (under mpirun or srun)",
-    .purpose =
-        "Partition the records (lines) of files by a key field. Workers "
-        "exchange the records through libucxpool; records with equal keys end "
-        "in the same file DIR/part-NNNNN.",
-    .rows = rows,
-    .notes =
-        "Under mpirun or srun (PMIx), each process is one worker: omit -w. "
-        "Settings of the pool: UCXPOOL_*, see ucxpool_info -c. Exit "
-        "status: 0 done, 1 failed, 2 wrong usage.",
-    .max_arguments = INT_MAX,
-};
-
-/* Check the options. Returns -1 to continue, or the exit code. */
-static int check_options(const options_t *options, const launch_t *launch,
-                         char *const *files)
+static int check(void *arg, char **files)
 {
+    options_t        *options = arg;
     ucxpool_config_t *config;
 
+    options->files = files;
     if ((options->folder == NULL) || (options->folder[0] == '\0')) {
         return options_wrong("name an output directory with -o");
     }
     if (files[0] == NULL) {
         return options_wrong("name at least one input file");
     }
-    if (launch->is_launched && (options->num_workers != 0)) {
+    if (ranks_are_launched() && (options->num_workers != 0)) {
         return options_wrong(
             "omit -w under a launcher: the launcher starts the workers");
     }
@@ -139,12 +123,11 @@ static int init_run(launch_t *launch, uint64_t *run_p)
 
 /* Initialize the job, and check everything that can be checked before a process
  * is started. */
-static int init_job(const options_t *options, char *const *files, uint64_t run,
-                    job_t *job)
+static int init_job(const options_t *options, uint64_t run, job_t *job)
 {
     size_t num_files = 0;
 
-    while (files[num_files] != NULL) {
+    while (options->files[num_files] != NULL) {
         num_files++;
     }
     job->num_partitions = options->num_partitions != 0 ? options->num_partitions
@@ -152,8 +135,8 @@ static int init_job(const options_t *options, char *const *files, uint64_t run,
     job->field          = options->field;
     job->compare_memcpy = options->compare_memcpy;
     worker_choose_batch(job);
-    return (inputs_init(&job->inputs, files, num_files, options->delimiter) ==
-            0) &&
+    return (inputs_init(&job->inputs, options->files, num_files,
+                        options->delimiter) == 0) &&
                    (!options->has_header ||
                     (inputs_take_header(&job->inputs) == 0)) &&
                    (output_folder_open(&job->folder, options->folder, run) == 0)
@@ -178,7 +161,7 @@ static int print_summary(const options_t *options, const job_t *job,
 /* Run the job. Returns 0, -1 with an error, or the signal that ended the run.
  */
 static int run_job(const options_t *options, const launch_t *launch,
-                   char *const *files, uint64_t run, FILE *stream)
+                   uint64_t run, FILE *stream)
 {
     uint64_t  since   = clock_now();
     job_t     job     = {0};
@@ -188,7 +171,7 @@ static int run_job(const options_t *options, const launch_t *launch,
     job.num_workers = launch->is_launched         ? launch->num_ranks
                       : options->num_workers != 0 ? options->num_workers
                                                   : count_processors();
-    result          = init_job(options, files, run, &job);
+    result          = init_job(options, run, &job);
     if (result == 0) {
         results = tool_calloc(job.num_workers, sizeof(*results));
         result  = launch->is_launched ? ranks_run(&job, results)
@@ -219,25 +202,24 @@ static void end_by_signal(int signal_number, const launch_t *launch)
     raise(signal_number);
 }
 
-/* Run the job and end the tool. Returns the exit code. */
-static int run_and_end(const options_t *options, launch_t *launch,
-                       char *const *files, FILE *stream)
+static int run(void *options, FILE *output)
 {
-    uint64_t run    = 0;
-    int      result = init_run(launch, &run);
+    launch_t launch = {.is_launched = ranks_are_launched()};
+    uint64_t id     = 0;
+    int      result = init_run(&launch, &id);
 
     if (result == 0) {
-        result = run_job(options, launch, files, run, stream);
+        result = run_job(options, &launch, id, output);
     }
     if (result > 0) {
-        end_by_signal(result, launch);
+        end_by_signal(result, &launch);
     }
     if (result != 0) {
         tool_error("%s", kept_error());
     }
-    if (launch->is_launched && (result == 0)) {
+    if (launch.is_launched && (result == 0)) {
         ranks_cleanup();
-    } else if (launch->is_launched) {
+    } else if (launch.is_launched) {
         ranks_abort(EXIT_FAILED, 0);
         /* A normal exit would let UCX and PMIx notify processes that also exit.
          */
@@ -246,22 +228,27 @@ static int run_and_end(const options_t *options, launch_t *launch,
     return result == 0 ? 0 : EXIT_FAILED;
 }
 
+static const program_t program = {
+    .name  = "ucxpool_shuffle",
+    .usage = "[-w WORKERS] [OPTION...] -o DIR FILE...\n"
+             "[OPTION...] -o DIR FILE...   (under mpirun or srun)",
+    .purpose =
+        "Partition the records (lines) of files by a key field. Workers "
+        "exchange the records through libucxpool; records with equal keys end "
+        "in the same file DIR/part-NNNNN.",
+    .rows = rows,
+    .notes =
+        "Under mpirun or srun (PMIx), each process is one worker: omit -w. "
+        "Settings of the pool: UCXPOOL_*, see ucxpool_info -c. Exit "
+        "status: 0 done, 1 failed, 2 wrong usage.",
+    .max_arguments = INT_MAX,
+    .check         = check,
+    .run           = run,
+};
+
 int main(int argc, char **argv)
 {
     options_t options = {.delimiter = FIELD_UNKNOWN, .field = 1};
-    launch_t  launch  = {.is_launched = ranks_are_launched()};
-    char    **files;
-    FILE     *stream;
-    int       code = options_read(&program, &options, argc, argv, &files);
 
-    if (code < 0) {
-        code = check_options(&options, &launch, files);
-    }
-    if (code >= 0) {
-        return output_end(stdout, code);
-    }
-    if (output_take(&stream) != 0) {
-        return EXIT_FAILED;
-    }
-    return output_end(stream, run_and_end(&options, &launch, files, stream));
+    return program_main(&program, &options, argc, argv);
 }

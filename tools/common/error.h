@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The tool's name, with which each error begins. options_read() sets it. */
+/* The tool's name, with which each error begins. program_main() sets it. */
 extern const char *tool_name;
 
 /* Print "NAME: ..." and return -1. */

@@ -1,17 +1,20 @@
 #include <config.h>
 
-#include "common/options.h"
+#include "common/program.h"
 #include "common/error.h"
 #include "common/number.h"
 
 #include <ucxpool/version.h>
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXIT_USAGE  2
 #define MAX_ROWS    32
@@ -207,8 +210,14 @@ static const option_row_t *find_row(const option_row_t *rows, unsigned num_rows,
     return NULL;
 }
 
-int options_read(const program_t *program, void *options, int argc, char **argv,
-                 char ***arguments_p)
+/*
+ * Read the command line. Returns -1 if the tool is to run. Otherwise returns
+ * the exit code, after printing --help, --version or an error.
+ *
+ * arguments_p [out]  The arguments that are not options; NULL after the last.
+ */
+static int options_read(const program_t *program, void *options, int argc,
+                        char **argv, char ***arguments_p)
 {
     option_row_t  rows[MAX_ROWS];
     struct option long_options[MAX_ROWS + 1];
@@ -246,4 +255,63 @@ int options_read(const program_t *program, void *options, int argc, char **argv,
     }
     *arguments_p = argv + optind;
     return -1;
+}
+
+/* --- the standard output -------------------------------------------------- */
+
+/* Reserve the standard output for the tool, and redirect stdout to the standard
+ * error. Returns NULL after printing an error. */
+static FILE *output_take(void)
+{
+    int   fd     = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    FILE *stream = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+    if (stream == NULL) {
+        tool_error("cannot use standard output: %s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    /* With SIGXFSZ ignored, write() fails at the file size limit. */
+    signal(SIGXFSZ, SIG_IGN);
+    /* If there is no standard error, no log is printed. */
+    if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        close(STDOUT_FILENO);
+    }
+    return stream;
+}
+
+/* Close a stream at the end of the program. Returns `code` if everything was
+ * written. Otherwise, for example if the disk is full, prints an error and
+ * returns 1. */
+static int output_end(FILE *stream, int code)
+{
+    bool is_bad = ferror(stream);
+
+    errno = 0;
+    if (((fclose(stream) == 0) && !is_bad) || (code != 0)) {
+        return code;
+    }
+    /* An earlier write failed, and its errno is no longer known. */
+    tool_error("cannot write to standard output: %s",
+               strerror(errno != 0 ? errno : EIO));
+    return 1;
+}
+
+int program_main(const program_t *program, void *options, int argc, char **argv)
+{
+    char **arguments;
+    FILE  *output;
+    int    code = options_read(program, options, argc, argv, &arguments);
+
+    if (code < 0) {
+        code = program->check(options, arguments);
+    }
+    if (code >= 0) {
+        return output_end(stdout, code);
+    }
+    output = output_take();
+    return output != NULL ? output_end(output, program->run(options, output))
+                          : 1;
 }

@@ -1,13 +1,15 @@
 /*
- * The command line of a tool as a table. A row has an option's name and value,
- * the place where the value is stored, and the --help text. --help and
- * --version are in no table, because they are the same for all tools.
+ * The main function of a tool, and its command line as a table. A row has an
+ * option's name and value, the place where the value is stored, and the --help
+ * text. --help and --version are in no table, because they are the same for all
+ * tools.
  */
-#ifndef COMMON_OPTIONS_H
-#define COMMON_OPTIONS_H
+#ifndef COMMON_PROGRAM_H
+#define COMMON_PROGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum option_type {
     OPTION_TYPE_FLAG,
@@ -60,17 +62,21 @@ typedef struct program {
 
     /* Version of another library that --version also prints; NULL: none. */
     const char *(*ucx_version)(void);
+
+    /* Check the options. arguments: those that are not options; NULL after the
+     * last. Returns -1 to run the tool. Otherwise returns the exit code, after
+     * printing an error or a list to stdout. */
+    int (*check)(void *options, char **arguments);
+
+    /* Do the work. Returns the exit code. output: the standard output. UCX logs
+     * to the C library's stdout, which is redirected to the standard error. */
+    int (*run)(void *options, FILE *output);
 } program_t;
 
-/*
- * Read the command line into a tool's options. Returns -1 if the tool is to
- * run. Otherwise returns the exit code, after printing --help, --version or an
- * error.
- *
- * arguments_p [out]  The arguments that are not options; NULL after the last.
- */
-int options_read(const program_t *program, void *options, int argc, char **argv,
-                 char ***arguments_p);
+/* Read the command line into a tool's options, and run the tool. Returns the
+ * exit code: 1 also if the output could not be written. */
+int program_main(const program_t *program, void *options, int argc,
+                 char **argv);
 
 /* Print a usage error and a hint about --help; returns the exit code. */
 int options_wrong(const char *format, ...)
