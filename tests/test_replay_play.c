@@ -99,13 +99,14 @@ static void reset(void)
 
 /* --- a trace, a device and an allocator ----------------------------------- */
 
-static trace_t *trace;
-static device_t device;
-static play_t   play;
+static trace_t         *trace;
+static device_t         device;
+static allocator_t     *allocator;
+static measure_params_t params;
 
 static void end(void)
 {
-    allocator_destroy(play.allocator);
+    allocator_destroy(allocator);
     device_close(&device);
     trace_destroy(trace);
 }
@@ -115,10 +116,23 @@ static void begin(const char *workload, uint64_t capacity)
     trace = workload_make(workload);
     ck_assert_ptr_nonnull(trace);
     ck_assert_int_eq(device_open(&device, DEVICE_HOST, trace), 0);
-    play           = (play_t){.trace = trace, .device = &device};
-    play.allocator = allocator_create(&fake, &device, capacity);
-    ck_assert_ptr_nonnull(play.allocator);
+    allocator = allocator_create(&fake, &device, capacity);
+    ck_assert_ptr_nonnull(allocator);
     test_at_end(end);
+}
+
+/* Describe a measurement of the fake allocator. */
+static measure_t measure_fake(void)
+{
+    return (measure_t){
+        .trace = trace, .device = &device, .params = &params, .kind = &fake};
+}
+
+static int search(double percent, measure_t *measure_p)
+{
+    params     = (measure_params_t){.percent = percent};
+    *measure_p = measure_fake();
+    return search_run(measure_p);
 }
 
 TEST_SETTINGS(.setup = reset);
@@ -128,7 +142,7 @@ TEST(a_round_frees_everything)
     play_result_t result = {0};
 
     begin("holes:64k,10", 0);
-    ck_assert_int_eq(play_round(&play, PLAY_PLAIN, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_PLAIN, &result), 0);
     ck_assert_uint_eq(result.num_failures, 0);
     ck_assert_uint_eq(used, 0);
 }
@@ -138,7 +152,7 @@ TEST(a_timed_round_has_a_time_for_each_call)
     play_result_t result = {0};
 
     begin("holes:64k,10", 0);
-    ck_assert_int_eq(play_round(&play, PLAY_TIMED, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_TIMED, &result), 0);
     ck_assert_uint_eq(result.allocs.num, 10);
     ck_assert_uint_eq(result.frees.num, 10);
     samples_cleanup(&result.allocs);
@@ -150,7 +164,7 @@ TEST(failed_allocations_are_counted_and_not_freed)
     play_result_t result = {0};
 
     begin("rmm:1000,1", 100 * MIB);
-    ck_assert_int_eq(play_round(&play, PLAY_PLAIN, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_PLAIN, &result), 0);
     ck_assert_uint_gt(result.num_failures, 0);
     ck_assert_uint_eq(used, 0);
 }
@@ -160,7 +174,7 @@ TEST(a_strict_round_ends_with_the_first_failure)
     play_result_t result = {0};
 
     begin("rmm:1000,1", 100 * MIB);
-    ck_assert_int_eq(play_round(&play, PLAY_STRICT, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_STRICT, &result), 0);
     ck_assert_uint_eq(result.num_failures, 1);
     ck_assert_uint_eq(used, 0);
 }
@@ -170,7 +184,7 @@ TEST(a_strict_round_may_fail_during_preparation)
     play_result_t result = {0};
 
     begin("checkerboard:2,64m", 32 * MIB);
-    ck_assert_int_eq(play_round(&play, PLAY_STRICT, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_STRICT, &result), 0);
     ck_assert_uint_eq(result.num_failures, 1);
     ck_assert_uint_eq(used, 0);
 }
@@ -182,7 +196,7 @@ TEST(a_broken_allocator_ends_the_round)
     begin("pair:64,50", 0);
     gives_twice = true;
     break_at    = 20;
-    ck_assert_int_eq(play_round(&play, PLAY_PLAIN, &result), -1);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_PLAIN, &result), -1);
 }
 
 TEST(a_sampled_round_finds_the_peak)
@@ -194,68 +208,70 @@ TEST(a_sampled_round_finds_the_peak)
         trace->sizes[i] = (trace->sizes[i] + 1023) / 1024;
     }
     trace_survey(trace);
-    ck_assert_int_eq(play_round(&play, PLAY_SAMPLED, &result), 0);
+    ck_assert_int_eq(play_round(trace, allocator, PLAY_SAMPLED, &result), 0);
     ck_assert_uint_eq(result.peak_reserved, trace->peak_live);
 }
 
 TEST(the_smallest_capacity_is_found)
 {
-    search_t search;
+    measure_t measure;
 
     begin("rmm:200,1", 0);
     /* An allocator that needs no more than the live bytes passes at the
      * peak. */
-    ck_assert_int_eq(search_run(trace, &device, &fake, 1, &search), 0);
-    ck_assert(search.was_made && search.has_found);
-    ck_assert_uint_eq(search.capacity,
+    ck_assert_int_eq(search(1, &measure), 0);
+    ck_assert(measure.search.has_found);
+    ck_assert_uint_eq(measure.search.capacity,
                       (trace->peak_live + 2 * MIB - 1) / (2 * MIB) * 2 * MIB);
-    ck_assert_uint_eq(search.num_trials, 1);
+    ck_assert_uint_eq(measure.search.num_trials, 1);
 
     /* Another one needs more than that, and fails with less. */
     spare = trace->peak_live / 2;
-    ck_assert_int_eq(search_run(trace, &device, &fake, 1, &search), 0);
-    ck_assert(search.has_found);
-    ck_assert_uint_ge(search.capacity, trace->peak_live + spare);
-    ck_assert_uint_le(search.capacity, trace->peak_live + spare + 4 * MIB);
+    ck_assert_int_eq(search(1, &measure), 0);
+    ck_assert(measure.search.has_found);
+    ck_assert_uint_ge(measure.search.capacity, trace->peak_live + spare);
+    ck_assert_uint_le(measure.search.capacity,
+                      trace->peak_live + spare + 4 * MIB);
 }
 
 TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
 {
-    search_t search;
+    measure_t measure;
 
     begin("pair:4m,1", 0);
     spare = UINT64_C(1) << 60;
-    ck_assert_int_eq(search_run(trace, &device, &fake, 50, &search), 0);
-    ck_assert(search.was_made && !search.has_found);
-    ck_assert_uint_eq(search.capacity, 16 * 4 * MIB);
+    ck_assert_int_eq(search(50, &measure), 0);
+    ck_assert(!measure.search.has_found);
+    ck_assert_uint_eq(measure.search.capacity, 16 * 4 * MIB);
 }
 
 TEST(a_broken_allocator_ends_the_search)
 {
-    search_t search;
+    measure_t measure;
 
     begin("pair:64k,10", 0);
     gives_twice = true;
     break_at    = 5;
-    ck_assert_int_eq(search_run(trace, &device, &fake, 1, &search), -1);
+    ck_assert_int_eq(search(1, &measure), -1);
 }
 
 TEST(a_measurement_reports_the_worst_round)
 {
-    measure_params_t params  = {.capacity    = 100 * MIB,
-                                .num_rounds  = 2,
-                                .is_searched = true,
-                                .percent     = 1};
-    measure_t       *measure = test_alloc(sizeof(*measure));
+    measure_t measure;
 
     begin("rmm:1000,1", 0);
-    ck_assert_int_eq(measure_run(trace, &device, &fake, &params, measure), 0);
-    ck_assert_uint_gt(measure->num_failures, 0);
-    ck_assert_uint_le(measure->peak_reserved, 100 * MIB);
-    ck_assert_uint_gt(measure->peak_reserved, 90 * MIB);
-    ck_assert_uint_le(measure->alloc.median, measure->alloc.p99);
-    ck_assert_uint_le(measure->alloc.p99, measure->alloc.max);
-    ck_assert(measure->search.has_found);
+    params  = (measure_params_t){.capacity    = 100 * MIB,
+                                 .num_rounds  = 2,
+                                 .is_searched = true,
+                                 .percent     = 1};
+    measure = measure_fake();
+    ck_assert_int_eq(measure_run(&measure), 0);
+    ck_assert_uint_gt(measure.num_failures, 0);
+    ck_assert_uint_le(measure.peak_reserved, 100 * MIB);
+    ck_assert_uint_gt(measure.peak_reserved, 90 * MIB);
+    ck_assert_uint_le(measure.alloc.median, measure.alloc.p99);
+    ck_assert_uint_le(measure.alloc.p99, measure.alloc.max);
+    ck_assert(measure.search.has_found);
 }
 
 TEST(quantiles_are_computed_from_sorted_samples)

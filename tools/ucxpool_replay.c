@@ -27,20 +27,19 @@ typedef struct run {
     const char *workload;   /* NULL: a log */
     const char *allocators; /* their names; NULL: all that the
                                device supports, and plug-ins */
-    const allocator_kind_t *kinds[MAX_KINDS];
-    unsigned                num_kinds;
-    plugin_t                plugins[PLUGIN_MAX];
-    unsigned                num_plugins;
-    int                     ordinal; /* DEVICE_HOST or a GPU */
-    unsigned                divisor; /* sizes are divided by this */
-    measure_params_t        params;
-    bool                    csv;
-    bool                    list;
+    measure_t        measures[MAX_KINDS];
+    unsigned         num_measures;
+    plugin_t         plugins[PLUGIN_MAX];
+    unsigned         num_plugins;
+    int              ordinal; /* DEVICE_HOST or a GPU */
+    unsigned         divisor; /* sizes are divided by this */
+    measure_params_t params;
+    bool             csv;
+    bool             list;
 
-    FILE     *output; /* the standard output */
-    trace_t  *trace;
-    device_t  device;
-    measure_t measures[MAX_KINDS];
+    FILE    *output; /* the standard output */
+    trace_t *trace;
+    device_t device;
 } run_t;
 
 /* --- options ------------------------------------------------------------- */
@@ -173,6 +172,13 @@ static const option_row_t option_rows[] = {
     {.name = NULL},
 };
 
+/* Add an allocator to those that are measured. */
+static void add_kind(run_t *run, const allocator_kind_t *kind)
+{
+    run->measures[run->num_measures++] = (measure_t){
+        .device = &run->device, .params = &run->params, .kind = kind};
+}
+
 /* Parse the list of allocators. Returns 0, or -1 if the list is wrong. */
 static int parse_allocators(run_t *run)
 {
@@ -189,12 +195,12 @@ static int parse_allocators(run_t *run)
         if (kind == NULL) {
             return -1;
         }
-        for (unsigned i = 0; i < run->num_kinds; i++) {
-            if (run->kinds[i] == kind) {
+        for (unsigned i = 0; i < run->num_measures; i++) {
+            if (run->measures[i].kind == kind) {
                 return -1;
             }
         }
-        run->kinds[run->num_kinds++] = kind;
+        add_kind(run, kind);
     }
     return 0;
 }
@@ -204,11 +210,11 @@ static void take_all(run_t *run)
 {
     for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
         if ((run->ordinal != DEVICE_HOST) || !allocator_kinds[i]->needs_gpu) {
-            run->kinds[run->num_kinds++] = allocator_kinds[i];
+            add_kind(run, allocator_kinds[i]);
         }
     }
     for (unsigned i = 0; i < run->num_plugins; i++) {
-        run->kinds[run->num_kinds++] = &run->plugins[i].kind;
+        add_kind(run, &run->plugins[i].kind);
     }
 }
 
@@ -223,11 +229,11 @@ static int set_kinds(run_t *run)
                              "names of plug-ins, each once",
                              run->allocators);
     }
-    for (unsigned i = 0; i < run->num_kinds; i++) {
-        if ((run->ordinal == DEVICE_HOST) && run->kinds[i]->needs_gpu) {
+    for (unsigned i = 0; i < run->num_measures; i++) {
+        if ((run->ordinal == DEVICE_HOST) && run->measures[i].kind->needs_gpu) {
             return options_wrong("-a %s: this allocator has only GPU memory: "
                                  "give --device cuda",
-                                 run->kinds[i]->name);
+                                 run->measures[i].kind->name);
         }
     }
     for (unsigned i = 0; i < run->num_plugins; i++) {
@@ -312,28 +318,23 @@ static int check_memory(run_t *run)
 
 static int measure_all(run_t *run)
 {
-    report_t report;
-
     if (check_memory(run) != 0) {
         return -1;
     }
-    report = (report_t){.trace        = run->trace,
-                        .device       = &run->device,
-                        .params       = run->params,
-                        .clock_ns     = measure_clock(),
-                        .measures     = run->measures,
-                        .num_measures = run->num_kinds};
+    for (unsigned i = 0; i < run->num_measures; i++) {
+        run->measures[i].trace = run->trace;
+    }
     if (!run->csv) {
-        report_trace(&report, run->output);
+        report_trace(run->measures, run->output);
         fflush(run->output);
     }
-    for (unsigned i = 0; i < run->num_kinds; i++) {
-        if (measure_run(run->trace, &run->device, run->kinds[i], &run->params,
-                        &run->measures[i]) != 0) {
+    for (unsigned i = 0; i < run->num_measures; i++) {
+        if (measure_run(&run->measures[i]) != 0) {
             return -1;
         }
     }
-    (run->csv ? report_csv : report_table)(&report, run->output);
+    (run->csv ? report_csv : report_table)(run->measures, run->num_measures,
+                                           run->output);
     return 0;
 }
 

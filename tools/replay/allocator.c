@@ -224,20 +224,22 @@ static allocator_answer_t heap_free(allocator_t *allocator, void *address,
     return ALLOCATOR_OK;
 }
 
-static uint64_t heap_reserved(allocator_t *allocator)
+static uint64_t heap_stat(allocator_t *allocator, const char *name)
 {
     uint64_t value = 0;
 
-    (void)ucxpool_stats_get(allocator->pool, "heap_reserved", &value);
+    (void)ucxpool_stats_get(allocator->pool, name, &value);
     return value;
+}
+
+static uint64_t heap_reserved(allocator_t *allocator)
+{
+    return heap_stat(allocator, "heap_reserved");
 }
 
 static uint64_t heap_peak_reserved(allocator_t *allocator)
 {
-    uint64_t value = 0;
-
-    (void)ucxpool_stats_get(allocator->pool, "heap_peak_reserved", &value);
-    return value;
+    return heap_stat(allocator, "heap_peak_reserved");
 }
 
 const allocator_kind_t allocator_heap = {

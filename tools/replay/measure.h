@@ -17,12 +17,6 @@ typedef enum play_mode {
     PLAY_STRICT   /* the first failure ends the round */
 } play_mode_t;
 
-typedef struct play {
-    const trace_t *trace;
-    device_t      *device;
-    allocator_t   *allocator;
-} play_t;
-
 typedef struct play_result {
     uint64_t ns;            /* time since the first timed event */
     uint64_t num_failures;  /* allocations that failed */
@@ -39,7 +33,8 @@ typedef struct play_result {
  *
  * result_p  Zeroed by the caller.
  */
-int play_round(const play_t *play, play_mode_t mode, play_result_t *result_p);
+int play_round(const trace_t *trace, allocator_t *allocator, play_mode_t mode,
+               play_result_t *result_p);
 
 /* --- all rounds of an allocator (measure.c) --------------------------------
  */
@@ -60,7 +55,6 @@ typedef struct measure_params {
 
 /* The smallest capacity at which an allocator plays a whole trace. */
 typedef struct search {
-    bool was_made;
     bool has_found;
     /* The smallest capacity that passed; if none passed, the largest that was
      * tried. */
@@ -76,55 +70,47 @@ typedef struct call_times {
 } call_times_t;
 
 typedef struct measure {
+    /* What to measure, set by the caller. The rest is zero. */
+    const trace_t          *trace;
+    device_t               *device;
+    const measure_params_t *params;
     const allocator_kind_t *kind;
-    call_times_t            alloc;
-    call_times_t            free;
-    uint64_t                first_ns; /* the first round, on a new allocator */
-    uint64_t                again_ns; /* the median of the others; 0: none */
-    uint64_t num_failures; /* failed allocations in the worst round */
-    uint64_t peak_reserved;
-    search_t search;
+
+    /* The results. */
+    call_times_t alloc;
+    call_times_t free;
+    uint64_t     first_ns;     /* the first round, on a new allocator */
+    uint64_t     again_ns;     /* the median of the others; 0: none */
+    uint64_t     num_failures; /* failed allocations in the worst round */
+    uint64_t     peak_reserved;
+    search_t     search;
 } measure_t;
 
 /* Measure an allocator. Returns 0, or -1 after printing an error if the
  * allocator is broken. */
-int measure_run(const trace_t *trace, device_t *device,
-                const allocator_kind_t *kind, const measure_params_t *params,
-                measure_t *measure_p);
+int measure_run(measure_t *measure);
 
 /*
  * Try capacities from the trace's peak of live bytes upwards: first in doubling
  * steps until one passes, then by bisection. Each attempt uses a new allocator.
  * Assumes that all larger capacities pass, too.
  *
- * percent  The step size in percent of the peak.
- *
  * Returns the same values as measure_run().
  */
-int search_run(const trace_t *trace, device_t *device,
-               const allocator_kind_t *kind, double percent,
-               search_t *search_p);
-
-/* Returns the time to read the clock once, in ns. */
-uint64_t measure_clock(void);
+int search_run(measure_t *measure);
 
 /* --- the report (report.c) ------------------------------------------------ */
 
-typedef struct report {
-    const trace_t   *trace;
-    const device_t  *device;
-    measure_params_t params;
-    uint64_t         clock_ns;
-    const measure_t *measures;
-    unsigned         num_measures;
-} report_t;
+/* Print the trace and the device of a measurement, and the calls that were left
+ * out. */
+void report_trace(const measure_t *measure, FILE *stream);
 
-/* Print the trace, and the calls that were left out. */
-void report_trace(const report_t *report, FILE *stream);
+/* Print or write as CSV the results of several allocators, which have the same
+ * trace, device and params. */
+void report_table(const measure_t *measures, unsigned num, FILE *stream);
+void report_csv(const measure_t *measures, unsigned num, FILE *stream);
 
-void report_table(const report_t *report, FILE *stream);
-
-/* Write the results as CSV. */
-void report_csv(const report_t *report, FILE *stream);
+/* Returns the time to read the clock once, in ns. */
+uint64_t measure_clock(void);
 
 #endif

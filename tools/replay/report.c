@@ -32,35 +32,36 @@ static void print_remarks(const trace_t *trace, FILE *stream)
     }
 }
 
-static void print_where(const report_t *report, FILE *stream)
+static void print_where(const measure_t *measure, FILE *stream)
 {
-    char text[NUMBER_TEXT_SIZE];
+    const measure_params_t *params = measure->params;
+    const device_t         *device = measure->device;
+    char                    text[NUMBER_TEXT_SIZE];
 
-    if (report->device->ordinal == DEVICE_HOST) {
+    if (device->ordinal == DEVICE_HOST) {
         fprintf(stream, "host memory");
     } else {
-        fprintf(stream, "GPU %d, %s", report->device->ordinal,
-                report->device->gpu.name);
+        fprintf(stream, "GPU %d, %s", device->ordinal, device->gpu.name);
     }
-    if (report->params.capacity != 0) {
-        number_print_bytes(report->params.capacity, text);
+    if (params->capacity != 0) {
+        number_print_bytes(params->capacity, text);
         fprintf(stream, "; capacity %s", text);
     }
-    if (report->params.reserve_percent != 0) {
+    if (params->reserve_percent != 0) {
         fprintf(stream, "; the heap reserves %u%% of the free memory first",
-                report->params.reserve_percent);
-    } else if (report->params.reserve_bytes != 0) {
-        number_print_bytes(report->params.reserve_bytes, text);
+                params->reserve_percent);
+    } else if (params->reserve_bytes != 0) {
+        number_print_bytes(params->reserve_bytes, text);
         fprintf(stream, "; the heap reserves %s first", text);
     }
     fprintf(stream,
             "; each call's time includes reading the clock, %" PRIu64 " ns\n",
-            report->clock_ns);
+            measure_clock());
 }
 
-void report_trace(const report_t *report, FILE *stream)
+void report_trace(const measure_t *measure, FILE *stream)
 {
-    const trace_t *trace = report->trace;
+    const trace_t *trace = measure->trace;
     char           text[NUMBER_TEXT_SIZE];
     char           more[NUMBER_TEXT_SIZE];
 
@@ -86,14 +87,14 @@ void report_trace(const report_t *report, FILE *stream)
                 number_print_commas(trace->first_timed, text));
     }
     print_remarks(trace, stream);
-    print_where(report, stream);
+    print_where(measure, stream);
 }
 
-static double ratio(const report_t *report, uint64_t bytes)
+static double ratio(const measure_t *measure, uint64_t bytes)
 {
-    return report->trace->peak_live == 0
+    return measure->trace->peak_live == 0
                ? 0
-               : (double)bytes / (double)report->trace->peak_live;
+               : (double)bytes / (double)measure->trace->peak_live;
 }
 
 /* Write ns as "123", "12.3us", "1.23ms" or "1.23s". */
@@ -117,9 +118,9 @@ static const char *time_text(uint64_t ns, char text[NUMBER_TEXT_SIZE])
 
 /* Returns the mean time of a call in a whole round. Uses the later rounds, if
  * there are any. */
-static uint64_t call_ns(const report_t *report, const measure_t *measure)
+static uint64_t call_ns(const measure_t *measure)
 {
-    size_t num = report->trace->num_events - report->trace->first_timed;
+    size_t num = measure->trace->num_events - measure->trace->first_timed;
 
     if (num == 0) {
         return 0;
@@ -137,24 +138,10 @@ static void print_times(const call_times_t *times, FILE *stream)
     fprintf(stream, " %8s", time_text(times->max, text));
 }
 
-static void print_search(const report_t *report, const search_t *search,
-                         FILE *stream)
+static void print_row(const measure_t *measure, FILE *stream)
 {
-    if (!search->was_made) {
-        return;
-    }
-    if (search->has_found) {
-        fprintf(stream, " %8.3f", ratio(report, search->capacity));
-    } else {
-        fprintf(stream, " > %.2f", ratio(report, search->capacity));
-    }
-}
-
-static void print_row(const report_t *report, const measure_t *measure,
-                      FILE *stream)
-{
-    char text[NUMBER_TEXT_SIZE];
-    char name[NUMBER_TEXT_SIZE];
+    const search_t *search = &measure->search;
+    char            text[NUMBER_TEXT_SIZE];
 
     fprintf(stream, "%-9s", measure->kind->name);
     print_times(&measure->alloc, stream);
@@ -162,18 +149,20 @@ static void print_row(const report_t *report, const measure_t *measure,
     fprintf(stream, " %8s", time_text(measure->first_ns, text));
     fprintf(stream, " %8s",
             measure->again_ns == 0 ? "-" : time_text(measure->again_ns, text));
-    fprintf(stream, " %8s", time_text(call_ns(report, measure), text));
-    number_print_bytes(measure->peak_reserved, text);
-    fprintf(stream, " %11s %6.3f %8s", text,
-            ratio(report, measure->peak_reserved),
-            number_print_commas(measure->num_failures, name));
-    print_search(report, &measure->search, stream);
+    fprintf(stream, " %8s", time_text(call_ns(measure), text));
+    fprintf(stream, " %11s", number_print_bytes(measure->peak_reserved, text));
+    fprintf(stream, " %6.3f %8s", ratio(measure, measure->peak_reserved),
+            number_print_commas(measure->num_failures, text));
+    if (measure->params->is_searched) {
+        fprintf(stream, search->has_found ? " %8.3f" : " > %.2f",
+                ratio(measure, search->capacity));
+    }
     fprintf(stream, "\n");
 }
 
-void report_table(const report_t *report, FILE *stream)
+void report_table(const measure_t *measures, unsigned num, FILE *stream)
 {
-    bool is_searched = report->params.is_searched;
+    bool is_searched = measures[0].params->is_searched;
 
     fprintf(stream, "\n%-9s %-26s %-26s %-26s %-18s%s\n", "", "allocate",
             "free", "whole run", "held at most",
@@ -182,21 +171,12 @@ void report_table(const report_t *report, FILE *stream)
             "", "median", "p99", "max", "median", "p99", "max", "first",
             "again", "a call", "", "/ live", "failures",
             is_searched ? "   / live" : "");
-    for (unsigned i = 0; i < report->num_measures; i++) {
-        print_row(report, &report->measures[i], stream);
+    for (unsigned i = 0; i < num; i++) {
+        print_row(&measures[i], stream);
     }
 }
 
 /* --- CSV ----------------------------------------------------------------- */
-
-static void device_name(const report_t *report, char *text, size_t text_size)
-{
-    if (report->device->ordinal == DEVICE_HOST) {
-        snprintf(text, text_size, "host");
-    } else {
-        snprintf(text, text_size, "cuda:%d", report->device->ordinal);
-    }
-}
 
 static void print_csv_string(const char *text, FILE *stream)
 {
@@ -213,28 +193,31 @@ static void print_times_csv(const call_times_t *times, FILE *stream)
             times->p99, times->max);
 }
 
-void report_csv(const report_t *report, FILE *stream)
+void report_csv(const measure_t *measures, unsigned num, FILE *stream)
 {
-    const trace_t *trace = report->trace;
-    char           device[16];
+    const trace_t  *trace     = measures[0].trace;
+    const device_t *device    = measures[0].device;
+    uint64_t        capacity  = measures[0].params->capacity;
+    char            place[16] = "host";
 
-    device_name(report, device, sizeof(device));
+    if (device->ordinal != DEVICE_HOST) {
+        snprintf(place, sizeof(place), "cuda:%d", device->ordinal);
+    }
     fprintf(stream,
             "trace,divisor,device,capacity,peak_live,allocator,"
             "alloc_median_ns,alloc_p99_ns,alloc_max_ns,free_median_ns,"
             "free_p99_ns,free_max_ns,first_run_ns,later_runs_ns,call_ns,"
             "peak_reserved,failures,smallest_capacity\n");
-    for (unsigned i = 0; i < report->num_measures; i++) {
-        const measure_t *measure = &report->measures[i];
+    for (unsigned i = 0; i < num; i++) {
+        const measure_t *measure = &measures[i];
 
         print_csv_string(trace->name, stream);
         fprintf(stream, ",%u,%s,%" PRIu64 ",%" PRIu64 ",%s", trace->divisor,
-                device, report->params.capacity, trace->peak_live,
-                measure->kind->name);
+                place, capacity, trace->peak_live, measure->kind->name);
         print_times_csv(&measure->alloc, stream);
         print_times_csv(&measure->free, stream);
         fprintf(stream, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, measure->first_ns,
-                measure->again_ns, call_ns(report, measure));
+                measure->again_ns, call_ns(measure));
         fprintf(stream, ",%" PRIu64 ",%" PRIu64 ",", measure->peak_reserved,
                 measure->num_failures);
         if (measure->search.has_found) {
