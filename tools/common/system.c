@@ -2,23 +2,29 @@
 
 #include "common/system.h"
 
-#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
-int memory_left(uint64_t *bytes_p)
+int meminfo_get(const char *name, uint64_t *value_p)
 {
-    FILE              *stream = fopen("/proc/meminfo", "r");
-    char               line[128];
-    unsigned long long kib   = 0;
-    bool               found = false;
+    FILE              *stream = fopen("/proc/meminfo", "re");
+    size_t             length = strlen(name);
+    char               line[128], unit[3];
+    unsigned long long number;
+    int                num_found = 0;
 
-    while ((stream != NULL) && !found &&
+    while ((stream != NULL) && (num_found <= 0) &&
            (fgets(line, sizeof(line), stream) != NULL)) {
-        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+        if ((strncmp(line, name, length) == 0) && (line[length] == ':')) {
+            num_found = sscanf(line + length + 1, "%llu %2s", &number, unit);
+        }
     }
     if (stream != NULL) {
         fclose(stream);
     }
-    *bytes_p = (uint64_t)kib << 10;
-    return found ? 0 : -1;
+    if (num_found <= 0) {
+        return -1;
+    }
+    *value_p = num_found == 2 ? (uint64_t)number << 10 : number;
+    return 0;
 }

@@ -1,4 +1,4 @@
-/* The system clock, and available host memory. */
+/* The system clock, and the properties of host memory. */
 #ifndef COMMON_SYSTEM_H
 #define COMMON_SYSTEM_H
 
@@ -14,8 +14,8 @@ static inline uint64_t clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Get the bytes of host memory that are available to programs. Returns -1 if
- * the system does not report them. */
-int memory_left(uint64_t *bytes_p);
+/* Get a value of /proc/meminfo, such as "MemAvailable": bytes, or a count if
+ * the line has no unit. Returns -1 if the system does not report it. */
+int meminfo_get(const char *name, uint64_t *value_p);
 
 #endif

@@ -1,12 +1,11 @@
 /* Sections of the report on the library, this machine, and the settings. */
 #include <config.h>
 
+#include "common/system.h"
 #include "info/report.h"
 
 #include <ucxpool/version.h>
 
-#include <inttypes.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <ucp/api/ucp.h>
@@ -34,47 +33,26 @@ void info_build_report(report_t *report)
     report_section_end(report);
 }
 
-/* Report one line of /proc/meminfo, in bytes. */
-static void report_meminfo(report_t *report, const char *name, uint64_t value)
+static void report_memory(report_t *report)
 {
     static const struct {
         const char *name, *key;
-        uint64_t    factor; /* 0: a count */
+        bool        is_count;
     } lines[] = {
-        {"MemTotal:", "memory", 1024},
-        {"MemAvailable:", "memory_available", 1024},
-        {"Hugepagesize:", "huge_page", 1024},
-        {"HugePages_Total:", "huge_pages", 0},
-        {"HugePages_Free:", "huge_pages_free", 0},
+        {"MemTotal", "memory", false},
+        {"MemAvailable", "memory_available", false},
+        {"HugePages_Total", "huge_pages", true},
+        {"HugePages_Free", "huge_pages_free", true},
+        {"Hugepagesize", "huge_page", false},
     };
-
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        if (strcmp(lines[i].name, name) != 0) {
-            continue;
-        }
-        if (lines[i].factor == 0) {
-            report_number(report, lines[i].key, value);
-        } else {
-            report_size(report, lines[i].key, value * lines[i].factor);
-        }
-    }
-}
-
-static void report_memory(report_t *report)
-{
-    FILE    *meminfo = fopen("/proc/meminfo", "re");
-    char     line[256], name[64];
     uint64_t value;
 
-    if (meminfo == NULL) {
-        return;
-    }
-    while (fgets(line, sizeof(line), meminfo) != NULL) {
-        if (sscanf(line, "%63s %" SCNu64, name, &value) == 2) {
-            report_meminfo(report, name, value);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        if (meminfo_get(lines[i].name, &value) == 0) {
+            (lines[i].is_count ? report_number
+                               : report_size)(report, lines[i].key, value);
         }
     }
-    fclose(meminfo);
 }
 
 /* Report the limit of locked memory. Registering memory with a network card

@@ -182,7 +182,8 @@ int stage_check_memory(const job_t *job, unsigned num_processes)
             (double)buffers_arena_size(&work, side_is_scattered(job->sides[i]));
     }
     bytes *= num_processes * (job->work.both ? 2.0 : 1.0);
-    if (work_is_on_gpu(&job->work) || (memory_left(&left) != 0) ||
+    if (work_is_on_gpu(&job->work) ||
+        (meminfo_get("MemAvailable", &left) != 0) ||
         (bytes <= MEMORY_SHARE * (double)left)) {
         return 0;
     }

@@ -95,7 +95,7 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
     size_t left, total;
 
     if (is_host(device)) {
-        return memory_left(bytes_p) == 0
+        return meminfo_get("MemAvailable", bytes_p) == 0
                    ? 0
                    : tool_error("cannot read from /proc/meminfo how much "
                                 "memory is available");
