@@ -42,6 +42,14 @@ void *tool_realloc(void *memory, size_t num, size_t size)
     return check_memory(reallocarray(memory, num, size), num, size);
 }
 
+void *tool_grow(void *array, size_t num, size_t element_size)
+{
+    if ((num & (num - 1)) != 0) {
+        return array;
+    }
+    return tool_realloc(array, num == 0 ? 1 : 2 * num, element_size);
+}
+
 static char kept_text[KEPT_ERROR_SIZE];
 
 int keep_error(const char *format, ...)

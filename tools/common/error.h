@@ -16,6 +16,10 @@ int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *tool_calloc(size_t num, size_t size);
 void *tool_realloc(void *memory, size_t num, size_t size);
 
+/* Make room for one more element in an array of `num`. Returns the array. The
+ * room is doubled whenever it is full; NULL is an empty array. */
+void *tool_grow(void *array, size_t num, size_t element_size);
+
 /*
  * Keep an error instead of printing it, and return -1. The caller adds to the
  * error, or passes it to the process that prints. Only the last error is kept.

@@ -6,11 +6,8 @@
 
 void samples_add(samples_t *samples, double value)
 {
-    if (samples->num == samples->room) {
-        samples->room   = samples->room == 0 ? 256 : 2 * samples->room;
-        samples->values = tool_realloc(samples->values, samples->room,
-                                       sizeof(*samples->values));
-    }
+    samples->values =
+        tool_grow(samples->values, samples->num, sizeof(*samples->values));
     samples->values[samples->num++] = value;
     samples->is_sorted              = false;
 }

@@ -10,7 +10,6 @@
 typedef struct samples {
     double *values;
     size_t  num;
-    size_t  room;
     bool    is_sorted;
 } samples_t;
 

@@ -1,4 +1,5 @@
 #include "info/report.h"
+#include "common/error.h"
 #include "common/number.h"
 
 #include <ctype.h>
@@ -187,18 +188,15 @@ static bool contains(const words_t *words, const char *text)
 
 void words_add(words_t *words, const char *text, size_t length)
 {
-    char  *copy  = strndup(text, length);
-    char **texts = NULL;
+    char *copy = tool_calloc(1, length + 1);
 
-    if ((copy != NULL) && !contains(words, copy)) {
-        texts = realloc(words->texts, (words->num_texts + 1) * sizeof(*texts));
-    }
-    if (texts == NULL) {
+    memcpy(copy, text, length);
+    if (contains(words, copy)) {
         free(copy);
         return;
     }
-    texts[words->num_texts++] = copy;
-    words->texts              = texts;
+    words->texts = tool_grow(words->texts, words->num_texts, sizeof(char *));
+    words->texts[words->num_texts++] = copy;
 }
 
 void report_words(report_t *report, const char *key, words_t *words)

@@ -46,20 +46,11 @@ int trace_stream(trace_t *trace, uint64_t name)
     return (int)trace->num_streams++;
 }
 
-/* Make room for one more element. The room is doubled whenever it is full. */
-static void *grow(void *array, size_t num, size_t element_size)
-{
-    if ((num & (num - 1)) != 0) {
-        return array;
-    }
-    return tool_realloc(array, num == 0 ? 1 : 2 * num, element_size);
-}
-
 static void add_event(trace_t *trace, unsigned stream, uint32_t allocation,
                       bool is_free)
 {
     trace->events =
-        grow(trace->events, trace->num_events, sizeof(*trace->events));
+        tool_grow(trace->events, trace->num_events, sizeof(*trace->events));
     trace->events[trace->num_events++] =
         (trace_event_t){.allocation = allocation & (TRACE_MAX_ALLOCATIONS - 1),
                         .is_free    = is_free,
@@ -76,7 +67,7 @@ uint32_t trace_alloc(trace_t *trace, unsigned stream, uint64_t size)
         exit(1);
     }
     trace->sizes =
-        grow(trace->sizes, trace->num_allocations, sizeof(*trace->sizes));
+        tool_grow(trace->sizes, trace->num_allocations, sizeof(*trace->sizes));
     trace->sizes[trace->num_allocations++] = size;
     add_event(trace, stream, allocation, false);
     return allocation;

@@ -101,17 +101,12 @@ typedef struct maker {
     unsigned  stream;
     uint32_t *live; /* allocations, in no order */
     size_t    num_live;
-    size_t    room;
     uint64_t  live_bytes;
 } maker_t;
 
 static void maker_alloc(maker_t *maker, uint64_t size)
 {
-    if (maker->num_live == maker->room) {
-        maker->room = maker->room == 0 ? 256 : 2 * maker->room;
-        maker->live =
-            tool_realloc(maker->live, maker->room, sizeof(*maker->live));
-    }
+    maker->live = tool_grow(maker->live, maker->num_live, sizeof(*maker->live));
     maker->live[maker->num_live++] =
         trace_alloc(maker->trace, maker->stream, size);
     maker->live_bytes += size;
