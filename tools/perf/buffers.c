@@ -309,33 +309,32 @@ static void lay_out(buffers_t *buffers, const work_t *work)
     }
 }
 
-int buffers_init(buffers_t *buffers, const buffers_params_t *params)
+int buffers_init(buffers_t *buffers, memory_t *memory, const work_t *work,
+                 bool is_scattered, size_t shift, void *arena)
 {
-    const work_t *work = &params->work;
-    size_t        num;
+    size_t num_segments = is_scattered ? work->count : 1;
+    size_t num          = work->outstanding * num_segments;
 
-    memset(buffers, 0, sizeof(*buffers));
-    buffers->memory       = params->memory;
-    buffers->num_slots    = work->outstanding;
-    buffers->num_segments = params->is_scattered ? work->count : 1;
-    buffers->size         = work_bytes(work);
-    buffers->slot_size    = slot_size(work, params->is_scattered);
-    if (params->is_sender && params->is_scattered) {
-        buffers->shift = work->misaligned;
-    }
-    buffers->is_echo    = work->echo != 0;
-    buffers->arena      = params->arena;
-    buffers->arena_size = buffers_arena_size(work, params->is_scattered);
-    num                 = buffers->num_slots * buffers->num_segments;
+    *buffers = (buffers_t){
+        .memory       = memory,
+        .num_slots    = work->outstanding,
+        .num_segments = num_segments,
+        .size         = work_bytes(work),
+        .slot_size    = slot_size(work, is_scattered),
+        .shift        = shift,
+        .is_echo      = work->echo != 0,
+        .arena        = arena,
+        .arena_size   = buffers_arena_size(work, is_scattered),
+    };
     buffers->segments =
-        memory_list_alloc(buffers->memory, num, sizeof(*buffers->segments));
+        memory_list_alloc(memory, num, sizeof(*buffers->segments));
     if (buffers->segments != NULL) {
-        buffers->addresses = memory_list_alloc(buffers->memory, num,
-                                               sizeof(*buffers->addresses));
+        buffers->addresses =
+            memory_list_alloc(memory, num, sizeof(*buffers->addresses));
     }
-    if ((buffers->addresses != NULL) && (params->arena == NULL)) {
-        buffers->own_arena = memory_alloc(buffers->memory, buffers->arena_size,
-                                          &buffers->arena) == 0;
+    if ((buffers->addresses != NULL) && (arena == NULL)) {
+        buffers->own_arena =
+            memory_alloc(memory, buffers->arena_size, &buffers->arena) == 0;
     }
     if ((buffers->addresses == NULL) || (buffers->arena == NULL)) {
         buffers_cleanup(buffers);

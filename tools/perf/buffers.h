@@ -66,22 +66,18 @@ typedef struct buffers {
     uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies */
 } buffers_t;
 
-/* Parameters of buffers_init(). */
-typedef struct buffers_params {
-    memory_t *memory;
-    work_t    work;
-    bool      is_sender;
-    bool      is_scattered;
-    /* Memory of the caller with buffers_arena_size() bytes, starting at a page
-     * boundary. NULL: buffers_init() allocates memory. */
-    void *arena;
-} buffers_params_t;
-
 /* Returns the size of the arena that buffers_init() needs. */
 size_t buffers_arena_size(const work_t *work, bool is_scattered);
 
-/* Lay out the segments, and release them. */
-int  buffers_init(buffers_t *buffers, const buffers_params_t *params);
+/*
+ * Lay out the segments.
+ *
+ * shift  Offset in bytes of the segments from those of the peer.
+ * arena  Memory of the caller with buffers_arena_size() bytes, starting at a
+ *        page boundary. NULL: buffers_init() allocates memory.
+ */
+int  buffers_init(buffers_t *buffers, memory_t *memory, const work_t *work,
+                  bool is_scattered, size_t shift, void *arena);
 void buffers_cleanup(buffers_t *buffers);
 
 static inline ucxpool_segment_t *buffers_segments(const buffers_t *buffers,

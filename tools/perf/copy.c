@@ -138,7 +138,7 @@ int copy_end_create(const end_params_t *params, control_t *control,
     end_init(&copy->end, &copy_ops, params);
     copy->gpu = &params->memory->gpu;
     memset(reason, 0, JOB_REASON_SIZE);
-    status = (end_init_buffers(&copy->end, params, NULL) != 0) ||
+    status = (end_init_buffers(&copy->end, NULL) != 0) ||
                      (connect_ends(copy, control, reason) != 0)
                  ? -1
                  : 0;

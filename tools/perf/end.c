@@ -12,22 +12,19 @@ void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params)
     end->side      = params->side;
     end->work      = params->work;
     end->is_sender = params->is_sender;
+    end->memory    = params->memory;
     for (unsigned slot = 0; slot < end->work.outstanding; slot++) {
         end->slots[slot].end = end;
     }
 }
 
-int end_init_buffers(end_t *end, const end_params_t *params, void *arena)
+int end_init_buffers(end_t *end, void *arena)
 {
-    buffers_params_t buffers = {
-        .memory       = params->memory,
-        .work         = params->work,
-        .is_sender    = params->is_sender,
-        .is_scattered = side_is_scattered(params->side),
-        .arena        = arena,
-    };
+    bool   is_scattered = side_is_scattered(end->side);
+    size_t shift = end->is_sender && is_scattered ? end->work.misaligned : 0;
 
-    return buffers_init(&end->buffers, &buffers);
+    return buffers_init(&end->buffers, end->memory, &end->work, is_scattered,
+                        shift, arena);
 }
 
 int end_fail(end_t *end, const char *what, const char *why)

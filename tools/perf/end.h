@@ -49,6 +49,7 @@ struct end {
     work_t           work;
     side_t           side;
     bool             is_sender;
+    memory_t        *memory; /* memory of its buffers; borrowed */
     bool             failed; /* an error was printed */
     buffers_t        buffers;
     end_slot_t       slots[WORK_MAX_OUTSTANDING];
@@ -86,7 +87,7 @@ static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
 
 /* Lay out the end's buffers as its way needs them. arena: as for
  * buffers_init(). */
-int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
+int end_init_buffers(end_t *end, void *arena);
 
 /* --- a batch of messages: the same loops drive every side ----------------- */
 

@@ -47,9 +47,14 @@ typedef struct pool_params {
 int pool_create(const pool_params_t *params, const char *name,
                 ucxpool_t **pool_p);
 
-/* Accept the next channel, waiting for it, and destroy the listener. */
-ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
-                             ucxpool_channel_t **channel_p);
+/* Accept the next channel, waiting for it, and destroy the listener. what: as
+ * for pool_check(). */
+int pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
+                ucxpool_channel_t **channel_p, const char *what);
+
+/* Returns 0 if a call of the library succeeded. Otherwise prints an error,
+ * which begins with `what`, and returns -1. */
+int pool_check(ucxpool_status_t status, const char *what);
 
 typedef struct pool_lane pool_lane_t;
 

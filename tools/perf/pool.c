@@ -57,9 +57,18 @@ typedef struct pool_end {
     ucxpool_request_params_t *params;
 } pool_end_t;
 
-static int fail(const char *what)
+int pool_check(ucxpool_status_t status, const char *what)
 {
-    return tool_error("%s: %s", what, ucxpool_error_detail());
+    return status == UCXPOOL_OK
+               ? 0
+               : tool_error("%s: %s", what, ucxpool_error_detail());
+}
+
+/* Print the error of a call of the library, unless the end has failed before.
+ * Returns -1. */
+static int fail_end(end_t *end, const char *what)
+{
+    return end_fail(end, what, ucxpool_error_detail());
 }
 
 static void progress(void *pool)
@@ -167,8 +176,7 @@ static int posted(end_slot_t *slot, ucxpool_status_t status)
         return 0;
     }
     slot->pending--;
-    return end_fail(slot->end, "cannot start a request",
-                    ucxpool_error_detail());
+    return fail_end(slot->end, "cannot start a request");
 }
 
 /* --- messages ------------------------------------------------------------- */
@@ -232,8 +240,7 @@ static int each_send(end_t *end, unsigned index)
         if (ucxpool_send_buffer(pool->channel, segments[i].address,
                                 segments[i].length, TAG_DATA | index, NULL,
                                 NULL) != UCXPOOL_OK) {
-            return end_fail(end, "cannot start a send or receive",
-                            ucxpool_error_detail());
+            return fail_end(end, "cannot start a send or receive");
         }
     }
     return 0;
@@ -308,7 +315,7 @@ static int post_batch(end_t *end, unsigned index)
     return ucxpool_post(pool->pool, ops, sizeof(ops[0]), num, &num_posted) ==
                    UCXPOOL_OK
                ? 0
-               : end_fail(end, "cannot post a batch", ucxpool_error_detail());
+               : fail_end(end, "cannot post a batch");
 }
 
 static int batch_send(end_t *end, unsigned index)
@@ -463,8 +470,7 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
     char     done = 1;
 
     if (ucxpool_window_export(pool->window, access, blob) != UCXPOOL_OK) {
-        return end_fail(&pool->end, "cannot create or export the window",
-                        ucxpool_error_detail());
+        return fail_end(&pool->end, "cannot create or export the window");
     }
     if ((control_send(control, blob, sizeof(blob)) != 0) ||
         (control_recv_while(control, progress, pool->pool, missing,
@@ -487,8 +493,7 @@ static int import(pool_end_t *pool, const uint8_t *blob)
     if (ucxpool_remote_window_import(pool->channel, blob,
                                      UCXPOOL_WINDOW_BLOB_SIZE,
                                      &pool->remote) != UCXPOOL_OK) {
-        return end_fail(&pool->end, "cannot import the window",
-                        ucxpool_error_detail());
+        return fail_end(&pool->end, "cannot import the window");
     }
     do {
         ucxpool_progress(pool->pool);
@@ -602,27 +607,27 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
 }
 
 /* Create the objects of the pool that the side needs. */
-static int create_parts(pool_end_t *pool, const end_params_t *params)
+static int create_parts(pool_end_t *pool)
 {
+    end_t *end = &pool->end;
     size_t comm_size =
-        pool_end_comm_size(params->side, &params->work, params->is_sender);
+        pool_end_comm_size(end->side, &end->work, end->is_sender);
 
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {
-        return end_fail(&pool->end, "cannot allocate memory of the pool",
-                        ucxpool_error_detail());
+        return fail_end(&pool->end, "cannot allocate memory of the pool");
     }
-    if (end_init_buffers(&pool->end, params, pool->comm) != 0) {
+    if (end_init_buffers(end, pool->comm) != 0) {
         return -1;
     }
-    if ((params->side.way == WAY_POOL_BATCH) && (make_ops(pool) != 0)) {
+    if ((end->side.way == WAY_POOL_BATCH) && (make_ops(pool) != 0)) {
         return -1;
     }
-    if (side_is(params->side, IS_ONE_SIDED) && !params->is_sender &&
-        (ucxpool_window_create(pool->pool, pool->end.buffers.arena,
-                               pool->end.buffers.arena_size, NULL,
+    if (side_is(end->side, IS_ONE_SIDED) && !end->is_sender &&
+        (ucxpool_window_create(pool->pool, end->buffers.arena,
+                               end->buffers.arena_size, NULL,
                                &pool->window) != UCXPOOL_OK)) {
-        return end_fail(&pool->end, "no window", ucxpool_error_detail());
+        return fail_end(&pool->end, "no window");
     }
     return 0;
 }
@@ -637,7 +642,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     pool->pool    = lane->pool;
     pool->channel = lane->channel;
     memset(missing, 0, JOB_REASON_SIZE);
-    if ((create_parts(pool, params) != 0) ||
+    if ((create_parts(pool) != 0) ||
         (side_is(params->side, IS_ONE_SIDED) &&
          (open_window(pool, control, missing) != 0))) {
         status = -1;
@@ -690,14 +695,12 @@ static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
         {"COMM_SIZE", size_setting(params, size)},
     };
 
-    if (ucxpool_config_read(config_p) != UCXPOOL_OK) {
-        return fail("the settings of the pool are invalid");
+    ucxpool_status_t status = ucxpool_config_read(config_p);
+
+    if (status == UCXPOOL_OK) {
+        status = settings_change(*config_p, changes, 2);
     }
-    if (settings_change(*config_p, changes, 2) != UCXPOOL_OK) {
-        ucxpool_config_release(*config_p);
-        return fail("the settings of the pool are invalid");
-    }
-    return 0;
+    return pool_check(status, "the settings of the pool are invalid");
 }
 
 int pool_create(const pool_params_t *pool_params, const char *name,
@@ -706,12 +709,9 @@ int pool_create(const pool_params_t *pool_params, const char *name,
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                               UCXPOOL_PARAM_FIELD_NAME,
                                 .name = name};
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    ucxpool_config_t *config = NULL;
+    int               result = read_config(pool_params, &config);
 
-    if (read_config(pool_params, &config) != 0) {
-        return -1;
-    }
     if (pool_params->device != WORK_HOST) {
         params.field_mask |=
             UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
@@ -719,13 +719,16 @@ int pool_create(const pool_params_t *pool_params, const char *name,
         params.device      = pool_params->device;
     }
     params.config = config;
-    status        = ucxpool_create(&params, pool_p);
+    if (result == 0) {
+        result = pool_check(ucxpool_create(&params, pool_p),
+                            "cannot create the pool");
+    }
     ucxpool_config_release(config);
-    return status == UCXPOOL_OK ? 0 : fail("cannot create the pool");
+    return result;
 }
 
-ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
-                             ucxpool_channel_t **channel_p)
+int pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
+                ucxpool_channel_t **channel_p, const char *what)
 {
     ucxpool_status_t status;
 
@@ -734,7 +737,7 @@ ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
         ucxpool_wait(pool, UCXPOOL_FOREVER);
     }
     ucxpool_listener_destroy(listener);
-    return status;
+    return pool_check(status, what);
 }
 
 /* --- a lane --------------------------------------------------------------- */
@@ -785,17 +788,17 @@ static int accept_local(pool_lane_t *lane, control_t *control)
     ucxpool_listener_t *listener;
     uint16_t            port;
 
-    if (ucxpool_listener_create(lane->pool, "127.0.0.1:0", &listener) !=
-        UCXPOOL_OK) {
-        return fail("the pool cannot listen");
+    if (pool_check(
+            ucxpool_listener_create(lane->pool, "127.0.0.1:0", &listener),
+            "the pool cannot listen") != 0) {
+        return -1;
     }
     port = ucxpool_listener_port(listener);
     if (control_send(control, &port, sizeof(port)) != 0) {
         return -1;
     }
-    return pool_accept(lane->pool, listener, &lane->channel) == UCXPOOL_OK
-               ? 0
-               : fail("cannot create a channel to the sender");
+    return pool_accept(lane->pool, listener, &lane->channel,
+                       "cannot create a channel to the sender");
 }
 
 static int connect_local(pool_lane_t *lane, control_t *control)
@@ -807,10 +810,9 @@ static int connect_local(pool_lane_t *lane, control_t *control)
         return -1;
     }
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    return ucxpool_channel_connect(lane->pool, where, NULL, &lane->channel) ==
-                   UCXPOOL_OK
-               ? 0
-               : fail("cannot create a channel to the receiver");
+    return pool_check(
+        ucxpool_channel_connect(lane->pool, where, NULL, &lane->channel),
+        "cannot create a channel to the receiver");
 }
 
 /* Connect to another host over all devices that UCX may use, like raw UCX. */
@@ -821,11 +823,11 @@ static int connect_address(pool_lane_t *lane, control_t *control)
     void                    *mine;
     void                    *theirs;
     size_t                   length;
-    ucxpool_status_t         status;
     int                      result;
 
-    if (ucxpool_address_get(lane->pool, &mine, &length) != UCXPOOL_OK) {
-        return fail("cannot get the pool's address");
+    if (pool_check(ucxpool_address_get(lane->pool, &mine, &length),
+                   "cannot get the pool's address") != 0) {
+        return -1;
     }
     result = control_exchange(control, mine, length, &theirs,
                               &params.address_length);
@@ -834,11 +836,11 @@ static int connect_address(pool_lane_t *lane, control_t *control)
         return -1;
     }
     params.address = theirs;
-    status = ucxpool_channel_create(lane->pool, &params, &lane->channel);
+    result =
+        pool_check(ucxpool_channel_create(lane->pool, &params, &lane->channel),
+                   "cannot create a channel to the other host");
     free(theirs);
-    return status == UCXPOOL_OK
-               ? 0
-               : fail("cannot create a channel to the other host");
+    return result;
 }
 
 static int connect_pool(const pool_params_t *params, pool_lane_t *lane,

@@ -48,7 +48,6 @@ struct raw_lane {
 typedef struct raw_end {
     end_t         end; /* first: an end_t * is a raw_end_t * */
     raw_lane_t   *lane;
-    memory_t     *memory;
     ucp_mem_h     memh;    /* NULL: no registration */
     void         *arena;   /* registered GPU memory; or NULL */
     header_t     *headers; /* of active messages, slot by slot */
@@ -63,6 +62,15 @@ typedef struct raw_end {
 static int fail(end_t *end, ucs_status_t status, const char *what)
 {
     return end_fail(end, what, ucs_status_string(status));
+}
+
+/* Returns 0 if a call of UCX succeeded. Otherwise prints an error and returns
+ * -1. */
+static int check(ucs_status_t status, const char *what)
+{
+    return status == UCS_OK
+               ? 0
+               : tool_error("%s: %s", what, ucs_status_string(status));
 }
 
 /* Direct arriving messages to this end, until another end of the same kind is
@@ -539,16 +547,13 @@ static int rma_send(end_t *end, unsigned index)
  * an error. */
 static char *pack_offer(const raw_end_t *raw, size_t *length_p)
 {
-    uint64_t     address = (uintptr_t)raw->end.buffers.arena;
-    void        *key;
-    size_t       key_length;
-    char        *offer;
-    ucs_status_t status =
-        ucp_rkey_pack(raw->lane->context, raw->memh, &key, &key_length);
+    uint64_t address = (uintptr_t)raw->end.buffers.arena;
+    void    *key;
+    size_t   key_length;
+    char    *offer;
 
-    if (status != UCS_OK) {
-        tool_error("UCX cannot pack a key for its memory: %s",
-                   ucs_status_string(status));
+    if (check(ucp_rkey_pack(raw->lane->context, raw->memh, &key, &key_length),
+              "UCX cannot pack a key for its memory") != 0) {
         return NULL;
     }
     offer = tool_calloc(1, sizeof(address) + key_length);
@@ -616,11 +621,11 @@ static void create_iov(raw_end_t *raw)
 
 /* Register memory with UCX once, before anything is sent. UCX detects the type
  * of host memory; the type of GPU memory is given. */
-static int register_memory(raw_end_t *raw, const end_params_t *params,
-                           void **arena_p)
+static int register_memory(raw_end_t *raw, void **arena_p)
 {
-    size_t size =
-        buffers_arena_size(&params->work, side_is_scattered(params->side));
+    memory_t *memory = raw->end.memory;
+    size_t    size =
+        buffers_arena_size(&raw->end.work, side_is_scattered(raw->end.side));
     ucp_mem_map_params_t map = {
         .field_mask =
             UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
@@ -631,8 +636,8 @@ static int register_memory(raw_end_t *raw, const end_params_t *params,
     ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
     ucs_status_t   status;
 
-    if (memory_is_on_gpu(raw->memory) &&
-        (memory_alloc(raw->memory, size, &raw->arena) != 0)) {
+    if (memory_is_on_gpu(memory) &&
+        (memory_alloc(memory, size, &raw->arena) != 0)) {
         return -1;
     }
     map.address = raw->arena;
@@ -645,10 +650,9 @@ static int register_memory(raw_end_t *raw, const end_params_t *params,
                           "or lower -s or -O",
                           size, ucs_status_string(status));
     }
-    status = ucp_mem_query(raw->memh, &attr);
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot report the address of its memory: %s",
-                          ucs_status_string(status));
+    if (check(ucp_mem_query(raw->memh, &attr),
+              "UCX cannot report the address of its memory") != 0) {
+        return -1;
     }
     *arena_p = attr.address;
     return 0;
@@ -671,7 +675,7 @@ static void raw_destroy(end_t *end)
     if (raw->memh != NULL) {
         ucp_mem_unmap(raw->lane->context, raw->memh);
     }
-    memory_free(raw->memory, raw->arena, 0);
+    memory_free(end->memory, raw->arena, 0);
     free(raw->headers);
     free(raw->iov);
     free(raw);
@@ -696,11 +700,9 @@ int raw_end_create(raw_lane_t *lane, const end_params_t *params,
              : side_is(side, IS_AM) ? &am_ops
                                     : &tag_ops,
              params);
-    raw->lane   = lane;
-    raw->memory = params->memory;
-    if ((side_is(side, IS_REGISTERED) &&
-         (register_memory(raw, params, &arena) != 0)) ||
-        (end_init_buffers(&raw->end, params, arena) != 0) ||
+    raw->lane = lane;
+    if ((side_is(side, IS_REGISTERED) && (register_memory(raw, &arena) != 0)) ||
+        (end_init_buffers(&raw->end, arena) != 0) ||
         (side_is(side, IS_RMA) && (rma_connect(raw, control) != 0))) {
         raw_destroy(&raw->end);
         return -1;
@@ -738,10 +740,9 @@ static int create_context(raw_lane_t *lane)
     };
     ucs_status_t status;
 
-    status = ucp_config_read(NULL, NULL, &config);
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot read its settings (UCX_*): %s",
-                          ucs_status_string(status));
+    if (check(ucp_config_read(NULL, NULL, &config),
+              "UCX cannot read its settings (UCX_*)") != 0) {
+        return -1;
     }
     status = ucp_init(&params, config, &lane->context);
     ucp_config_release(config);
@@ -757,19 +758,16 @@ int raw_is_for_gpu(bool *is_for_gpu_p)
 {
     ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
     raw_lane_t         lane;
-    ucs_status_t       status;
+    int                result;
 
     if (create_context(&lane) != 0) {
         return -1;
     }
-    status = ucp_context_query(lane.context, &attr);
-    ucp_cleanup(lane.context);
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot report its memory types: %s",
-                          ucs_status_string(status));
-    }
+    result        = check(ucp_context_query(lane.context, &attr),
+                          "UCX cannot report its memory types");
     *is_for_gpu_p = (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
-    return 0;
+    ucp_cleanup(lane.context);
+    return result;
 }
 
 static int set_handler(raw_lane_t *lane, unsigned id, ucp_am_recv_callback_t cb)
@@ -782,13 +780,9 @@ static int set_handler(raw_lane_t *lane, unsigned id, ucp_am_recv_callback_t cb)
         .cb  = cb,
         .arg = lane,
     };
-    ucs_status_t status = ucp_worker_set_am_recv_handler(lane->worker, &param);
 
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot set a handler for active messages: %s",
-                          ucs_status_string(status));
-    }
-    return 0;
+    return check(ucp_worker_set_am_recv_handler(lane->worker, &param),
+                 "UCX cannot set a handler for active messages");
 }
 
 static int create_worker(raw_lane_t *lane)
@@ -797,12 +791,10 @@ static int create_worker(raw_lane_t *lane)
         .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         .thread_mode = UCS_THREAD_MODE_SINGLE,
     };
-    ucs_status_t status;
 
-    status = ucp_worker_create(lane->context, &params, &lane->worker);
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot create a worker: %s",
-                          ucs_status_string(status));
+    if (check(ucp_worker_create(lane->context, &params, &lane->worker),
+              "UCX cannot create a worker") != 0) {
+        return -1;
     }
     if ((set_handler(lane, AM_DATA, data_arrived) != 0) ||
         (set_handler(lane, AM_REPLY, reply_arrived) != 0)) {
@@ -842,13 +834,11 @@ static int connect_lane(raw_lane_t *lane, control_t *control)
     ucp_address_t *mine;
     void          *address;
     size_t         length;
-    ucs_status_t   status;
     int            result;
 
-    status = ucp_worker_get_address(lane->worker, &mine, &length);
-    if (status != UCS_OK) {
-        return tool_error("UCX cannot return its address: %s",
-                          ucs_status_string(status));
+    if (check(ucp_worker_get_address(lane->worker, &mine, &length),
+              "UCX cannot return its address") != 0) {
+        return -1;
     }
     result = control_exchange(control, mine, length, &address, &length);
     ucp_worker_release_address(lane->worker, mine);

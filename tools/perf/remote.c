@@ -22,21 +22,16 @@ typedef struct remote {
     char               buffer[CONTROL_MAX];
 } remote_t;
 
-static int fail(const char *what)
-{
-    return tool_error("%s: %s", what, ucxpool_error_detail());
-}
-
 static int remote_send(control_t *control, const void *data, size_t length)
 {
     remote_t          *remote = (remote_t *)control;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status =
-        ucxpool_send_buffer(remote->channel, data, length, TAG, NULL, &request);
-    if (status != UCXPOOL_OK) {
-        return fail("cannot send to the other host");
+    if (pool_check(ucxpool_send_buffer(remote->channel, data, length, TAG, NULL,
+                                       &request),
+                   "cannot send to the other host") != 0) {
+        return -1;
     }
     status = ucxpool_request_wait(request, SEND_NS);
     ucxpool_request_release(request);
@@ -52,11 +47,11 @@ static int post_receive(remote_t *remote)
     if (remote->receive != NULL) {
         return 0;
     }
-    return ucxpool_recv_buffer(remote->pool, remote->channel, remote->buffer,
-                               sizeof(remote->buffer), TAG, UINT64_MAX, NULL,
-                               &remote->receive) == UCXPOOL_OK
-               ? 0
-               : fail("cannot receive from the other host");
+    return pool_check(ucxpool_recv_buffer(remote->pool, remote->channel,
+                                          remote->buffer,
+                                          sizeof(remote->buffer), TAG,
+                                          UINT64_MAX, NULL, &remote->receive),
+                      "cannot receive from the other host");
 }
 
 static int remote_poll(control_t *control, int timeout_ms, void *data,
@@ -82,8 +77,7 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
     *length_p = attr.length;
     if (status == UCXPOOL_OK) {
         memcpy(data, remote->buffer, attr.length < size ? attr.length : size);
-    }
-    if (status != UCXPOOL_OK) {
+    } else {
         tool_error(
             "the other host ended early (%s); its own message has the reason",
             ucxpool_status_string(status));
@@ -144,16 +138,15 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
     ucxpool_listener_t *listener;
     char                text[256];
 
-    if (listen_on(remote, where, text, sizeof(text), &listener) != UCXPOOL_OK) {
-        return fail(text);
+    if (pool_check(listen_on(remote, where, text, sizeof(text), &listener),
+                   text) != 0) {
+        return -1;
     }
     *strrchr(text, ':') = '\0';
     fprintf(output, "listening on %s:%u\n", text,
             ucxpool_listener_port(listener));
     fflush(output);
-    return pool_accept(remote->pool, listener, &remote->channel) == UCXPOOL_OK
-               ? 0
-               : fail("no client");
+    return pool_accept(remote->pool, listener, &remote->channel, "no client");
 }
 
 static int serve(remote_t *remote)
@@ -186,9 +179,10 @@ static int connect_server(remote_t *remote, const char *where)
 {
     ucxpool_channel_attr_t attr;
 
-    if (ucxpool_channel_connect(remote->pool, where, NULL, &remote->channel) !=
-        UCXPOOL_OK) {
-        return fail(where);
+    if (pool_check(ucxpool_channel_connect(remote->pool, where, NULL,
+                                           &remote->channel),
+                   where) != 0) {
+        return -1;
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
