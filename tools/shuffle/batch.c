@@ -200,9 +200,9 @@ char *batch_place(const batch_t *batch)
     return batch->large != NULL ? batch->large : batch->memory;
 }
 
-void batch_parse(batch_t *batch, char *message)
+void batch_parse(batch_t *batch)
 {
-    batch_lay_out(batch, message, batch->num_records);
+    batch_lay_out(batch, batch_place(batch), batch->num_records);
 }
 
 int batch_next_run(const batch_t *batch, uint32_t num_partitions,
@@ -242,10 +242,9 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
 void batch_list_init(batch_list_t *list, char *memory, unsigned num,
                      size_t size)
 {
-    list->all      = tool_calloc(num, sizeof(*list->all));
-    list->num      = num;
-    list->num_idle = 0;
-    list->idle     = NULL;
+    list->all  = tool_calloc(num, sizeof(*list->all));
+    list->num  = num;
+    list->idle = NULL;
     for (unsigned i = 0; i < num; i++) {
         batch_init(&list->all[i], memory + i * batch_memory_size(size), size);
         batch_list_put(list, &list->all[i]);
@@ -267,7 +266,6 @@ batch_t *batch_list_get(batch_list_t *list)
 
     if (batch != NULL) {
         list->idle = batch->next;
-        list->num_idle--;
     }
     return batch;
 }
@@ -277,5 +275,4 @@ void batch_list_put(batch_list_t *list, batch_t *batch)
     batch_reset(batch);
     batch->next = list->idle;
     list->idle  = batch;
-    list->num_idle++;
 }

@@ -92,8 +92,8 @@ size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p);
 int   batch_prepare(batch_t *batch, uint64_t num_records, size_t length);
 char *batch_place(const batch_t *batch);
 
-/* Find the columns of a message, which is at batch_place() or is a copy. */
-void batch_parse(batch_t *batch, char *message);
+/* Find the columns of the message at batch_place(). */
+void batch_parse(batch_t *batch);
 
 /* A run: consecutive records of one partition. All 0: no run yet. */
 typedef struct batch_run {
@@ -115,7 +115,6 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
 typedef struct batch_list {
     batch_t *all;
     unsigned num;
-    unsigned num_idle;
     batch_t *idle;
 } batch_list_t;
 

@@ -53,7 +53,9 @@ typedef struct exchange_peer {
 } exchange_peer_t;
 
 struct exchange {
-    exchange_params_t params;
+    unsigned          self;
+    unsigned          num_workers;
+    size_t            batch_size;
     ucxpool_t        *pool;
     void             *address;
     size_t            address_length;
@@ -99,7 +101,8 @@ void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
 /* --- the pool ----------------------------------------------------------- */
 
 /* Set what suits this tool, unless the user has set it. */
-static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
+static ucxpool_status_t pool_config_fit(ucxpool_config_t *config,
+                                        size_t            memory_size)
 {
     /* The size is in whole large pages. Every worker maps the pools of all
      * others, and mapping 4 KiB pages would take longer than the transfer. */
@@ -132,42 +135,32 @@ static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
         }
     }
     return settings_change(config, settings,
-                           sizeof(settings) / sizeof(settings[0])) == UCXPOOL_OK
-               ? 0
-               : keep_error("%s", ucxpool_error_detail());
-}
-
-static int pool_make(const exchange_params_t *exchange,
-                     const ucxpool_config_t *config, ucxpool_t **pool_p)
-{
-    ucxpool_params_t params = {0};
-    char             name[32];
-
-    snprintf(name, sizeof(name), "worker-%u", exchange->self);
-    params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
-    params.config     = config;
-    params.name       = name;
-    if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
-        return keep_error("cannot create the pool of worker %u: %s",
-                          exchange->self, ucxpool_error_detail());
-    }
-    return 0;
+                           sizeof(settings) / sizeof(settings[0]));
 }
 
 static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
 {
-    ucxpool_config_t *config;
-    int               result;
+    ucxpool_config_t *config = NULL;
+    ucxpool_params_t  params = {0};
+    char              name[32];
+    ucxpool_status_t  status = ucxpool_config_read(&config);
 
-    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return keep_error("%s", ucxpool_error_detail());
+    snprintf(name, sizeof(name), "worker-%u", exchange->self);
+    if (status == UCXPOOL_OK) {
+        status = pool_config_fit(config, memory_size);
     }
-    result = pool_config_fit(config, memory_size);
-    if (result == 0) {
-        result = pool_make(&exchange->params, config, &exchange->pool);
+    if (status == UCXPOOL_OK) {
+        params.field_mask =
+            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
+        params.config = config;
+        params.name   = name;
+        status        = ucxpool_create(&params, &exchange->pool);
     }
     ucxpool_config_release(config);
-    return result;
+    return status == UCXPOOL_OK
+               ? 0
+               : keep_error("cannot create the pool of worker %u: %s",
+                            exchange->self, ucxpool_error_detail());
 }
 
 /* Returns true if the pool has room. Called first, because a failed allocation
@@ -202,7 +195,7 @@ static void exchange_init_peer(exchange_t *exchange, unsigned index,
 
     peer->exchange = exchange;
     batch_list_init(&peer->list, memory, EXCHANGE_BATCHES_PER_PEER,
-                    exchange->params.batch_size);
+                    exchange->batch_size);
     for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
         peer->list.all[i].owner = peer;
         peer->list.all[i].peer  = index;
@@ -211,12 +204,11 @@ static void exchange_init_peer(exchange_t *exchange, unsigned index,
 
 static int exchange_init(exchange_t *exchange)
 {
-    const exchange_params_t *params = &exchange->params;
-    size_t                   place  = batch_memory_size(params->batch_size);
-    unsigned                 peers  = params->num_workers - 1;
-    unsigned                 num    = 2 * peers;
-    size_t                   size;
-    char                    *memory;
+    size_t   place = batch_memory_size(exchange->batch_size);
+    unsigned peers = exchange->num_workers - 1;
+    unsigned num   = 2 * peers;
+    size_t   size;
+    char    *memory;
 
     num  = num < EXCHANGE_INCOMING_MIN ? EXCHANGE_INCOMING_MIN : num;
     num  = num > EXCHANGE_INCOMING_MAX ? EXCHANGE_INCOMING_MAX : num;
@@ -226,30 +218,31 @@ static int exchange_init(exchange_t *exchange)
     }
     exchange_init_memory(exchange, size);
     memory = exchange->memory;
-    for (unsigned i = 0; i < params->num_workers; i++) {
-        if (i != params->self) {
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
+        if (i != exchange->self) {
             exchange_init_peer(exchange, i, memory);
             memory += EXCHANGE_BATCHES_PER_PEER * place;
         }
     }
-    batch_list_init(&exchange->list, memory, num, params->batch_size);
+    batch_list_init(&exchange->list, memory, num, exchange->batch_size);
     return 0;
 }
 
-int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
+exchange_t *exchange_create(unsigned self, unsigned num_workers,
+                            size_t batch_size)
 {
     exchange_t *exchange = tool_calloc(1, sizeof(*exchange));
 
-    exchange->params    = *params;
-    exchange->ready_end = &exchange->ready;
-    exchange->peers =
-        tool_calloc(params->num_workers, sizeof(*exchange->peers));
+    exchange->self        = self;
+    exchange->num_workers = num_workers;
+    exchange->batch_size  = batch_size;
+    exchange->ready_end   = &exchange->ready;
+    exchange->peers       = tool_calloc(num_workers, sizeof(*exchange->peers));
     if (exchange_init(exchange) != 0) {
         exchange_destroy(exchange);
-        return -1;
+        return NULL;
     }
-    *exchange_p = exchange;
-    return 0;
+    return exchange;
 }
 
 void exchange_destroy(exchange_t *exchange)
@@ -267,7 +260,7 @@ void exchange_destroy(exchange_t *exchange)
         free(exchange->memory);
     }
     batch_list_cleanup(&exchange->list);
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
         batch_list_cleanup(&exchange->peers[i].list);
     }
     free(exchange->peers);
@@ -405,7 +398,7 @@ int exchange_post(exchange_t *exchange, batch_t *batch)
 {
     exchange_peer_t         *peer   = batch->owner;
     stopwatch_t              start  = stopwatch_start();
-    exchange_header_t        header = {EXCHANGE_BATCH, exchange->params.self,
+    exchange_header_t        header = {EXCHANGE_BATCH, exchange->self,
                                        batch->num_records};
     const ucxpool_segment_t *segments;
     ucxpool_data_t           data;
@@ -424,11 +417,11 @@ int exchange_end(exchange_t *exchange)
 {
     ucxpool_data_t nothing = ucxpool_data_buffer(NULL, 0);
 
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
-        exchange_header_t header = {EXCHANGE_END, exchange->params.self,
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
+        exchange_header_t header = {EXCHANGE_END, exchange->self,
                                     exchange->peers[i].num_sent};
 
-        if (i != exchange->params.self) {
+        if (i != exchange->self) {
             exchange_send(exchange, i, &header, &nothing, NULL);
         }
     }
@@ -530,10 +523,9 @@ static void exchange_take(exchange_t *exchange)
         if (attr.metadata_length == sizeof(header)) {
             memcpy(&header, attr.metadata, sizeof(header));
         }
-        if ((header.kind == 0) ||
-            (header.source >= exchange->params.num_workers)) {
+        if ((header.kind == 0) || (header.source >= exchange->num_workers)) {
             exchange_refuse(exchange, message, UCXPOOL_ERR_PROTOCOL,
-                            exchange->params.self,
+                            exchange->self,
                             "check that all workers have the same version");
         } else if (header.kind == EXCHANGE_BATCH) {
             exchange_take_batch(exchange, message, &header, attr.length);
@@ -554,7 +546,7 @@ batch_t *exchange_received(exchange_t *exchange)
     if (exchange->ready == NULL) {
         exchange->ready_end = &exchange->ready;
     }
-    batch_parse(batch, batch_place(batch));
+    batch_parse(batch);
     return batch;
 }
 
@@ -570,7 +562,7 @@ static void exchange_watch(exchange_t *exchange)
 {
     ucxpool_channel_attr_t attr;
 
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
         if (exchange->peers[i].channel == NULL) {
             continue;
         }
@@ -619,9 +611,9 @@ bool exchange_has_ended(const exchange_t *exchange)
     bool has_ended = !exchange->failed && (exchange->num_receiving == 0) &&
                      (exchange->ready == NULL);
 
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
         peer = &exchange->peers[i];
-        has_ended &= (i == exchange->params.self) ||
+        has_ended &= (i == exchange->self) ||
                      (peer->has_ended && (peer->pending == 0) &&
                       (peer->num_received == peer->num_expected));
     }
@@ -642,7 +634,7 @@ void exchange_report(exchange_t *exchange, exchange_report_t *report_p)
     pool_stats_read(exchange->pool, &report_p->stats);
     ucxpool_query(exchange->pool, &attr, sizeof(attr));
     report_p->degraded_to = attr.degraded_to;
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+    for (unsigned i = 0; i < exchange->num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {
             ucxpool_channel_query(exchange->peers[i].channel, &channel,
                                   sizeof(channel));

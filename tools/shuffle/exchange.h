@@ -36,12 +36,6 @@ stopwatch_t stopwatch_start(void);
 void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
 void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
-typedef struct exchange_params {
-    unsigned self;
-    unsigned num_workers;
-    size_t   batch_size;
-} exchange_params_t;
-
 typedef struct exchange_report {
     stopwatch_t        transfer;   /* in send, receive and progress calls */
     stopwatch_t        wait;       /* until something arrives */
@@ -57,9 +51,11 @@ typedef struct exchange_report {
 
 typedef struct exchange exchange_t;
 
-/* Create the pool and its batches, and destroy them. */
-int  exchange_create(const exchange_params_t *params, exchange_t **exchange_p);
-void exchange_destroy(exchange_t *exchange);
+/* Create the pool and the batches of worker `self`, and destroy them. Returns
+ * NULL with an error. */
+exchange_t *exchange_create(unsigned self, unsigned num_workers,
+                            size_t batch_size);
+void        exchange_destroy(exchange_t *exchange);
 
 /* Get the address that the other workers pass to exchange_connect(). The
  * address is valid until exchange_destroy(). */

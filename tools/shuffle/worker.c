@@ -56,15 +56,14 @@ void worker_choose_batch(job_t *job)
 
 int worker_prepare(worker_params_t *params)
 {
-    const job_t      *job      = params->job;
-    exchange_params_t exchange = {
-        .self        = params->index,
-        .num_workers = job->num_workers,
-        .batch_size  = job->batch_size,
-    };
+    const job_t *job = params->job;
 
-    return job->num_workers > 1 ? exchange_create(&exchange, &params->exchange)
-                                : 0;
+    if (job->num_workers == 1) {
+        return 0;
+    }
+    params->exchange =
+        exchange_create(params->index, job->num_workers, job->batch_size);
+    return params->exchange != NULL ? 0 : -1;
 }
 
 static int worker_init(worker_t *worker)
