@@ -97,9 +97,8 @@ void ranks_cleanup(void);
  */
 void ranks_abort(int status, int signal_number);
 
-/* Add up all results, and check that all records were written. */
-void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p);
-int  result_check(const result_t *sum);
+/* Check that all records were written. */
+int results_check(const result_t *results, unsigned num_workers);
 
 void summary_print_text(const job_t *job, const result_t *results,
                         uint64_t elapsed_ns, FILE *stream);

@@ -87,6 +87,13 @@ typedef struct local {
     char error[KEPT_ERROR_SIZE];  /* error of the main process, or "" */
 } local_t;
 
+static void send_word(int socket, word_t word)
+{
+    char byte = (char)word;
+
+    send(socket, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* --- a worker's process ------------------------------------------------- */
 
 typedef struct child {
@@ -128,13 +135,6 @@ static void child_init_signals(pid_t parent)
     if (getppid() != parent) {
         child_stop = 1;
     }
-}
-
-static void child_send_word(const child_t *child, word_t word)
-{
-    char byte = (char)word;
-
-    (void)!write(child->socket, &byte, 1);
 }
 
 /* Read a word from the main process. An end of file counts as WORD_ABORT. */
@@ -190,7 +190,7 @@ static int child_connect(child_t *child)
     }
     memcpy(child->place->address, address, length);
     child->place->address_length = length;
-    child_send_word(child, WORD_READY);
+    send_word(child->socket, WORD_READY);
     result = child_expect(child, child_recv_word(child, 0), WORD_GO);
     for (unsigned i = 0; (i < child->local->job->num_workers) && (result == 0);
          i++) {
@@ -211,7 +211,7 @@ static int child_await_others(child_t *child)
     exchange_t *exchange = child->worker.exchange;
     word_t      word;
 
-    child_send_word(child, WORD_DONE);
+    send_word(child->socket, WORD_DONE);
     while ((word = child_recv_word(child, exchange != NULL ? MSG_DONTWAIT
                                                            : 0)) == WORD_NONE) {
         exchange_wait(exchange, CHILD_WAIT_MS);
@@ -232,7 +232,7 @@ static void child_fail(child_t *child)
         ((exchange != NULL) && exchange_lost_peer(exchange));
     strcpy(child->place->error, kept_error());
     output_discard(&child->folder, &set);
-    child_send_word(child, WORD_FAILED);
+    send_word(child->socket, WORD_FAILED);
     /* Wait until the main process ends this process, or has died itself. */
     do {
         got = recv(child->socket, &word, 1, 0);
@@ -303,12 +303,9 @@ static int local_start_one(local_t *local, unsigned index)
 
 static void local_send_word(const local_t *local, word_t word)
 {
-    char byte = (char)word;
-
     for (unsigned i = 0; i < local->job->num_workers; i++) {
         if (local->members[i].socket >= 0) {
-            send(local->members[i].socket, &byte, 1,
-                 MSG_NOSIGNAL | MSG_DONTWAIT);
+            send_word(local->members[i].socket, word);
         }
     }
 }
@@ -458,13 +455,11 @@ static int local_report_cause(const local_t *local)
 static void local_compare(local_t *local)
 {
     unsigned num_workers = local->job->num_workers;
-    result_t sum;
 
     for (unsigned i = 0; i < num_workers; i++) {
         local->results[i] = local->places[i].result;
     }
-    result_sum(local->results, num_workers, &sum);
-    if (result_check(&sum) != 0) {
+    if (results_check(local->results, num_workers) != 0) {
         local_fail_here(local);
     } else {
         local_send_word(local, WORD_LEAVE);

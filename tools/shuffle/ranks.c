@@ -278,8 +278,6 @@ static int ranks_connect_all(const job_t *job, exchange_t *exchange)
 /* Compare the results. All ranks do so and come to the same conclusion. */
 static int ranks_compare(exchange_t *exchange, result_t *results)
 {
-    result_t sum;
-
     if (ranks_show(exchange, "ucxpool.shuffle.result",
                    &results[ranks_self.rank], sizeof(*results)) != 0) {
         return -1;
@@ -294,8 +292,7 @@ static int ranks_compare(exchange_t *exchange, result_t *results)
         memcpy(&results[i], value->data.bo.bytes, sizeof(*results));
         PMIX_VALUE_RELEASE(value);
     }
-    result_sum(results, ranks_num, &sum);
-    return result_check(&sum);
+    return results_check(results, ranks_num);
 }
 
 /* Give the files of this rank their final names, unless another rank cannot do

@@ -22,7 +22,9 @@ static const char *const summary_degraded[] = {
     [UCXPOOL_DEGRADED_PINNED] = "pinned",
 };
 
-void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
+/* Add up all results. */
+static void result_sum(const result_t *results, unsigned num_workers,
+                       result_t *sum_p)
 {
     exchange_report_t *sum = &sum_p->exchange;
 
@@ -45,17 +47,20 @@ void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
     }
 }
 
-int result_check(const result_t *sum)
+int results_check(const result_t *results, unsigned num_workers)
 {
-    if (tally_is_equal(&sum->in, &sum->out)) {
+    result_t sum;
+
+    result_sum(results, num_workers, &sum);
+    if (tally_is_equal(&sum.in, &sum.out)) {
         return 0;
     }
     return keep_error("the output differs from the input: %" PRIu64
                       " records, %" PRIu64 " bytes, checksum %016" PRIx64
                       " were read, but %" PRIu64 " records, %" PRIu64
                       " bytes, checksum %016" PRIx64 " written",
-                      sum->in.records, sum->in.bytes, sum->in.checksum,
-                      sum->out.records, sum->out.bytes, sum->out.checksum);
+                      sum.in.records, sum.in.bytes, sum.in.checksum,
+                      sum.out.records, sum.out.bytes, sum.out.checksum);
 }
 
 static double seconds(uint64_t ns)
