@@ -99,9 +99,7 @@ static bool is_device(CUdevice device)
 ENTRY(cuDeviceGet, CUdevice *device, int ordinal)
 {
     BEGIN("cuDeviceGet", NEEDS_INIT);
-    if (!is_device(ordinal)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(ordinal), CUDA_ERROR_INVALID_DEVICE);
     *device = ordinal;
     return done(CUDA_SUCCESS);
 }
@@ -109,9 +107,7 @@ ENTRY(cuDeviceGet, CUdevice *device, int ordinal)
 ENTRY(cuDeviceGetName, char *name, int size, CUdevice device)
 {
     BEGIN("cuDeviceGetName", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     snprintf(name, (size_t)size, "%s", config.name);
     return done(CUDA_SUCCESS);
 }
@@ -119,9 +115,7 @@ ENTRY(cuDeviceGetName, char *name, int size, CUdevice device)
 ENTRY(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice device)
 {
     BEGIN("cuDeviceGetUuid", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     memset(uuid, 0, sizeof(*uuid));
     memcpy(uuid->bytes, "stand-in GPU", 12);
     uuid->bytes[15] = (char)(device + 1);
@@ -131,9 +125,7 @@ ENTRY(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice device)
 ENTRY(cuDeviceTotalMem_v2, size_t *size, CUdevice device)
 {
     BEGIN("cuDeviceTotalMem", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     *size = config.memory;
     return done(CUDA_SUCCESS);
 }
@@ -172,9 +164,7 @@ ENTRY(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute,
       CUdevice device)
 {
     BEGIN("cuDeviceGetAttribute", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     *value = attribute_value(attribute);
     return done(CUDA_SUCCESS);
 }
@@ -182,9 +172,7 @@ ENTRY(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute,
 ENTRY(cuDeviceGetPCIBusId, char *text, int size, CUdevice device)
 {
     BEGIN("cuDeviceGetPCIBusId", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     snprintf(text, (size_t)size, "0000:%02X:00.0", device + 1);
     return done(CUDA_SUCCESS);
 }
@@ -192,9 +180,7 @@ ENTRY(cuDeviceGetPCIBusId, char *text, int size, CUdevice device)
 ENTRY(cuDeviceCanAccessPeer, int *can_access, CUdevice device, CUdevice peer)
 {
     BEGIN("cuDeviceCanAccessPeer", NEEDS_INIT);
-    if (!is_device(device) || !is_device(peer)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device) || !is_device(peer), CUDA_ERROR_INVALID_DEVICE);
     *can_access = config.has_peers && (device != peer);
     return done(CUDA_SUCCESS);
 }
@@ -202,9 +188,7 @@ ENTRY(cuDeviceCanAccessPeer, int *can_access, CUdevice device, CUdevice peer)
 ENTRY(cuDevicePrimaryCtxRetain, CUcontext *context, CUdevice device)
 {
     BEGIN("cuDevicePrimaryCtxRetain", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
+    FAIL_IF(!is_device(device), CUDA_ERROR_INVALID_DEVICE);
     contexts[device].device = device;
     contexts[device].retains++;
     num_live++;
@@ -215,9 +199,8 @@ ENTRY(cuDevicePrimaryCtxRetain, CUcontext *context, CUdevice device)
 ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device)
 {
     BEGIN("cuDevicePrimaryCtxRelease", NEEDS_INIT);
-    if (!is_device(device) || (contexts[device].retains == 0)) {
-        return done(CUDA_ERROR_INVALID_CONTEXT);
-    }
+    FAIL_IF(!is_device(device) || (contexts[device].retains == 0),
+            CUDA_ERROR_INVALID_CONTEXT);
     contexts[device].retains--;
     num_live--;
     return done(CUDA_SUCCESS);
@@ -226,12 +209,9 @@ ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device)
 ENTRY(cuCtxPushCurrent_v2, CUcontext context)
 {
     BEGIN("cuCtxPushCurrent", NEEDS_INIT);
-    if ((context == NULL) || (stack_size == STACK_SIZE)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (context->retains == 0) {
-        return done(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    }
+    FAIL_IF((context == NULL) || (stack_size == STACK_SIZE),
+            CUDA_ERROR_INVALID_VALUE);
+    FAIL_IF(context->retains == 0, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     stack[stack_size++] = context;
     num_pushed++;
     num_live++;
@@ -241,9 +221,7 @@ ENTRY(cuCtxPushCurrent_v2, CUcontext context)
 ENTRY(cuCtxPopCurrent_v2, CUcontext *context)
 {
     BEGIN("cuCtxPopCurrent", NEEDS_INIT);
-    if (stack_size == 0) {
-        return done(CUDA_ERROR_INVALID_CONTEXT);
-    }
+    FAIL_IF(stack_size == 0, CUDA_ERROR_INVALID_CONTEXT);
     stack_size--;
     if (num_pushed != 0) {
         num_pushed--;
@@ -288,15 +266,11 @@ ENTRY(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags)
 
     BEGIN("cuCtxEnablePeerAccess", NEEDS_CONTEXT);
     context = current_context();
-    if ((flags != 0) || (peer == NULL) || (peer == context)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (!config.has_peers) {
-        return done(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
-    }
-    if (context->peers & (1u << peer->device)) {
-        return done(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-    }
+    FAIL_IF((flags != 0) || (peer == NULL) || (peer == context),
+            CUDA_ERROR_INVALID_VALUE);
+    FAIL_IF(!config.has_peers, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    FAIL_IF(context->peers & (1u << peer->device),
+            CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     context->peers |= 1u << peer->device;
     return done(CUDA_SUCCESS);
 }

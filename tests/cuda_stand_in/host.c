@@ -25,14 +25,10 @@ ENTRY(cuMemHostAlloc, void **address, size_t size, unsigned flags)
     void *host;
 
     BEGIN("cuMemHostAlloc", NEEDS_CONTEXT);
-    if ((size == 0) || (flags > 7)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((size == 0) || (flags > 7), CUDA_ERROR_INVALID_VALUE);
     host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                 -1, 0);
-    if (host == MAP_FAILED) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    FAIL_IF(host == MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
     if (!mapping_add(host_mapping(host, size, MAPPING_HOST))) {
         munmap(host, size);
         return done(CUDA_ERROR_OUT_OF_MEMORY);
@@ -48,23 +44,19 @@ ENTRY(cuMemFreeHost, void *address)
     BEGIN("cuMemFreeHost", NEEDS_CONTEXT);
     stream_work(~0u);
     mapping = mapping_at((CUdeviceptr)(uintptr_t)address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_HOST)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    munmap(address, mapping->size);
-    mapping_remove(mapping, 1);
+    FAIL_IF((mapping == NULL) || (mapping->kind != MAPPING_HOST),
+            CUDA_ERROR_INVALID_VALUE);
+    mapping_destroy(mapping);
     return done(CUDA_SUCCESS);
 }
 
 ENTRY(cuMemHostRegister_v2, void *address, size_t size, unsigned flags)
 {
     BEGIN("cuMemHostRegister", NEEDS_CONTEXT);
-    if ((address == NULL) || (size == 0) || (flags > 15)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (!mapping_add(host_mapping(address, size, MAPPING_REGISTERED))) {
-        return done(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    }
+    FAIL_IF((address == NULL) || (size == 0) || (flags > 15),
+            CUDA_ERROR_INVALID_VALUE);
+    FAIL_IF(!mapping_add(host_mapping(address, size, MAPPING_REGISTERED)),
+            CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     return done(CUDA_SUCCESS);
 }
 
@@ -75,9 +67,8 @@ ENTRY(cuMemHostUnregister, void *address)
     BEGIN("cuMemHostUnregister", NEEDS_CONTEXT);
     stream_work(~0u);
     mapping = mapping_at((CUdeviceptr)(uintptr_t)address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_REGISTERED)) {
-        return done(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    }
+    FAIL_IF((mapping == NULL) || (mapping->kind != MAPPING_REGISTERED),
+            CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     mapping_remove(mapping, 1);
     return done(CUDA_SUCCESS);
 }
@@ -89,9 +80,8 @@ ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr *address, void *host,
 
     BEGIN("cuMemHostGetDevicePointer", NEEDS_CONTEXT);
     mapping = mapping_of((CUdeviceptr)(uintptr_t)host);
-    if ((flags != 0) || (mapping == NULL) || (mapping->backing != NULL)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((flags != 0) || (mapping == NULL) || (mapping->backing != NULL),
+            CUDA_ERROR_INVALID_VALUE);
     *address = (CUdeviceptr)(uintptr_t)host;
     if ((mapping->kind == MAPPING_REGISTERED) && !config.has_host_pointer) {
         *address += 1ull << 45;

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct handle {
@@ -27,9 +26,8 @@ ENTRY(cuIpcGetMemHandle, CUipcMemHandle *handle, CUdeviceptr address)
 
     BEGIN("cuIpcGetMemHandle", NEEDS_CONTEXT);
     mapping = mapping_of(address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_ALLOC)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((mapping == NULL) || (mapping->kind != MAPPING_ALLOC),
+            CUDA_ERROR_INVALID_VALUE);
     inside.pid  = (int32_t)getpid();
     inside.fd   = mapping->backing->file->fd;
     inside.size = mapping->size;
@@ -64,42 +62,23 @@ ENTRY(cuIpcOpenMemHandle_v2, CUdeviceptr *address, CUipcMemHandle handle,
     handle_t   inside;
     int        device;
     backing_t *backing;
-    void      *range;
-    mapping_t  mapping;
 
     BEGIN("cuIpcOpenMemHandle", NEEDS_CONTEXT);
     memcpy(&inside, &handle, sizeof(inside));
-    if ((flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
-        (memcmp(inside.magic, magic, sizeof(magic)) != 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
+                (memcmp(inside.magic, magic, sizeof(magic)) != 0),
+            CUDA_ERROR_INVALID_VALUE);
     /* A process cannot open its own handle. */
-    if (inside.pid == (int32_t)getpid()) {
-        return done(CUDA_ERROR_INVALID_CONTEXT);
-    }
+    FAIL_IF(inside.pid == (int32_t)getpid(), CUDA_ERROR_INVALID_CONTEXT);
     device  = current_context()->device;
     backing = open_backing(&inside, device);
-    if (backing == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(backing == NULL, CUDA_ERROR_INVALID_VALUE);
     if (!backing_is_reachable(backing, device)) {
         backing_drop(backing);
         return done(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     }
-    range   = range_reserve(backing->size, GRANULARITY);
-    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range,
-                          backing->size,
-                          MAPPING_IPC,
-                          backing,
-                          1u << device,
-                          1u << device,
-                          device};
-    if ((range == NULL) || !mapping_add(mapping)) {
-        backing_drop(backing);
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    *address = mapping.address;
-    return done(CUDA_SUCCESS);
+    *address = mapping_create(backing, MAPPING_IPC, GRANULARITY);
+    return done(*address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
 
 ENTRY(cuIpcCloseMemHandle, CUdeviceptr address)
@@ -109,12 +88,9 @@ ENTRY(cuIpcCloseMemHandle, CUdeviceptr address)
     BEGIN("cuIpcCloseMemHandle", NEEDS_CONTEXT);
     stream_work(~0u);
     mapping = mapping_at(address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_IPC)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    munmap((void *)(uintptr_t)address, mapping->size);
-    backing_drop(mapping->backing);
-    mapping_remove(mapping, 1);
+    FAIL_IF((mapping == NULL) || (mapping->kind != MAPPING_IPC),
+            CUDA_ERROR_INVALID_VALUE);
+    mapping_destroy(mapping);
     return done(CUDA_SUCCESS);
 }
 
@@ -128,18 +104,13 @@ ENTRY(cuMemGetHandleForAddressRange, void *handle, CUdeviceptr address,
 
     BEGIN("cuMemGetHandleForAddressRange", NEEDS_CONTEXT);
     mapping = mapping_at(address);
-    if ((mapping == NULL) || (mapping->backing == NULL) ||
-        (mapping->size != size) || (flags != 0) ||
-        (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (!config.has_dmabuf) {
-        return done(CUDA_ERROR_NOT_SUPPORTED);
-    }
+    FAIL_IF((mapping == NULL) || (mapping->backing == NULL) ||
+                (mapping->size != size) || (flags != 0) ||
+                (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD),
+            CUDA_ERROR_INVALID_VALUE);
+    FAIL_IF(!config.has_dmabuf, CUDA_ERROR_NOT_SUPPORTED);
     fd = backing_export(mapping->backing);
-    if (fd < 0) {
-        return done(CUDA_ERROR_OPERATING_SYSTEM);
-    }
+    FAIL_IF(fd < 0, CUDA_ERROR_OPERATING_SYSTEM);
     memcpy(handle, &fd, sizeof(fd));
     return done(CUDA_SUCCESS);
 }

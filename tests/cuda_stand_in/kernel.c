@@ -221,13 +221,9 @@ ENTRY(cuModuleLoadData, CUmodule *module, const void *image)
     CUmodule made;
 
     BEGIN("cuModuleLoadData", NEEDS_CONTEXT);
-    if (strstr(image, ".target") == NULL) {
-        return done(CUDA_ERROR_INVALID_IMAGE);
-    }
+    FAIL_IF(strstr(image, ".target") == NULL, CUDA_ERROR_INVALID_IMAGE);
     made = calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    FAIL_IF(made == NULL, CUDA_ERROR_OUT_OF_MEMORY);
     num_live++;
     *module = made;
     return done(CUDA_SUCCESS);

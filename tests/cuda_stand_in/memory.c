@@ -291,6 +291,31 @@ bool mapping_add(mapping_t mapping)
     return true;
 }
 
+CUdeviceptr mapping_create(backing_t *backing, mapping_kind_t kind,
+                           size_t alignment)
+{
+    unsigned    bit = 1u << backing->device;
+    CUdeviceptr address =
+        (CUdeviceptr)(uintptr_t)range_reserve(backing->size, alignment);
+
+    if ((address == 0) ||
+        !mapping_add((mapping_t){address, backing->size, kind, backing, bit,
+                                 bit, backing->device})) {
+        backing_drop(backing);
+        return 0;
+    }
+    return address;
+}
+
+void mapping_destroy(mapping_t *mapping)
+{
+    munmap((void *)(uintptr_t)mapping->address, mapping->size);
+    if (mapping->backing != NULL) {
+        backing_drop(mapping->backing);
+    }
+    mapping_remove(mapping, 1);
+}
+
 mapping_t *mapping_of(CUdeviceptr address)
 {
     size_t index = index_behind(address);
@@ -349,36 +374,17 @@ ENTRY(cuMemAlloc_v2, CUdeviceptr *address, size_t size)
     int        device;
     size_t     whole;
     backing_t *backing;
-    void      *range;
-    mapping_t  mapping;
 
     BEGIN("cuMemAlloc", NEEDS_CONTEXT);
     device = current_context()->device;
-    if (size == 0) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(size == 0, CUDA_ERROR_INVALID_VALUE);
     whole = (size + PAGE - 1) & ~(PAGE - 1);
-    if (whole < size) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    FAIL_IF(whole < size, CUDA_ERROR_OUT_OF_MEMORY);
     backing = backing_create(device, whole);
-    if (backing == NULL) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    range = range_reserve(whole, size >= (size_t)1 << 20 ? GRANULARITY : PAGE);
-    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range,
-                          whole,
-                          MAPPING_ALLOC,
-                          backing,
-                          1u << device,
-                          1u << device,
-                          device};
-    if ((range == NULL) || !mapping_add(mapping)) {
-        backing_drop(backing);
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    *address = mapping.address;
-    return done(CUDA_SUCCESS);
+    FAIL_IF(backing == NULL, CUDA_ERROR_OUT_OF_MEMORY);
+    *address = mapping_create(backing, MAPPING_ALLOC,
+                              size >= (size_t)1 << 20 ? GRANULARITY : PAGE);
+    return done(*address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
 
 ENTRY(cuMemFree_v2, CUdeviceptr address)
@@ -391,18 +397,13 @@ ENTRY(cuMemFree_v2, CUdeviceptr address)
     }
     mapping = mapping_at(address);
     /* Allocations imported from a pool are freed this way, too. */
-    if ((mapping == NULL) ||
-        ((mapping->kind != MAPPING_ALLOC) && (mapping->kind != MAPPING_POOL))) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    if ((mapping->kind == MAPPING_POOL) && !mapping->backing->is_foreign) {
-        return done(CUDA_ERROR_NOT_SUPPORTED);
-    }
+    FAIL_IF((mapping == NULL) || ((mapping->kind != MAPPING_ALLOC) &&
+                                  (mapping->kind != MAPPING_POOL)),
+            CUDA_ERROR_INVALID_VALUE);
+    FAIL_IF((mapping->kind == MAPPING_POOL) && !mapping->backing->is_foreign,
+            CUDA_ERROR_NOT_SUPPORTED);
     stream_work(~0u);
-    mapping = mapping_at(address);
-    munmap((void *)(uintptr_t)address, mapping->size);
-    backing_drop(mapping->backing);
-    mapping_remove(mapping, 1);
+    mapping_destroy(mapping_at(address));
     return done(CUDA_SUCCESS);
 }
 
@@ -424,9 +425,7 @@ ENTRY(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *size,
 
     BEGIN("cuMemGetAddressRange", NEEDS_CONTEXT);
     mapping = mapping_of(address);
-    if (mapping == NULL) {
-        return done(CUDA_ERROR_NOT_FOUND);
-    }
+    FAIL_IF(mapping == NULL, CUDA_ERROR_NOT_FOUND);
     if (base != NULL) {
         *base = mapping->address;
     }

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #ifndef STAND_IN_WITHOUT_POOLS
 
@@ -30,14 +29,11 @@ ENTRY(cuMemPoolCreate, CUmemoryPool *pool, const struct props *props)
     CUmemoryPool made;
 
     BEGIN("cuMemPoolCreate", NEEDS_INIT);
-    if ((props->type != 1) || (props->location_type != 1) ||
-        (props->location_id >= config.num_devices)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((props->type != 1) || (props->location_type != 1) ||
+                (props->location_id >= config.num_devices),
+            CUDA_ERROR_INVALID_VALUE);
     made = calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    FAIL_IF(made == NULL, CUDA_ERROR_OUT_OF_MEMORY);
     made->device = props->location_id;
     num_live++;
     *pool = made;
@@ -55,9 +51,7 @@ ENTRY(cuMemPoolDestroy, CUmemoryPool pool)
 ENTRY(cuMemPoolSetAttribute, CUmemoryPool pool, int attribute, void *value)
 {
     BEGIN("cuMemPoolSetAttribute", NEEDS_INIT);
-    if (attribute != ATTRIBUTE_THRESHOLD) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(attribute != ATTRIBUTE_THRESHOLD, CUDA_ERROR_INVALID_VALUE);
     pool->threshold = *(cuuint64_t *)value;
     return done(CUDA_SUCCESS);
 }
@@ -84,31 +78,21 @@ ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr *address, size_t size,
       CUmemoryPool pool, CUstream stream)
 {
     size_t     whole = (size + GRANULARITY - 1) & ~(GRANULARITY - 1);
-    unsigned   bit   = 1u << pool->device;
     backing_t *backing;
-    void      *range;
     owned_t   *owned;
 
     BEGIN("cuMemAllocFromPoolAsync", NEEDS_CONTEXT);
-    if ((size == 0) || (whole < size)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
-    owned   = malloc(sizeof(*owned));
+    FAIL_IF((size == 0) || (whole < size), CUDA_ERROR_INVALID_VALUE);
     backing = backing_create(pool->device, whole);
-    range   = backing == NULL ? NULL : range_reserve(whole, GRANULARITY);
-    if ((owned == NULL) || (range == NULL) ||
-        !mapping_add((mapping_t){(CUdeviceptr)(uintptr_t)range, whole,
-                                 MAPPING_POOL, backing, bit, bit,
-                                 pool->device})) {
-        free(owned);
-        if (backing != NULL) {
-            backing_drop(backing);
-        }
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    FAIL_IF(backing == NULL, CUDA_ERROR_OUT_OF_MEMORY);
+    *address = mapping_create(backing, MAPPING_POOL, GRANULARITY);
+    FAIL_IF(*address == 0, CUDA_ERROR_OUT_OF_MEMORY);
+    owned = malloc(sizeof(*owned));
+    if (owned == NULL) {
+        abort();
     }
-    *owned   = (owned_t){owners, (CUdeviceptr)(uintptr_t)range, pool};
-    owners   = owned;
-    *address = owned->address;
+    *owned = (owned_t){owners, *address, pool};
+    owners = owned;
     pool->reserved += whole;
     pool->high = pool->reserved > pool->high ? pool->reserved : pool->high;
     return done(CUDA_SUCCESS);
@@ -125,15 +109,11 @@ ENTRY(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
         link = &(*link)->next;
     }
     owned = *link;
-    if (owned == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(owned == NULL, CUDA_ERROR_INVALID_VALUE);
     stream_work(~0u);
     mapping = mapping_at(address);
     owned->pool->reserved -= mapping->size;
-    munmap((void *)(uintptr_t)address, mapping->size);
-    backing_drop(mapping->backing);
-    mapping_remove(mapping, 1);
+    mapping_destroy(mapping);
     *link = owned->next;
     free(owned);
     return done(CUDA_SUCCESS);

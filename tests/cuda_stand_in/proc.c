@@ -39,9 +39,8 @@ ENTRY(cuGetProcAddress_v2, const char *name, void **function_p, int version,
     BEGIN("cuGetProcAddress", NEEDS_NOTHING);
     *function_p = NULL;
     *status     = 1;
-    if ((version > config.version) || (flags != 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((version > config.version) || (flags != 0),
+            CUDA_ERROR_INVALID_VALUE);
     if (strcmp(name, config.without) != 0) {
         *function_p = find(name);
     }

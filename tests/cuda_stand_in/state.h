@@ -126,6 +126,14 @@ void state_unlock(void);
         } \
     } while (0)
 
+/* End a call with this error if the condition holds. */
+#define FAIL_IF(_condition, _error) \
+    do { \
+        if (_condition) { \
+            return done(_error); \
+        } \
+    } while (0)
+
 /* context.c: the calling thread's; NULL: none. */
 CUcontext current_context(void);
 
@@ -142,6 +150,12 @@ bool  backing_is_reachable(const backing_t *backing, int device);
 void  backing_drop(backing_t *backing);
 void *range_reserve(size_t size, size_t alignment);
 bool  mapping_add(mapping_t mapping);
+/* Map a backing at new addresses, for its device. Takes over the reference to
+ * the backing even if it fails; then returns 0. */
+CUdeviceptr mapping_create(backing_t *backing, mapping_kind_t kind,
+                           size_t alignment);
+/* Unmap and remove the mapping, and drop its backing. */
+void mapping_destroy(mapping_t *mapping);
 /* The mapping that starts at this address, or contains it; NULL: none. Valid
  * until the next add or remove. */
 mapping_t *mapping_at(CUdeviceptr address);

@@ -299,9 +299,7 @@ ENTRY(cuStreamCreate, CUstream *stream, unsigned flags)
 
     BEGIN("cuStreamCreate", NEEDS_CONTEXT);
     made = flags > 1 ? NULL : calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(made == NULL, CUDA_ERROR_INVALID_VALUE);
     made->context = current_context();
     made->flags   = flags;
     num_live++;
@@ -384,9 +382,7 @@ ENTRY(cuStreamGetCtx, CUstream stream, CUcontext *context)
 ENTRY(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags)
 {
     BEGIN("cuStreamWaitEvent", NEEDS_CONTEXT);
-    if ((event == NULL) || (flags != 0)) {
-        return done(CUDA_ERROR_INVALID_HANDLE);
-    }
+    FAIL_IF((event == NULL) || (flags != 0), CUDA_ERROR_INVALID_HANDLE);
     return done(post((op_t){.stream = stream,
                             .kind   = OP_WAIT_EVENT,
                             .event  = event,
@@ -442,9 +438,7 @@ ENTRY(cuEventCreate, CUevent *event, unsigned flags)
 
     BEGIN("cuEventCreate", NEEDS_CONTEXT);
     made = flags > 7 ? NULL : calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(made == NULL, CUDA_ERROR_INVALID_VALUE);
     made->context = current_context();
     made->refs    = 1;
     made->next    = events;
@@ -466,9 +460,8 @@ ENTRY(cuEventDestroy_v2, CUevent event)
 ENTRY(cuEventRecord, CUevent event, CUstream stream)
 {
     BEGIN("cuEventRecord", NEEDS_CONTEXT);
-    if ((event == NULL) || (event->context != find_stream(stream)->context)) {
-        return done(CUDA_ERROR_INVALID_HANDLE);
-    }
+    FAIL_IF((event == NULL) || (event->context != find_stream(stream)->context),
+            CUDA_ERROR_INVALID_HANDLE);
     event->recorded++;
     return done(post((op_t){.stream = stream,
                             .kind   = OP_RECORD,
@@ -562,9 +555,7 @@ ENTRY(cuMemsetD32Async, CUdeviceptr target, unsigned value, size_t num,
       CUstream stream)
 {
     BEGIN("cuMemsetD32Async", NEEDS_CONTEXT);
-    if ((target % 4 != 0) || (num != 1)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((target % 4 != 0) || (num != 1), CUDA_ERROR_INVALID_VALUE);
     return done(post((op_t){.stream = stream,
                             .kind   = OP_WRITE_VALUE,
                             .target = target,
@@ -601,14 +592,14 @@ ENTRY(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y,
     op_t op = {.stream = stream, .kind = OP_KERNEL, .function = function};
 
     BEGIN("cuLaunchKernel", NEEDS_CONTEXT);
-    if ((grid_x == 0) || (grid_y == 0) || (grid_z == 0) || (block_x == 0) ||
-        (block_y == 0) || (block_z == 0) ||
-        ((unsigned long long)block_x * block_y * block_z > 1024) ||
-        (grid_y > 65535) || (grid_z > 65535) || (shared_size > 48 << 10) ||
-        (extra != NULL) || (grid_y * grid_z * block_y * block_z != 1) ||
-        (kernel_arguments(function, params, block_x, op.arguments) < 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((grid_x == 0) || (grid_y == 0) || (grid_z == 0) || (block_x == 0) ||
+                (block_y == 0) || (block_z == 0) ||
+                ((unsigned long long)block_x * block_y * block_z > 1024) ||
+                (grid_y > 65535) || (grid_z > 65535) ||
+                (shared_size > 48 << 10) || (extra != NULL) ||
+                (grid_y * grid_z * block_y * block_z != 1) ||
+                (kernel_arguments(function, params, block_x, op.arguments) < 0),
+            CUDA_ERROR_INVALID_VALUE);
     op.num_blocks = grid_x;
     return done(post(op));
 }

@@ -43,18 +43,22 @@ static backing_t *find_handle(CUmemGenericAllocationHandle handle)
     return (handle == 0) || (handle > MAX_HANDLES) ? NULL : handles[handle - 1];
 }
 
-static CUmemGenericAllocationHandle add_handle(backing_t *backing)
+/* Takes over a reference to the backing even if it fails. */
+static CUresult add_handle(backing_t                    *backing,
+                           CUmemGenericAllocationHandle *handle)
 {
     while ((first_free < MAX_HANDLES) && (handles[first_free] != NULL)) {
         first_free++;
     }
     if (first_free == MAX_HANDLES) {
-        return 0;
+        backing_drop(backing);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     handles[first_free] = backing;
     backing->handle     = first_free + 1;
+    *handle             = backing->handle;
     num_live++;
-    return backing->handle;
+    return CUDA_SUCCESS;
 }
 
 static CUresult check_prop(const CUmemAllocationProp *prop)
@@ -102,10 +106,9 @@ ENTRY(cuMemAddressReserve, CUdeviceptr *address, size_t size, size_t alignment,
     void *range;
 
     BEGIN("cuMemAddressReserve", NEEDS_INIT);
-    if ((size == 0) || (size % GRANULARITY != 0) || (flags != 0) ||
-        ((alignment & (alignment - 1)) != 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((size == 0) || (size % GRANULARITY != 0) || (flags != 0) ||
+                ((alignment & (alignment - 1)) != 0),
+            CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < MAX_RANGES; i++) {
         if (ranges[i].size == 0) {
             range = range_reserve(size, alignment < GRANULARITY ? GRANULARITY
@@ -160,21 +163,13 @@ ENTRY(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t size,
     if (result != CUDA_SUCCESS) {
         return done(result);
     }
-    if ((size == 0) || (size % GRANULARITY != 0) || (flags != 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((size == 0) || (size % GRANULARITY != 0) || (flags != 0),
+            CUDA_ERROR_INVALID_VALUE);
     backing = backing_create_virtual(prop->location.id, size);
-    if (backing == NULL) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    FAIL_IF(backing == NULL, CUDA_ERROR_OUT_OF_MEMORY);
     backing->handle_types = (unsigned)prop->requestedHandleTypes;
     backing->is_gdr       = prop->allocFlags.gpuDirectRDMACapable;
-    *handle               = add_handle(backing);
-    if (*handle == 0) {
-        backing_drop(backing);
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    return done(CUDA_SUCCESS);
+    return done(add_handle(backing, handle));
 }
 
 ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
@@ -183,9 +178,7 @@ ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
 
     BEGIN("cuMemRelease", NEEDS_INIT);
     backing = find_handle(handle);
-    if (backing == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(backing == NULL, CUDA_ERROR_INVALID_VALUE);
     if (retains[handle - 1] != 0) {
         retains[handle - 1]--;
         num_live--;
@@ -208,21 +201,16 @@ ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle,
 
     BEGIN("cuMemRetainAllocationHandle", NEEDS_INIT);
     mapping = mapping_of((CUdeviceptr)(uintptr_t)address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_VMM)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((mapping == NULL) || (mapping->kind != MAPPING_VMM),
+            CUDA_ERROR_INVALID_VALUE);
     if (mapping->backing->handle != 0) {
         *handle = mapping->backing->handle;
         retains[*handle - 1]++;
         num_live++;
         return done(CUDA_SUCCESS);
     }
-    *handle = add_handle(mapping->backing);
-    if (*handle == 0) {
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
     mapping->backing->refs++;
-    return done(CUDA_SUCCESS);
+    return done(add_handle(mapping->backing, handle));
 }
 
 static bool is_reserved(CUdeviceptr address, size_t size)
@@ -243,11 +231,10 @@ ENTRY(cuMemMap, CUdeviceptr address, size_t size, size_t offset,
 
     BEGIN("cuMemMap", NEEDS_INIT);
     backing = find_handle(handle);
-    if ((backing == NULL) || (offset != 0) || (size != backing->size) ||
-        (flags != 0) || (address % GRANULARITY != 0) ||
-        !is_reserved(address, size) || has_mappings(address, size)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((backing == NULL) || (offset != 0) || (size != backing->size) ||
+                (flags != 0) || (address % GRANULARITY != 0) ||
+                !is_reserved(address, size) || has_mappings(address, size),
+            CUDA_ERROR_INVALID_VALUE);
     if (!mapping_add((mapping_t){address, size, MAPPING_VMM, backing, 0, 0,
                                  backing->device})) {
         return done(CUDA_ERROR_OUT_OF_MEMORY);
@@ -279,9 +266,7 @@ ENTRY(cuMemUnmap, CUdeviceptr address, size_t size)
     size_t     num = 0;
 
     BEGIN("cuMemUnmap", NEEDS_INIT);
-    if ((size == 0) || !is_whole(address, size)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((size == 0) || !is_whole(address, size), CUDA_ERROR_INVALID_VALUE);
     /* The driver waits for pending work. */
     stream_work(~0u);
     mapping = mapping_at(address);
@@ -300,16 +285,14 @@ ENTRY(cuMemSetAccess, CUdeviceptr address, size_t size,
     unsigned   bit;
 
     BEGIN("cuMemSetAccess", NEEDS_INIT);
-    if ((size == 0) || !is_whole(address, size)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((size == 0) || !is_whole(address, size), CUDA_ERROR_INVALID_VALUE);
     for (CUdeviceptr end = address + size; address < end;
          address += mapping->size) {
         mapping = mapping_at(address);
         for (size_t i = 0; i < num; i++) {
-            if (!backing_is_reachable(mapping->backing, desc[i].location.id)) {
-                return done(CUDA_ERROR_INVALID_DEVICE);
-            }
+            FAIL_IF(
+                !backing_is_reachable(mapping->backing, desc[i].location.id),
+                CUDA_ERROR_INVALID_DEVICE);
             bit = 1u << desc[i].location.id;
             mapping->readers &= ~bit;
             mapping->writers &= ~bit;
@@ -333,15 +316,12 @@ ENTRY(cuMemExportToShareableHandle, void *shareable,
 
     BEGIN("cuMemExportToShareableHandle", NEEDS_INIT);
     backing = find_handle(handle);
-    if ((backing == NULL) || (flags != 0) ||
-        (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
-        ((backing->handle_types & (unsigned)type) == 0)) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF((backing == NULL) || (flags != 0) ||
+                (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+                ((backing->handle_types & (unsigned)type) == 0),
+            CUDA_ERROR_INVALID_VALUE);
     fd = backing_export(backing);
-    if (fd < 0) {
-        return done(CUDA_ERROR_OPERATING_SYSTEM);
-    }
+    FAIL_IF(fd < 0, CUDA_ERROR_OPERATING_SYSTEM);
     memcpy(shareable, &fd, sizeof(fd));
     return done(CUDA_SUCCESS);
 }
@@ -353,24 +333,14 @@ ENTRY(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *handle,
     int        fd;
 
     BEGIN("cuMemImportFromShareableHandle", NEEDS_CONTEXT);
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        return done(CUDA_ERROR_NOT_SUPPORTED);
-    }
+    FAIL_IF(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            CUDA_ERROR_NOT_SUPPORTED);
     fd = fcntl((int)(intptr_t)shareable, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(fd < 0, CUDA_ERROR_INVALID_VALUE);
     backing = backing_adopt(fd, current_context()->device);
-    if (backing == NULL) {
-        return done(CUDA_ERROR_INVALID_VALUE);
-    }
+    FAIL_IF(backing == NULL, CUDA_ERROR_INVALID_VALUE);
     backing->handle_types = (unsigned)type;
-    *handle               = add_handle(backing);
-    if (*handle == 0) {
-        backing_drop(backing);
-        return done(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    return done(CUDA_SUCCESS);
+    return done(add_handle(backing, handle));
 }
 
 #endif
