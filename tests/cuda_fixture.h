@@ -6,7 +6,8 @@
 #ifndef TESTS_CUDA_FIXTURE_H
 #define TESTS_CUDA_FIXTURE_H
 
-#include "mem/cuda_driver.h"
+#include "mem/cuda_device.h"
+#include "test.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +47,15 @@ bool cuda_is_stand_in(void);
 
 /* Use the stand-in with this configuration; does nothing on the real driver. */
 void cuda_start(const char *configuration);
+
+/* Call a function of the driver in a device's context. */
+#define CUDA_MUST(_device, _function, ...) \
+    do { \
+        assert_ok(mem_cuda_device_enter(_device)); \
+        ck_assert_int_eq((_device)->driver->_function(__VA_ARGS__), \
+                         CUDA_SUCCESS); \
+        mem_cuda_device_leave(_device); \
+    } while (0)
 
 /* Returns the number of devices of the driver. */
 int cuda_num_devices(void);

@@ -16,6 +16,7 @@ mem_cuda_device_t *gpu;
 /* Regions of a range: several, since one would be a single allocation. */
 #define REGION_SIZE ((size_t)2 << 20)
 
+/* Around a call of a function that the library does not use. */
 static void enter(void)
 {
     assert_ok(mem_cuda_device_enter(gpu));
@@ -97,31 +98,27 @@ void *gpu_alloc(size_t size)
 {
     CUdeviceptr address = 0;
 
-    enter();
-    leave(gpu->driver->cuMemAlloc(&address, size));
+    CUDA_MUST(gpu, cuMemAlloc, &address, size);
     return (void *)(uintptr_t)address;
 }
 
 void gpu_free(void *address)
 {
-    enter();
-    leave(gpu->driver->cuMemFree((CUdeviceptr)(uintptr_t)address));
+    CUDA_MUST(gpu, cuMemFree, (CUdeviceptr)(uintptr_t)address);
 }
 
 void *gpu_pinned(size_t size)
 {
     void *address = NULL;
 
-    enter();
-    leave(gpu->driver->cuMemHostAlloc(
-        &address, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    CUDA_MUST(gpu, cuMemHostAlloc, &address, size,
+              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     return address;
 }
 
 void gpu_pinned_free(void *address)
 {
-    enter();
-    leave(gpu->driver->cuMemFreeHost(address));
+    CUDA_MUST(gpu, cuMemFreeHost, address);
 }
 
 void gpu_write(const void *target, const void *source, size_t size)
@@ -136,31 +133,26 @@ void gpu_read(void *target, const void *source, size_t size)
 
 void gpu_copy(CUstream stream, void *target, const void *source, size_t size)
 {
-    enter();
-    leave(gpu->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
-                                     (CUdeviceptr)(uintptr_t)source, size,
-                                     stream));
+    CUDA_MUST(gpu, cuMemcpyAsync, (CUdeviceptr)(uintptr_t)target,
+              (CUdeviceptr)(uintptr_t)source, size, stream);
 }
 
 CUstream gpu_stream(unsigned flags)
 {
     CUstream stream = NULL;
 
-    enter();
-    leave(gpu->driver->cuStreamCreate(&stream, flags));
+    CUDA_MUST(gpu, cuStreamCreate, &stream, flags);
     return stream;
 }
 
 void gpu_stream_destroy(CUstream stream)
 {
-    enter();
-    leave(gpu->driver->cuStreamDestroy(stream));
+    CUDA_MUST(gpu, cuStreamDestroy, stream);
 }
 
 void gpu_stream_wait(CUstream stream)
 {
-    enter();
-    leave(gpu->driver->cuStreamSynchronize(stream));
+    CUDA_MUST(gpu, cuStreamSynchronize, stream);
 }
 
 void gpu_gate_init(gpu_gate_t *gate)
@@ -176,10 +168,8 @@ void gpu_gate_cleanup(gpu_gate_t *gate)
 
 void gpu_gate_wait(const gpu_gate_t *gate, CUstream stream)
 {
-    enter();
-    leave(gpu->driver->cuStreamWaitValue32(stream,
-                                           (CUdeviceptr)(uintptr_t)gate->word,
-                                           1, CU_STREAM_WAIT_VALUE_EQ));
+    CUDA_MUST(gpu, cuStreamWaitValue32, stream,
+              (CUdeviceptr)(uintptr_t)gate->word, 1, CU_STREAM_WAIT_VALUE_EQ);
 }
 
 void gpu_gate_open(gpu_gate_t *gate)

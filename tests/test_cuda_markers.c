@@ -18,27 +18,14 @@ static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040",
                                    "run=n,without=cuStreamWriteValue32"};
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
-static mem_cuda_device_t       *device;
-static const mem_cuda_driver_t *driver;
-static mem_cuda_markers_t      *markers;
-static CUdeviceptr              memory;
-
-static void enter(void)
-{
-    assert_ok(mem_cuda_device_enter(device));
-}
-
-static void leave(void)
-{
-    mem_cuda_device_leave(device);
-}
+static mem_cuda_device_t  *device;
+static mem_cuda_markers_t *markers;
+static CUdeviceptr         memory;
 
 static void stop(void)
 {
     mem_cuda_markers_destroy(markers);
-    enter();
-    ck_assert_int_eq(driver->cuMemFree(memory), CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuMemFree, memory);
     mem_cuda_device_close(device);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.live(), 0);
@@ -49,11 +36,8 @@ static void start(const char *configuration)
 {
     cuda_start(configuration);
     assert_ok(mem_cuda_device_open(0, &device));
-    driver = device->driver;
     assert_ok(mem_cuda_markers_create(device, NUM_MARKERS, &markers));
-    enter();
-    ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuMemAlloc, &memory, 4096);
     test_at_end(stop);
 }
 
@@ -61,27 +45,19 @@ static CUstream stream_create(void)
 {
     CUstream stream;
 
-    enter();
-    ck_assert_int_eq(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                     CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     return stream;
 }
 
 static void stream_destroy(CUstream stream)
 {
-    enter();
-    ck_assert_int_eq(driver->cuStreamDestroy(stream), CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuStreamDestroy, stream);
 }
 
 /* An operation in a stream. */
 static void post_work(CUstream stream)
 {
-    enter();
-    ck_assert_int_eq(driver->cuMemsetD32Async(memory, 7, 1, stream),
-                     CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuMemsetD32Async, memory, 7, 1, stream);
 }
 
 static mem_cuda_marker_t *set(CUstream stream)
@@ -96,9 +72,7 @@ static mem_cuda_marker_t *set(CUstream stream)
 /* Run all operations in all streams. */
 static void let_all_work(void)
 {
-    enter();
-    ck_assert_int_eq(driver->cuCtxSynchronize(), CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuCtxSynchronize);
 }
 
 static void put(mem_cuda_marker_t *marker)
@@ -109,16 +83,19 @@ static void put(mem_cuda_marker_t *marker)
 
 TEST_SETTINGS(.only_if = cuda_is_present);
 
-TEST_EACH(marker_is_reached_after_the_work_before_it, NUM_WAYS)
+/* In a stream, and in the legacy stream, which waits for a blocking stream. */
+TEST_EACH(marker_is_reached_after_the_work_before_it, 2 * NUM_WAYS)
 {
+    const bool         is_legacy = _i % 2 != 0;
     mem_cuda_marker_t *marker;
     CUstream           stream;
 
-    start(ways[_i]);
-    stream = stream_create();
+    start(ways[_i / 2]);
+    CUDA_MUST(device, cuStreamCreate, &stream,
+              is_legacy ? 0 : CU_STREAM_NON_BLOCKING);
     for (int round = 0; round < 5; round++) {
         post_work(stream);
-        marker = set(stream);
+        marker = set(is_legacy ? NULL : stream);
         ck_assert(cuda_is_real() || !mem_cuda_marker_is_reached(marker));
         if (!cuda_is_real()) {
             ck_assert_uint_eq(stand_in.step(1), 1); /* the work */
@@ -129,29 +106,6 @@ TEST_EACH(marker_is_reached_after_the_work_before_it, NUM_WAYS)
         let_all_work();
         put(marker);
     }
-    stream_destroy(stream);
-}
-
-TEST_EACH(marker_without_a_stream_uses_the_legacy_stream, NUM_WAYS)
-{
-    mem_cuda_marker_t *marker;
-    CUstream           stream;
-
-    start(ways[_i]);
-    enter();
-    /* A blocking stream: the legacy stream waits for it. */
-    ck_assert_int_eq(driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
-    leave();
-    post_work(stream);
-    marker = set(NULL);
-    if (!cuda_is_real()) {
-        ck_assert_uint_eq(stand_in.step(1), 1);
-        ck_assert(!mem_cuda_marker_is_reached(marker));
-        ck_assert_uint_eq(stand_in.step(1), 1);
-        ck_assert(mem_cuda_marker_is_reached(marker));
-    }
-    let_all_work();
-    put(marker);
     stream_destroy(stream);
 }
 
@@ -169,33 +123,23 @@ TEST(blocked_stream_delays_only_its_own_marker)
     }
     standing = stream_create();
     going    = stream_create();
-    enter();
-    ck_assert_int_eq(driver->cuMemHostAlloc(&pinned, sizeof(*gate),
-                                            CU_MEMHOSTALLOC_PORTABLE |
-                                                CU_MEMHOSTALLOC_DEVICEMAP),
-                     CUDA_SUCCESS);
+    CUDA_MUST(device, cuMemHostAlloc, &pinned, sizeof(*gate),
+              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     gate  = pinned;
     *gate = 0;
-    ck_assert_int_eq(driver->cuStreamWaitValue32(standing,
-                                                 (CUdeviceptr)(uintptr_t)pinned,
-                                                 1, CU_STREAM_WAIT_VALUE_EQ),
-                     CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuStreamWaitValue32, standing,
+              (CUdeviceptr)(uintptr_t)pinned, 1, CU_STREAM_WAIT_VALUE_EQ);
     still = set(standing);
     for (int i = 0; i < 10; i++) {
         others = set(going);
-        enter();
-        ck_assert_int_eq(driver->cuStreamSynchronize(going), CUDA_SUCCESS);
-        leave();
+        CUDA_MUST(device, cuStreamSynchronize, going);
         put(others);
         ck_assert(!mem_cuda_marker_is_reached(still));
     }
     __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
     let_all_work();
     put(still);
-    enter();
-    ck_assert_int_eq(driver->cuMemFreeHost(pinned), CUDA_SUCCESS);
-    leave();
+    CUDA_MUST(device, cuMemFreeHost, pinned);
     stream_destroy(standing);
     stream_destroy(going);
 }

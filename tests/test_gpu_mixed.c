@@ -305,9 +305,7 @@ TEST_EACH(segments_on_another_gpu_are_rejected_with_its_number, NUM_KINDS)
     }
     gpu_connect(&pair, kinds[_i], kinds[_i]);
     assert_ok(mem_cuda_device_open(1, &other));
-    assert_ok(mem_cuda_device_enter(other));
-    ck_assert_int_eq(other->driver->cuMemAlloc(&there, 1000), CUDA_SUCCESS);
-    mem_cuda_device_leave(other);
+    CUDA_MUST(other, cuMemAlloc, &there, 1000);
     both[0] = (ucxpool_segment_t){(void *)(uintptr_t)there, 1000};
     both[1] = (ucxpool_segment_t){gpu_alloc(1000), 1000};
     require_refusal(both, 1, UCXPOOL_ERR_UNSUPPORTED, "GPU 1");
@@ -315,9 +313,7 @@ TEST_EACH(segments_on_another_gpu_are_rejected_with_its_number, NUM_KINDS)
     require_refusal_of_probed(both, 1, UCXPOOL_ERR_UNSUPPORTED);
     gpu_disconnect(&pair);
     gpu_free(both[1].address);
-    assert_ok(mem_cuda_device_enter(other));
-    ck_assert_int_eq(other->driver->cuMemFree(there), CUDA_SUCCESS);
-    mem_cuda_device_leave(other);
+    CUDA_MUST(other, cuMemFree, there);
     mem_cuda_device_close(other);
     gpu_stop();
 }

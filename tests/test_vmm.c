@@ -842,19 +842,10 @@ STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
 
 static CUdeviceptr memory;
 
-/* Call a function of the driver in the device's context. */
-#define MUST(_function, ...) \
-    do { \
-        assert_ok(mem_cuda_device_enter(device)); \
-        ck_assert_int_eq(device->driver->_function(__VA_ARGS__), \
-                         CUDA_SUCCESS); \
-        mem_cuda_device_leave(device); \
-    } while (0)
-
 static void stop_still(void)
 {
-    MUST(cuCtxSynchronize);
-    MUST(cuMemFree, memory);
+    CUDA_MUST(device, cuCtxSynchronize);
+    CUDA_MUST(device, cuMemFree, memory);
     destroy();
 }
 
@@ -862,7 +853,7 @@ static void start_still(void)
 {
     device_open("run=n");
     assert_ok(create(GPU));
-    MUST(cuMemAlloc, &memory, 4096);
+    CUDA_MUST(device, cuMemAlloc, &memory, 4096);
     test_at_end(stop_still);
 }
 
@@ -870,13 +861,13 @@ static CUstream stream_create(void)
 {
     CUstream stream = NULL;
 
-    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CUDA_MUST(device, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     return stream;
 }
 
 static void post_work(CUstream stream)
 {
-    MUST(cuMemsetD32Async, memory, 7, 1, stream);
+    CUDA_MUST(device, cuMemsetD32Async, memory, 7, 1, stream);
 }
 
 static mem_fence_t *fence_set(CUstream stream)
@@ -924,7 +915,7 @@ TEST_EACH(a_fence_is_reached_after_the_work_before_it, 2)
         calls()->fence_put(vmm, fence);
     }
     if (_i == 1) {
-        MUST(cuStreamDestroy, stream);
+        CUDA_MUST(device, cuStreamDestroy, stream);
     }
 }
 
@@ -956,8 +947,8 @@ TEST(a_waiting_stream_runs_after_the_other)
     assert_ok(calls()->fence_sync(vmm, behind));
     calls()->fence_put(vmm, other);
     calls()->fence_put(vmm, behind);
-    MUST(cuStreamDestroy, a);
-    MUST(cuStreamDestroy, b);
+    CUDA_MUST(device, cuStreamDestroy, a);
+    CUDA_MUST(device, cuStreamDestroy, b);
 }
 
 TEST(fences_are_reused)
