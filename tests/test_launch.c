@@ -376,51 +376,37 @@ TEST(many_pieces_use_a_list_of_addresses)
     ck_assert_mem_eq(model.entries, model.pieces, 5000 * sizeof(void *));
 }
 
-TEST(many_pinned_pieces_are_used_as_the_list)
+/* Of pieces, and of segments of one length. */
+TEST_EACH(many_pinned_entries_are_used_as_the_list, 2)
 {
+    const bool    is_pieces = _i == 0;
+    const size_t  rest      = 112 * (is_pieces ? 5 : 990);
     copy_launch_t launch;
 
     make_uniform(6000, 100);
-    model.pieces_length = 100;
-    make_plan();
-    model.plan.memory.is_pinned = true;
-    memset(model.entries, 0xff, sizeof(model.entries));
-    assert_ok(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
-                               model.entries, 64, &launch));
-    ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
-    ck_assert_ptr_eq(launch.list.entries, &model.pieces[10]);
-    ck_assert_uint_eq(launch.list.num_entries, 5000);
-    ck_assert_uint_eq(launch.first, 10);
-    ck_assert_uint_eq(launch.covered, 112 * 5000);
-    /* The remainder is short, and copied. */
-    assert_ok(copy_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
-                               model.entries, sizeof(model.entries), &launch));
-    ck_assert_ptr_eq(launch.list.entries, model.entries);
-    ck_assert_uint_eq(launch.covered, 112 * 5);
-}
-
-TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
-{
-    copy_launch_t launch;
-
-    make_uniform(6000, 100);
+    model.pieces_length = is_pieces ? 100 : 0;
     make_plan();
     model.plan.memory.is_pinned = true;
     model.plan.memory.length    = 100;
     memset(model.entries, 0xff, sizeof(model.entries));
     assert_ok(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
                                model.entries, 64, &launch));
-    ck_assert_int_eq(launch.list.form, COPY_EVEN_SEGMENTS);
-    ck_assert_ptr_eq(launch.list.entries, &model.segments[10]);
+    ck_assert_int_eq(launch.list.form,
+                     is_pieces ? COPY_UNIFORM : COPY_EVEN_SEGMENTS);
+    ck_assert_ptr_eq(launch.list.entries, is_pieces
+                                              ? (void *)&model.pieces[10]
+                                              : (void *)&model.segments[10]);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.list.length, 100);
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
     /* The remainder is short, and its addresses are copied. */
-    assert_ok(copy_launch_fill(&model.plan, 112 * 5010, 112 * 990, true,
+    assert_ok(copy_launch_fill(&model.plan, 112 * 5010, rest, true,
                                model.entries, sizeof(model.entries), &launch));
     ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_ptr_eq(launch.list.entries, model.entries);
+    /* The last segment of the stream is not padded. */
+    ck_assert_uint_eq(launch.covered, is_pieces ? rest : rest - 12);
 }
 
 /* Requires that the NULL piece is found among 5000 when the stream has segments

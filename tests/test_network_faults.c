@@ -38,6 +38,14 @@ static bool has_outside(void)
     return outside[0] != '\0';
 }
 
+/* Pools of which b listens; a has these settings. */
+static ucxpool_listener_t *init(pair_t *pair, const char *settings)
+{
+    pair->a = pair_pool(settings);
+    pair->b = pair_pool(EVERYWHERE);
+    return pair_listen(pair->b, "127.0.0.1:0");
+}
+
 /* Connect a to b at that address, up to the open state on both sides. */
 static void open_pair(pair_t *pair, ucxpool_listener_t *listener,
                       const char *host)
@@ -96,13 +104,9 @@ TEST_SETTINGS(.teardown = calls_reset, .timeout = 120, .only_if = has_outside);
 
 TEST_EACH(lost_ucx_leaves_the_map_wire, NUM_CALLS)
 {
-    ucxpool_listener_t *listener;
-    pair_t              pair = {
-                     .a = pair_pool(EVERYWHERE),
-                     .b = pair_pool(EVERYWHERE),
-    };
+    pair_t              pair;
+    ucxpool_listener_t *listener = init(&pair, EVERYWHERE);
 
-    listener = pair_listen(pair.b, "127.0.0.1:0");
     lose(pair.a, calls[_i]);
     open_pair(&pair, listener, "127.0.0.1");
     ck_assert(pair.a->ucx.is_lost);
@@ -116,13 +120,9 @@ TEST_EACH(lost_ucx_leaves_the_map_wire, NUM_CALLS)
 
 TEST_EACH(lost_ucx_refuses_the_ucx_wire_and_is_restarted, NUM_CALLS)
 {
-    ucxpool_listener_t *listener;
-    pair_t              pair = {
-                     .a = pair_pool(EVERYWHERE "WIRE=ucx"),
-                     .b = pair_pool(EVERYWHERE),
-    };
+    pair_t              pair;
+    ucxpool_listener_t *listener = init(&pair, EVERYWHERE "WIRE=ucx");
 
-    listener = pair_listen(pair.b, "127.0.0.1:0");
     lose(pair.a, calls[_i]);
     require_refused(&pair, listener, "127.0.0.1");
     ck_assert(pair.a->ucx.is_lost);
@@ -138,13 +138,9 @@ TEST_EACH(lost_ucx_refuses_the_ucx_wire_and_is_restarted, NUM_CALLS)
 /* The channel of a peer that can only use `ucx` fails as well. */
 TEST_EACH(lost_ucx_refuses_an_incoming_connection, NUM_CALLS)
 {
-    ucxpool_listener_t *listener;
-    pair_t              pair = {
-                     .a = pair_pool(EVERYWHERE "WIRE=ucx"),
-                     .b = pair_pool(EVERYWHERE),
-    };
+    pair_t              pair;
+    ucxpool_listener_t *listener = init(&pair, EVERYWHERE "WIRE=ucx");
 
-    listener = pair_listen(pair.b, "127.0.0.1:0");
     lose(pair.b, calls[_i]);
     pair.to_b = pair_call(pair.a, "127.0.0.1", ucxpool_listener_port(listener));
     pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_a) ==
@@ -155,43 +151,30 @@ TEST_EACH(lost_ucx_refuses_an_incoming_connection, NUM_CALLS)
     destroy(&pair);
 }
 
-/* Pool a has an endpoint, so UCX cannot be restarted with the new device. */
-TEST(a_device_that_cannot_be_added_leaves_the_map_wire)
+/* Pool a has an endpoint to c, so UCX cannot be restarted with the new device,
+ * on which b listens. */
+TEST_EACH(a_device_that_cannot_be_added_leaves_only_the_map_wire, 2)
 {
-    ucxpool_t          *a         = pair_pool(EVERYWHERE);
-    ucxpool_t          *b         = pair_pool(EVERYWHERE);
-    ucxpool_t          *c         = pair_pool(EVERYWHERE "WIRE=ucx");
-    pair_t              to_c      = {.a = a, .b = c};
-    pair_t              to_b      = {.a = a, .b = b};
-    ucxpool_listener_t *c_listens = pair_listen(c, "127.0.0.1:0");
-    ucxpool_listener_t *b_listens = pair_listen(b, "0.0.0.0:0");
+    const char         *wires[]   = {EVERYWHERE, EVERYWHERE "WIRE=ucx"};
+    ucxpool_t          *a         = pair_pool(wires[_i]);
+    pair_t              to_c      = {.a = a, .b = pair_pool(wires[!_i])};
+    pair_t              to_b      = {.a = a, .b = pair_pool(EVERYWHERE)};
+    ucxpool_listener_t *c_listens = pair_listen(to_c.b, "127.0.0.1:0");
+    ucxpool_listener_t *b_listens = pair_listen(to_b.b, "0.0.0.0:0");
 
     open_pair(&to_c, c_listens, "127.0.0.1");
     ck_assert_int_eq(pair_attr(to_c.to_b).wire, UCXPOOL_WIRE_UCX);
-    open_pair(&to_b, b_listens, outside);
-    ck_assert_int_eq(pair_attr(to_b.to_b).wire, UCXPOOL_WIRE_MAP);
-    pair_exchange(&to_b, 100000);
-    close_pair(&to_b);
+    if (_i == 0) {
+        open_pair(&to_b, b_listens, outside);
+        ck_assert_int_eq(pair_attr(to_b.to_b).wire, UCXPOOL_WIRE_MAP);
+        pair_exchange(&to_b, 100000);
+        close_pair(&to_b);
+    } else {
+        require_refused(&to_b, b_listens, outside);
+        pair_exchange(&to_c, 100000);
+    }
     close_pair(&to_c);
-    ucxpool_destroy(b);
-    destroy(&to_c);
-}
-
-TEST(a_device_that_cannot_be_added_fails_the_ucx_wire)
-{
-    ucxpool_t          *a         = pair_pool(EVERYWHERE "WIRE=ucx");
-    ucxpool_t          *b         = pair_pool(EVERYWHERE);
-    ucxpool_t          *c         = pair_pool(EVERYWHERE);
-    pair_t              to_c      = {.a = a, .b = c};
-    pair_t              to_b      = {.a = a, .b = b};
-    ucxpool_listener_t *c_listens = pair_listen(c, "127.0.0.1:0");
-    ucxpool_listener_t *b_listens = pair_listen(b, "0.0.0.0:0");
-
-    open_pair(&to_c, c_listens, "127.0.0.1");
-    require_refused(&to_b, b_listens, outside);
-    pair_exchange(&to_c, 100000);
-    close_pair(&to_c);
-    ucxpool_destroy(b);
+    ucxpool_destroy(to_b.b);
     destroy(&to_c);
 }
 
