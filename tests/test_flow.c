@@ -512,7 +512,7 @@ TEST_WITH(queued_short_sends_wake_a_sleeping_receiver, .end = 1,
     pair.a->announce_ns = UCXPOOL_FOREVER;
     assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL));
     assert_ok(send_ranges(pair.to_b, &range, 1, TAG, NULL, &failing));
-    assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, &send));
+    send = pair_send(pair.to_b, "w", 1, TAG);
     recv = pair_recv(pair.b, NULL, &target, 1, TAG);
     while (!pair_ended(recv)) {
         ucxpool_progress(pair.b);

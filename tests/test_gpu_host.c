@@ -206,12 +206,10 @@ static void transfer_once(bool from_a, uint8_t *device)
 
     pair_fill(bytes, size);
     gpu_write(device, from_a ? bytes : seen, size);
-    assert_ok(ucxpool_recv_buffer(from_a ? pair.b : pair.a, NULL,
-                                  from_a ? seen : device, size, 1, UINT64_MAX,
-                                  NULL, &recv));
-    assert_ok(ucxpool_send_buffer(from_a ? pair.to_b : pair.to_a,
-                                  from_a ? device : bytes, size, 1, NULL,
-                                  &send));
+    recv = pair_recv(from_a ? pair.b : pair.a, NULL, from_a ? seen : device,
+                     size, 1);
+    send = pair_send(from_a ? pair.to_b : pair.to_a, from_a ? device : bytes,
+                     size, 1);
     finish(send);
     finish(recv);
     if (!from_a) {
@@ -424,12 +422,10 @@ STAND_IN_TEST(only_memory_of_a_host_pool_is_sent_in_place)
     assert_ok(ucxpool_comm_alloc(pair.a, size, &ours));
     assert_ok(ucxpool_comm_alloc(pair.b, size, &theirs));
     for (int i = 0; i < 2; i++) {
-        assert_ok(ucxpool_recv_buffer((i == 0) ? pair.b : pair.a, NULL,
-                                      (i == 0) ? theirs : ours, size, 1,
-                                      UINT64_MAX, NULL, &recv));
-        assert_ok(ucxpool_send_buffer((i == 0) ? pair.to_b : pair.to_a,
-                                      (i == 0) ? ours : theirs, size, 1, NULL,
-                                      &send));
+        recv = pair_recv((i == 0) ? pair.b : pair.a, NULL,
+                         (i == 0) ? theirs : ours, size, 1);
+        send = pair_send((i == 0) ? pair.to_b : pair.to_a,
+                         (i == 0) ? ours : theirs, size, 1);
         finish(send);
         finish(recv);
     }

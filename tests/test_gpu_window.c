@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SIZE ((size_t)6 << 20)
 #define MAX  ((size_t)4000)

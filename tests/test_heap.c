@@ -17,6 +17,16 @@ static void start(bool has_streams, size_t limit)
     test_at_end(stop);
 }
 
+/* Free memory while it is used in the stream. */
+static char *use_and_put(size_t size, void *stream)
+{
+    char *address = get(size, stream);
+
+    vmm_double_post(vmm, stream, address, size, NULL, NULL);
+    put(address, stream);
+    return address;
+}
+
 /* `num` pieces that fill the heap; every second one is freed again. */
 static void fill_every_second(size_t size, size_t num, void **pieces)
 {
@@ -192,11 +202,8 @@ TEST_EACH(the_usable_size_is_rounded_up, 4)
 
 TEST(small_allocation_holds_at_most_one_page)
 {
-    void *address;
-
     start(false, 64 * MIB);
-    address = get(64 * MIB, NULL);
-    put(address, NULL);
+    put(get(64 * MIB, NULL), NULL);
     (void)get(100, NULL);
     (void)get(62 * MIB, NULL);
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
@@ -208,9 +215,7 @@ TEST_EACH(memory_freed_in_a_stream_is_reusable_there_at_once, 3)
     char               *first;
 
     start(true, 64 * MIB);
-    first = get(sizes[_i], A);
-    vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
-    put(first, A);
+    first = use_and_put(sizes[_i], A);
     ck_assert_ptr_eq(get(sizes[_i], A), first);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
 }
@@ -218,12 +223,10 @@ TEST_EACH(memory_freed_in_a_stream_is_reusable_there_at_once, 3)
 TEST_EACH(reuse_in_another_stream_waits_for_the_first, 2)
 {
     static const size_t sizes[] = {MIB, 20 * MIB};
-    char               *first, *second;
+    char               *second;
 
     start(true, 20 * MIB);
-    first = get(20 * MIB, A);
-    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
-    put(first, A);
+    use_and_put(20 * MIB, A);
     second = get(sizes[_i], B);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_WAIT), 1);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SYNC), 0);
@@ -235,11 +238,8 @@ TEST_EACH(reuse_in_another_stream_waits_for_the_first, 2)
 
 TEST(memory_of_completed_work_is_free_for_all_streams)
 {
-    char *first;
-
     start(true, 20 * MIB);
-    first = get(20 * MIB, A);
-    put(first, A);
+    put(get(20 * MIB, A), A);
     (void)get(8 * MIB, B); /* sets a fence in A */
     vmm_double_run_all(vmm);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
@@ -283,12 +283,8 @@ TEST(alloc_waits_for_streams_before_it_fails)
 
 TEST(ended_stream_needs_no_waiting)
 {
-    char *first;
-
     start(true, 20 * MIB);
-    first = get(20 * MIB, A);
-    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
-    put(first, A);
+    use_and_put(20 * MIB, A);
     assert_ok(heap_stream_end(heap, A));
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(20 * MIB, B);
@@ -307,11 +303,9 @@ static void trim_all(unsigned num_fences)
 TEST_EACH(no_fence_is_set_in_a_stream_that_has_ended, 2)
 {
     static const size_t sizes[] = {100, 20 * MIB};
-    char               *first;
 
     start(true, 20 * MIB);
-    first = get(sizes[_i], A);
-    put(first, A);
+    put(get(sizes[_i], A), A);
     assert_ok(heap_stream_end(heap, A));
     trim_all(0);
 }
@@ -360,19 +354,14 @@ TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
 TEST_EACH(new_stream_with_an_old_handle_is_waited_for, 2)
 {
     static const size_t sizes[] = {100, 20 * MIB};
-    char               *first;
 
     start(true, 20 * MIB);
     put(get(sizes[_i], A), A);
     assert_ok(heap_stream_end(heap, A));
     assert_ok(heap_stream_end(heap, A));
-    first = get(sizes[_i], A);
-    vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
-    put(first, A);
-    first = get(20 * MIB, B);
+    use_and_put(sizes[_i], A);
     /* The double aborts the process if this is not ordered after A's work. */
-    vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
-    put(first, B);
+    use_and_put(20 * MIB, B);
 }
 
 TEST(ending_an_unknown_stream_makes_no_driver_call)
@@ -386,18 +375,12 @@ TEST(ending_an_unknown_stream_makes_no_driver_call)
 
 TEST_EACH(failed_stream_end_leaves_the_stream_in_use, 2)
 {
-    char *first;
-
     start(true, 20 * MIB);
-    first = get(20 * MIB, A);
-    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
-    put(first, A);
+    use_and_put(20 * MIB, A);
     vmm_double_fail(vmm, (_i == 0) ? VMM_FENCE_SET : VMM_FENCE_SYNC, 1,
                     UCXPOOL_ERR_IO);
     assert_error(heap_stream_end(heap, A), IO);
-    first = get(20 * MIB, B);
-    vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
-    put(first, B);
+    use_and_put(20 * MIB, B);
     assert_ok(heap_stream_end(heap, A));
 }
 
@@ -448,13 +431,10 @@ TEST(trim_returns_free_memory)
 
 TEST(trim_does_not_wait_if_the_heap_is_small_enough)
 {
-    char  *address;
     size_t released = 1;
 
     start(true, 20 * MIB);
-    address = get(8 * MIB, A);
-    vmm_double_post(vmm, A, address, 8 * MIB, NULL, NULL);
-    put(address, A);
+    use_and_put(8 * MIB, A);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     assert_ok(heap_trim(heap, stats().reserved, &released));
     ck_assert_uint_eq(released, 0);

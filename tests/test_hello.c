@@ -14,9 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define TAG      UINT64_C(0x77)
-#define ALL_BITS UINT64_MAX
-#define SECOND   UINT64_C(1000000000)
+#define SECOND UINT64_C(1000000000)
 
 /* As in docs/reference/protocol.md. */
 #define EARLY_MAX 1024u
@@ -35,11 +33,14 @@ REPLACE(int, clock_gettime, clockid_t clock, struct timespec *time)
 
 /* --- a stranger: a UCX program that is not a pool ------------------------ */
 
-typedef struct stranger {
+static struct {
     ucp_context_h context;
     ucp_worker_h  worker;
     ucp_ep_h      ep;
-} stranger_t;
+} stranger;
+
+/* Its victim is pool a. */
+static pair_t pair;
 
 static core_blob_t *address_of(ucxpool_t *pool)
 {
@@ -66,7 +67,39 @@ static ucp_ep_h endpoint_to(ucp_worker_h worker, ucxpool_t *victim)
     return ep;
 }
 
-static void stranger_init(stranger_t *stranger, ucxpool_t *victim)
+static void progress(void)
+{
+    ucp_worker_progress(stranger.worker);
+    ucxpool_progress(pair.a);
+}
+
+static void finish_request(void *request)
+{
+    uint64_t until = pair_deadline();
+
+    ck_assert(!UCS_PTR_IS_ERR(request));
+    if (request != NULL) {
+        while (ucp_request_check_status(request) == UCS_INPROGRESS) {
+            progress();
+            ck_assert(!pair_is_late(until));
+        }
+        ucp_request_free(request);
+    }
+}
+
+static void stranger_cleanup(void)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = UCP_EP_CLOSE_FLAG_FORCE,
+    };
+
+    finish_request(ucp_ep_close_nbx(stranger.ep, &param));
+    ucp_worker_destroy(stranger.worker);
+    ucp_cleanup(stranger.context);
+}
+
+static void stranger_init(void)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -77,70 +110,38 @@ static void stranger_init(stranger_t *stranger, ucxpool_t *victim)
         .thread_mode = UCS_THREAD_MODE_SINGLE,
     };
 
-    ck_assert_int_eq(ucp_init(&params, NULL, &stranger->context), UCS_OK);
+    ck_assert_int_eq(ucp_init(&params, NULL, &stranger.context), UCS_OK);
     ck_assert_int_eq(
-        ucp_worker_create(stranger->context, &worker_params, &stranger->worker),
+        ucp_worker_create(stranger.context, &worker_params, &stranger.worker),
         UCS_OK);
-    stranger->ep = endpoint_to(stranger->worker, victim);
-}
-
-static void stranger_cleanup(stranger_t *stranger, ucxpool_t *victim)
-{
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-        .flags        = UCP_EP_CLOSE_FLAG_FORCE,
-    };
-    void *request = ucp_ep_close_nbx(stranger->ep, &param);
-
-    while (UCS_PTR_IS_PTR(request) &&
-           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
-        ucp_worker_progress(stranger->worker);
-        ucxpool_progress(victim);
-    }
-    if (UCS_PTR_IS_PTR(request)) {
-        ucp_request_free(request);
-    }
-    ucp_worker_destroy(stranger->worker);
-    ucp_cleanup(stranger->context);
+    stranger.ep = endpoint_to(stranger.worker, pair.a);
+    test_at_end(stranger_cleanup);
 }
 
 /* Send a message to a handler, and progress the victim so that it reads it. */
-static void say_to(stranger_t *stranger, ucxpool_t *victim, unsigned id,
-                   const void *fixed, size_t size)
+static void say_to(unsigned id, const void *fixed, size_t size)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
         .flags        = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
     };
-    uint64_t until = pair_deadline();
-    unsigned idle  = 0;
-    void    *request =
-        ucp_am_send_nbx(stranger->ep, id, fixed, size, NULL, 0, &param);
+    unsigned idle = 0;
 
-    while (UCS_PTR_IS_PTR(request) &&
-           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
-        ucp_worker_progress(stranger->worker);
-        ucxpool_progress(victim);
-        ck_assert(!pair_is_late(until));
-    }
-    ck_assert(!UCS_PTR_IS_ERR(request));
-    if (UCS_PTR_IS_PTR(request)) {
-        ucp_request_free(request);
-    }
+    finish_request(
+        ucp_am_send_nbx(stranger.ep, id, fixed, size, NULL, 0, &param));
     while (idle < 3) {
-        ucp_worker_progress(stranger->worker);
-        idle = (ucxpool_progress(victim) == 0) ? idle + 1 : 0;
+        ucp_worker_progress(stranger.worker);
+        idle = (ucxpool_progress(pair.a) == 0) ? idle + 1 : 0;
     }
 }
 
-static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
-                size_t size)
+static void say(const void *fixed, size_t size)
 {
-    say_to(stranger, victim, victim->config.am_id, fixed, size);
+    say_to(pair.a->config.am_id, fixed, size);
 }
 
 /* A HELLO is read only if it contains the victim's address. */
-static proto_hello_t hello_to(const ucxpool_t *victim)
+static proto_hello_t hello_to_victim(void)
 {
     proto_hello_t hello = {
         .head        = {.type = PROTO_HELLO, .version = PROTO_VERSION},
@@ -148,47 +149,39 @@ static proto_hello_t hello_to(const ucxpool_t *victim)
         .credits     = 1,
     };
 
-    memcpy(hello.to_id, victim->id, sizeof(hello.to_id));
-    memcpy(hello.to_key, victim->key, sizeof(hello.to_key));
+    memcpy(hello.to_id, pair.a->id, sizeof(hello.to_id));
+    memcpy(hello.to_key, pair.a->key, sizeof(hello.to_key));
     memset(hello.from_id, 0x55, sizeof(hello.from_id));
     return hello;
 }
 
-static void flood(stranger_t *stranger, ucxpool_t *victim)
+static void flood(void)
 {
     for (unsigned i = 0; i < EARLY_MAX + 50; i++) {
-        proto_hello_t hello = hello_to(victim);
+        proto_hello_t hello = hello_to_victim();
 
         /* Half of them with the address, half without. */
         hello.flags       = (i % 2 == 0) ? 0 : PROTO_HELLO_BY_EP;
         hello.channel_key = i;
         hello.pair        = i;
-        say(stranger, victim, &hello, sizeof(hello));
-        ck_assert_uint_le(victim->wireup.num_early, EARLY_MAX);
+        say(&hello, sizeof(hello));
+        ck_assert_uint_le(pair.a->wireup.num_early, EARLY_MAX);
     }
 }
 
 /* --- the honest pools ---------------------------------------------------- */
 
-static void check_exchange(pair_t *pair)
+static void check_exchange(void)
 {
-    char               target = 0;
-    ucxpool_request_t *recv;
-
-    recv = pair_recv(pair->b, pair->to_a, &target, 1, TAG);
-    assert_ok(ucxpool_send_buffer(pair->to_b, "c", 1, TAG, NULL, NULL));
-    assert_ok(pair_finish(pair, recv));
-    ck_assert_int_eq(target, 'c');
-    pair_check_blocks(pair);
+    pair_exchange(&pair, 1);
+    pair_check_blocks(&pair);
 }
 
-static void finish(pair_t *pair)
+static void finish(void)
 {
-    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
-    check_exchange(pair);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    check_exchange();
 }
-
-static pair_t pair;
 
 static void two_pools(void)
 {
@@ -199,29 +192,24 @@ TEST_SETTINGS(.timeout = 60);
 
 TEST(flood_of_early_hellos_blocks_no_channel)
 {
-    stranger_t stranger;
-
     two_pools();
-    stranger_init(&stranger, pair.a);
+    stranger_init();
     pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, pair.a->wireup.num_early == 1);
-    flood(&stranger, pair.a);
+    flood();
     ck_assert_uint_eq(pair.a->wireup.num_early, EARLY_MAX);
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert(!pair_is_open(pair.to_b));
     /* The evicted HELLO is sent again. */
     ahead += SECOND;
-    finish(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    finish();
 }
 
 TEST(early_hellos_expire_unless_they_are_repeated)
 {
-    stranger_t stranger;
-
     two_pools();
-    stranger_init(&stranger, pair.a);
-    flood(&stranger, pair.a);
+    stranger_init();
+    flood();
     pair.to_a = pair_meet(pair.b, pair.a);
     for (int i = 0; i < 12; i++) {
         ahead += SECOND;
@@ -233,29 +221,26 @@ TEST(early_hellos_expire_unless_they_are_repeated)
     /* The early HELLO of b is still valid. */
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.a->wireup.num_early, 0);
-    finish(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    finish();
 }
 
 TEST(stranger_without_a_pools_key_cannot_impersonate_it)
 {
-    stranger_t    stranger;
     proto_hello_t hello;
 
     two_pools();
-    stranger_init(&stranger, pair.a);
-    hello = hello_to(pair.a);
+    stranger_init();
+    hello = hello_to_victim();
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
     /* Before the channel exists, and after. */
-    say(&stranger, pair.a, &hello, sizeof(hello));
+    say(&hello, sizeof(hello));
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     hello.channel_key++;
-    say(&stranger, pair.a, &hello, sizeof(hello));
+    say(&hello, sizeof(hello));
     ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     pair.to_a = pair_meet(pair.b, pair.a);
-    finish(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    finish();
 }
 
 TEST(channel_ignores_a_hello_from_another_endpoint)
@@ -263,47 +248,43 @@ TEST(channel_ignores_a_hello_from_another_endpoint)
     ucxpool_channel_params_t over = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
     };
-    stranger_t         stranger;
     ucxpool_channel_t *by_ep;
     proto_hello_t      hello;
 
     two_pools();
-    stranger_init(&stranger, pair.a);
+    stranger_init();
     /* One of a's channels uses an endpoint, the other an address. */
     over.ep   = endpoint_to(pair.a->ucx.worker, pair.b);
     pair.to_b = pair_meet(pair.a, pair.b);
     assert_ok(ucxpool_channel_create(pair.a, &over, &by_ep));
-    hello       = hello_to(pair.a);
+    hello       = hello_to_victim();
     hello.flags = PROTO_HELLO_BY_EP;
-    say(&stranger, pair.a, &hello, sizeof(hello));
-    hello = hello_to(pair.a);
+    say(&hello, sizeof(hello));
+    hello = hello_to_victim();
     memset(hello.from_id, 0, sizeof(hello.from_id));
-    say(&stranger, pair.a, &hello, sizeof(hello));
+    say(&hello, sizeof(hello));
     ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(by_ep->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(pair.a->wireup.num_early, 2);
     ucxpool_channel_close(by_ep);
     pair.to_a = pair_meet(pair.b, pair.a);
-    finish(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    finish();
 }
 
 TEST(second_hello_for_a_channel_is_ignored)
 {
-    stranger_t    stranger;
     proto_hello_t hello;
 
     pair_begin(&pair, NULL, NULL);
-    stranger_init(&stranger, pair.a);
-    hello = hello_to(pair.a);
+    stranger_init();
+    hello = hello_to_victim();
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
     memcpy(hello.from_key, pair.b->key, sizeof(hello.from_key));
     hello.channel     = pair.to_a->number;
     hello.channel_key = pair.to_a->key;
-    say(&stranger, pair.a, &hello, sizeof(hello));
+    say(&hello, sizeof(hello));
     ck_assert_uint_eq(pair.a->wireup.num_early, 0);
-    finish(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    finish();
 }
 
 TEST(messages_without_the_channel_key_are_ignored)
@@ -312,11 +293,10 @@ TEST(messages_without_the_channel_key_are_ignored)
         PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
         PROTO_CREDIT, PROTO_BYE, PROTO_DOORBELL,
     };
-    stranger_t    stranger;
     proto_fixed_t fixed;
 
     pair_begin(&pair, "WIRE=ucx", "WIRE=ucx");
-    stranger_init(&stranger, pair.a);
+    stranger_init();
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         memset(&fixed, 0, sizeof(fixed));
         fixed.head = (proto_head_t){
@@ -329,18 +309,16 @@ TEST(messages_without_the_channel_key_are_ignored)
         if (types[i] == PROTO_CANCEL) {
             fixed.cancel.status = UCXPOOL_ERR_CANCELED;
         }
-        say(&stranger, pair.a, &fixed, proto_fixed_size(types[i]));
+        say(&fixed, proto_fixed_size(types[i]));
         ck_assert(pair_is_open(pair.to_b));
     }
-    check_exchange(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    check_exchange();
 }
 
 /* On the map wire, fragments arrive only through the ring. The credit shows
  * that the fragment before it was read. */
 TEST(fragment_by_ucx_is_ignored_on_the_map_wire)
 {
-    stranger_t    stranger;
     proto_fixed_t fixed = {.data = {.length = 1}};
     uint32_t      credits;
 
@@ -350,15 +328,13 @@ TEST(fragment_by_ucx_is_ignored_on_the_map_wire)
                                 .version = PROTO_VERSION,
                                 .channel = pair.to_b->number,
                                 .key     = pair.to_b->key};
-    stranger_init(&stranger, pair.a);
-    say_to(&stranger, pair.a, pair.a->config.am_id + 1, &fixed,
-           sizeof(fixed.data));
+    stranger_init();
+    say_to(pair.a->config.am_id + 1, &fixed, sizeof(fixed.data));
     fixed.head.type    = PROTO_CREDIT;
     fixed.head.credits = 1;
-    say(&stranger, pair.a, &fixed, sizeof(fixed.head));
+    say(&fixed, sizeof(fixed.head));
     pair_until(&pair, pair.to_b->flow.credits == credits + 1);
-    check_exchange(&pair);
-    stranger_cleanup(&stranger, pair.a);
+    check_exchange();
 }
 
 TEST(open_channel_sends_no_more_hellos)
@@ -380,7 +356,7 @@ TEST(open_channel_sends_no_more_hellos)
     ck_assert_uint_ne(pair.a->wireup.next_hello, BASE_CLOCK_FOREVER);
     core_unlock(pair.a);
     pair.to_b = pair_meet(pair.a, pair.b);
-    finish(&pair);
+    finish();
     ahead += SECOND;
     pair_progress(&pair);
     /* No HELLO is due any more. */

@@ -23,15 +23,17 @@ static pair_t  pair;
 static uint8_t source[200000];
 static uint8_t target[200000];
 
-static void pass(const void *from, void *to, size_t length)
+static void pass_over(ucxpool_channel_t *channel, const void *from,
+                      size_t length)
 {
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
+    ucxpool_request_t *recv = pair_recv(pair.b, NULL, target, length, TAG);
 
-    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, length, TAG, ALL_BITS,
-                                  NULL, &recv));
-    assert_ok(ucxpool_send_buffer(pair.to_b, from, length, TAG, NULL, &send));
-    pair_finish_both(&pair, send, recv);
+    pair_finish_both(&pair, pair_send(channel, from, length, TAG), recv);
+}
+
+static void pass(const void *from, size_t length)
+{
+    pass_over(pair.to_b, from, length);
 }
 
 /* Only this mode has moved data. */
@@ -55,10 +57,10 @@ TEST_EACH(short_messages_count_as_eager, NUM_WIRES)
 
     pair_begin(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 3; i++) {
-        pass(source, target, 100);
+        pass(source, 100);
     }
-    core_stats_get(pair.a, &a);
-    core_stats_get(pair.b, &b);
+    a = pair_stats(pair.a);
+    b = pair_stats(pair.b);
     check_traffic(a.counts.sent, CORE_MODE_EAGER, 300, 3);
     check_traffic(b.counts.received, CORE_MODE_EAGER, 300, 3);
     check_traffic(a.counts.received, CORE_MODE_EAGER, 0, 0);
@@ -77,8 +79,8 @@ TEST_EACH(long_messages_count_as_packed, NUM_WIRES)
     core_stats_t      a;
 
     pair_begin(&pair, wires[_i], wires[_i]);
-    pass(source, target, 200000);
-    core_stats_get(pair.a, &a);
+    pass(source, 200000);
+    a = pair_stats(pair.a);
     check_traffic(a.counts.sent, modes[_i], 200000, 4); /* blocks of 64k */
     ck_assert_uint_eq(a.counts.copies_avoided_bytes, 0);
 }
@@ -93,9 +95,9 @@ TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
     pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, 60000, &from));
     memset(from, 1, 60000);
-    pass(from, target, 60000);
-    core_stats_get(pair.a, &a);
-    core_stats_get(pair.b, &b);
+    pass(from, 60000);
+    a = pair_stats(pair.a);
+    b = pair_stats(pair.b);
     check_traffic(a.counts.sent, modes[_i], 60000, 1);
     ck_assert_uint_eq(b.counts.received[modes[_i]].bytes, 60000);
     ck_assert_uint_eq(a.counts.copies_avoided_bytes, 60000);
@@ -110,12 +112,12 @@ TEST_EACH(nothing_is_registered_after_the_start, NUM_WIRES)
     pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(ucxpool_comm_alloc(pair.a, 200000, &from));
     for (int i = 0; i < 10; i++) {
-        pass(from, target, 200000);
-        pass(source, target, 200000);
+        pass(from, 200000);
+        pass(source, 200000);
     }
-    core_stats_get(pair.b, &stats);
+    stats = pair_stats(pair.b);
     ck_assert_uint_eq(stats.registrations_after_start, 0);
-    core_stats_get(pair.a, &stats);
+    stats = pair_stats(pair.a);
     ck_assert_uint_eq(stats.registrations_after_start, 0);
     ck_assert_uint_eq(stats.registrations, stats.num_regions);
     ck_assert_uint_eq(stats.num_regions, 4);
@@ -133,11 +135,11 @@ TEST_EACH(messages_allocate_nothing_in_steady_state, NUM_WIRES)
     pair_begin(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 50; round++) {
         if (round == 10) {
-            core_stats_get(pair.a, &before[0]);
-            core_stats_get(pair.b, &before[1]);
+            before[0] = pair_stats(pair.a);
+            before[1] = pair_stats(pair.b);
         }
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-            pass(source, target, lengths[i]);
+            pass(source, lengths[i]);
         }
     }
     core_stats_get(pair.a, &after[0]);
@@ -155,17 +157,16 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     core_stats_t       b;
 
     pair_begin(&pair, wires[_i], wires[_i]);
-    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
+    send = pair_send(pair.to_b, source, 100000, TAG);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "not today");
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_REFUSED);
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS, NULL,
-                                  &recv));
+    recv = pair_recv(pair.b, NULL, target, 1, TAG);
     ucxpool_request_cancel(recv);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
-    core_stats_get(pair.a, &a);
-    core_stats_get(pair.b, &b);
+    a = pair_stats(pair.a);
+    b = pair_stats(pair.b);
     ck_assert_uint_eq(a.counts.messages_failed, 1);
     ck_assert_uint_eq(b.counts.messages_refused, 1);
     ck_assert_uint_eq(b.counts.messages_failed, 1);
@@ -184,17 +185,6 @@ static uint64_t of_channel(const ucxpool_channel_t *channel, const char *name)
     return value;
 }
 
-static void pass_over(ucxpool_channel_t *channel, size_t length)
-{
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
-                                  NULL, &recv));
-    assert_ok(ucxpool_send_buffer(channel, source, length, TAG, NULL, &send));
-    pair_finish_both(&pair, send, recv);
-}
-
 TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
 {
     static const char *const packed[] = {"map_packed", "ucx_packed"};
@@ -207,9 +197,9 @@ TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
     pair_meet(pair.b, pair.a);
     pair_until(&pair, pair_is_open(second));
     for (int i = 0; i < 3; i++) {
-        pass_over(pair.to_b, 100);
+        pass(source, 100);
     }
-    pass_over(second, 200000);
+    pass_over(second, source, 200000);
     ck_assert_uint_eq(of_channel(pair.to_b, "messages_sent"), 3);
     ck_assert_uint_eq(of_channel(pair.to_b, "sent_eager_bytes"), 300);
     ck_assert_uint_eq(of_channel(pair.to_a, "messages_received"), 3);
@@ -219,7 +209,7 @@ TEST_EACH(each_channel_counts_its_own_messages, NUM_WIRES)
     snprintf(name, sizeof(name), "sent_%s_bytes", packed[_i]);
     ck_assert_uint_eq(of_channel(second, name), 200000);
     ck_assert_uint_eq(of_channel(pair.to_b, name), 0);
-    core_stats_get(pair.a, &stats);
+    stats = pair_stats(pair.a);
     ck_assert_uint_eq(stats.counts.messages_sent, 4);
 }
 
@@ -230,35 +220,40 @@ TEST_EACH(counts_of_a_closed_channel_stay_in_the_totals, NUM_WIRES)
     ucxpool_request_t *recv;
 
     pair_begin(&pair, wires[_i], wires[_i]);
-    pass(source, target, 100);
-    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, target, 1, TAG, ALL_BITS,
-                                  NULL, &recv));
+    pass(source, 100);
+    recv = pair_recv(pair.a, pair.to_b, target, 1, TAG);
     ucxpool_channel_fail(pair.to_b);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_PEER_LOST);
     ck_assert_uint_eq(of_channel(pair.to_b, "messages_sent"), 1);
     ck_assert_uint_eq(of_channel(pair.to_b, "messages_failed"), 1);
-    core_stats_get(pair.a, &before);
+    before = pair_stats(pair.a);
     ucxpool_channel_close(pair.to_b);
     pair.to_b = NULL;
     pair_until(&pair, pair.a->channels.count == 0);
-    core_stats_get(pair.a, &after);
+    after = pair_stats(pair.a);
     ck_assert_mem_eq(&before.counts, &after.counts, sizeof(before.counts));
     ck_assert_uint_eq(after.counts.sent[CORE_MODE_EAGER].bytes, 100);
     ck_assert_uint_eq(after.counts.messages_failed, 1);
 }
 
-/* Sends that find no credit wait behind the first of them. */
-TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
+/* Pool a may send eight messages to b. */
+static void begin_with_credits(int wire, uint64_t announce_ns)
 {
     static const char *const of_b[] = {"WIRE=map CREDITS=8",
                                        "WIRE=ucx CREDITS=8"};
-    ucxpool_request_t       *sends[10];
 
-    pair_begin(&pair, wires[_i], of_b[_i]);
-    pair.a->announce_ns = UCXPOOL_FOREVER;
+    pair_begin(&pair, wires[wire], of_b[wire]);
+    pair.a->announce_ns = announce_ns;
+}
+
+/* Sends that find no credit wait behind the first of them. */
+TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
+{
+    ucxpool_request_t *sends[10];
+
+    begin_with_credits(_i, UCXPOOL_FOREVER);
     for (int i = 0; i < 10; i++) {
-        assert_ok(
-            ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, source, 1, TAG);
     }
     ck_assert(!pair_ended(sends[8]));
     ck_assert_uint_eq(of_channel(pair.to_b, "credit_waits"), 1);
@@ -276,15 +271,11 @@ TEST_EACH(a_wait_for_a_credit_is_counted_once, NUM_WIRES)
 
 TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
 {
-    static const char *const of_b[] = {"WIRE=map CREDITS=8",
-                                       "WIRE=ucx CREDITS=8"};
-    ucxpool_request_t       *sends[9];
+    ucxpool_request_t *sends[9];
 
-    pair_begin(&pair, wires[_i], of_b[_i]);
-    pair.a->announce_ns = 10000000;
+    begin_with_credits(_i, 10000000);
     for (int i = 0; i < 9; i++) {
-        assert_ok(
-            ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, &sends[i]));
+        sends[i] = pair_send(pair.to_b, source, 1, TAG);
     }
     ucxpool_request_cancel(sends[8]);
     ck_assert_int_eq(pair_finish(&pair, sends[8]), UCXPOOL_ERR_CANCELED);
@@ -298,21 +289,17 @@ TEST_EACH(the_wait_for_a_credit_ends_without_a_waiting_send, NUM_WIRES)
 
 TEST_EACH(the_wait_for_a_credit_ends_when_descriptors_are_sent, NUM_WIRES)
 {
-    static const char *const of_b[] = {"WIRE=map CREDITS=8",
-                                       "WIRE=ucx CREDITS=8"};
-    ucxpool_request_t       *recvs[10];
-    uint64_t                 waited;
+    ucxpool_request_t *recvs[10];
+    uint64_t           waited;
 
-    pair_begin(&pair, wires[_i], of_b[_i]);
-    pair.a->announce_ns = 1;
+    begin_with_credits(_i, 1);
     for (int i = 0; i < 10; i++) {
         assert_ok(ucxpool_send_buffer(pair.to_b, source, 1, TAG, NULL, NULL));
     }
     pair_until(&pair, of_channel(pair.to_b, "credit_wait_ns") != 0);
     waited = of_channel(pair.to_b, "credit_wait_ns");
     for (int i = 0; i < 10; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
-                                      NULL, &recvs[i]));
+        recvs[i] = pair_recv(pair.b, NULL, target, 1, TAG);
     }
     for (int i = 0; i < 10; i++) {
         assert_ok(pair_finish(&pair, recvs[i]));
@@ -332,17 +319,15 @@ TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
 
     pair_begin(&pair, tiny[_i], wires[_i]);
     for (int i = 0; i < 2; i++) {
-        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
-                                      ALL_BITS, NULL, &recvs[i]));
-        assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG,
-                                      NULL, &sends[i]));
+        recvs[i] = pair_recv(pair.b, NULL, target, sizeof(target), TAG);
+        sends[i] = pair_send(pair.to_b, source, sizeof(source), TAG);
     }
     for (int i = 0; i < 2; i++) {
         pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_uint_gt(of_channel(pair.to_b, "block_waits"), 0);
     ck_assert_uint_gt(of_channel(pair.to_b, "blocked_ns"), 0);
-    core_stats_get(pair.a, &stats);
+    stats = pair_stats(pair.a);
     ck_assert_uint_eq(stats.counts.block_waits,
                       of_channel(pair.to_b, "block_waits"));
     ck_assert_uint_eq(stats.counts.blocked_ns,
@@ -358,7 +343,7 @@ TEST(each_statistic_of_a_channel_is_found_by_its_name)
     ucxpool_stat_attr_t attr;
 
     pair_begin(&pair, "WIRE=map", "WIRE=map");
-    pass(source, target, 100);
+    pass(source, 100);
     assert_ok(ucxpool_channel_stats_read(pair.to_b, values, 200, &num));
     ck_assert_uint_eq(num, ucxpool_channel_stats_count());
     ck_assert_uint_eq(num * sizeof(uint64_t),
@@ -528,7 +513,7 @@ TEST_EACH(each_format_has_each_statistic_under_its_name, 3)
     void                  *memory;
 
     pair_begin(&pair, "WIRE=map", "WIRE=map");
-    pass(source, target, sizeof(source));
+    pass(source, sizeof(source));
     assert_ok(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory));
     string = ucxpool_stats_string(pair.a, format);
     for (size_t i = 0; i < ucxpool_stats_count(); i++) {
@@ -590,7 +575,7 @@ TEST(each_statistic_is_found_by_its_name)
     ucxpool_stat_attr_t attr, other;
 
     pair_begin(&pair, "WIRE=map", "WIRE=map");
-    pass(source, target, 100);
+    pass(source, 100);
     ck_assert_uint_le(ucxpool_stats_count(), 200);
     assert_ok(ucxpool_stats_read(pair.a, values, 200, &num));
     ck_assert_uint_eq(num, ucxpool_stats_count());
@@ -624,9 +609,9 @@ TEST(values_are_read_from_the_pool)
     void          *memory;
 
     pair_begin(&pair, "WIRE=map", "WIRE=map");
-    pass(source, target, sizeof(source));
+    pass(source, sizeof(source));
     assert_ok(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory));
-    core_stats_get(pair.a, &stats);
+    stats = pair_stats(pair.a);
     ck_assert_uint_eq(value_of(pair.a, "messages_sent"), 1);
     ck_assert_uint_eq(value_of(pair.a, "sent_map_packed_bytes"),
                       sizeof(source));

@@ -113,6 +113,12 @@ static void import(void)
         ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
 }
 
+static void import_and_wait(void)
+{
+    import();
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+}
+
 static void open_window(int way, unsigned access)
 {
     pair_init(&pair, ways[way], ways[way]);
@@ -121,8 +127,7 @@ static void open_window(int way, unsigned access)
     pair.b->drain_ns             = UCXPOOL_FOREVER;
     pair.a->windows->may_emulate = true; /* over tcp */
     make_window(way, access);
-    import();
-    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    import_and_wait();
     ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
     ck_assert_msg((origin == MALLOC) ||
                       ((origin == COMM) && (access == UCXPOOL_WINDOW_WRITE)) ||
@@ -676,8 +681,7 @@ TEST_EACH(a_blob_of_another_length_fails_only_the_import, NUM_WAYS)
     begin(_i, BOTH);
     damaged = remote;
     forge(offsetof(window_blob_t, length), 1);
-    import();
-    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    import_and_wait();
     assert_error(asked().status, INVALID_PARAM);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
     assert_has(asked().reason, "its blob says");
@@ -715,8 +719,7 @@ TEST_EACH(a_damaged_or_foreign_blob_is_rejected, NUM_WAYS)
 
         assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
         forge(bytes[i], 2);
-        import();
-        pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+        import_and_wait();
         assert_error(asked().status, REFUSED);
         assert_has(asked().reason, "has no such window");
         ucxpool_remote_window_release(remote);
@@ -751,8 +754,7 @@ TEST(an_unavailable_required_way_is_reported)
 {
     pair_init(&pair, "WIRE=ucx WINDOW_WAY=direct", "WIRE=ucx");
     make_window(0, BOTH);
-    import();
-    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    import_and_wait();
     assert_error(asked().status, UNSUPPORTED);
     assert_has(asked().reason, "UCXPOOL_WIRE=ucx");
     end();
@@ -762,8 +764,7 @@ TEST(required_paths_allow_windows_by_messages)
 {
     pair_init(&pair, "REQUIRE=map WINDOW_WAY=messages", "REQUIRE=map");
     make_window(0, BOTH);
-    import();
-    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    import_and_wait();
     assert_ok(asked().status);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
     end();
@@ -796,8 +797,7 @@ TEST_EACH(a_revoked_window_is_not_accessed, NUM_WAYS)
     assert_error(asked().status, CANCELED);
     assert_error(ucxpool_window_export(window, BOTH, blob), CANCELED);
     ucxpool_remote_window_release(remote);
-    import();
-    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    import_and_wait();
     assert_error(asked().status, REFUSED);
 }
 

@@ -122,6 +122,21 @@ static void check_reason(const char *words)
     assert_has(asked().way_reason, words);
 }
 
+static void check_mapped(size_t num_views, const uint8_t *right, size_t size)
+{
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_eq(remote->num_views, num_views);
+    check_bytes(right, size);
+}
+
+static void check_not_mapped(const char *reason, const uint8_t *right,
+                             size_t size)
+{
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason(reason);
+    check_bytes(right, size);
+}
+
 static void setup(void)
 {
     fd          = -1;
@@ -153,9 +168,7 @@ TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
     begin(memory + 12345, SIZE, BOTH);
     close(fd);
     fd = -1;
-    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
-    ck_assert_uint_eq(remote->num_views, 1);
-    check_bytes(memory + 12345, SIZE);
+    check_mapped(1, memory + 12345, SIZE);
 }
 
 /* Two parts in another order than in the file, and a third that continues the
@@ -171,9 +184,7 @@ TEST(parts_of_a_file_may_be_in_any_order)
                          memory + i * SIZE);
     }
     begin(memory + 100, 3 * SIZE - 200, BOTH);
-    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
-    ck_assert_uint_eq(remote->num_views, 2);
-    check_bytes(memory + 100, 3 * SIZE - 200);
+    check_mapped(2, memory + 100, 3 * SIZE - 200);
 }
 
 TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
@@ -260,9 +271,7 @@ TEST(a_file_that_can_shrink_is_not_mapped)
 
     map_file(sealed_file(SIZE, SIZE, F_SEAL_GROW), 0, SIZE);
     begin(memory, SIZE, BOTH);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("can shrink");
-    check_bytes(memory, SIZE);
+    check_not_mapped("can shrink", memory, SIZE);
     if (asked().way == UCXPOOL_WAY_PROCESS) {
         ck_assert_int_eq(ftruncate(fd, 0), 0);
         assert_error(move(false, 0, bytes, sizeof(bytes)), IO);
@@ -274,9 +283,7 @@ TEST(a_sparse_file_is_not_mapped)
     map_file(sealed_file(4 * SIZE, 0, F_SEAL_SHRINK), 0, 4 * SIZE);
     assert_ok(make_window(memory, 4 * SIZE, fd));
     import(UCXPOOL_WINDOW_READ);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("are backed by memory");
-    check_bytes(memory, 4 * SIZE);
+    check_not_mapped("are backed by memory", memory, 4 * SIZE);
 }
 
 TEST(memory_without_a_file_reports_the_reason)
@@ -284,9 +291,7 @@ TEST(memory_without_a_file_reports_the_reason)
     void *own = test_alloc(SIZE);
 
     begin(own, SIZE, BOTH);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("neither the pool's memory nor");
-    check_bytes(own, SIZE);
+    check_not_mapped("neither the pool's memory nor", own, SIZE);
     end();
 }
 
@@ -303,14 +308,10 @@ TEST(more_parts_than_a_message_holds_are_not_mapped)
                          MAP_FAILED);
     }
     begin(memory, NUM * PAGE, BOTH);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("too many parts");
-    check_bytes(memory, NUM * PAGE);
+    check_not_mapped("too many parts", memory, NUM * PAGE);
     end();
     begin(memory, (NUM - 1) * PAGE, BOTH);
-    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
-    ck_assert_uint_eq(remote->num_views, NUM - 1);
-    check_bytes(memory, (NUM - 1) * PAGE);
+    check_mapped(NUM - 1, memory, (NUM - 1) * PAGE);
 }
 
 static void check_refused(void *address, size_t size, int file,
@@ -353,6 +354,15 @@ static void check_writes_go_otherwise(const uint8_t *right, size_t size)
     check_bytes(right, size);
 }
 
+/* An import for writing only. */
+static void check_not_written(const char *reason)
+{
+    let_go();
+    import(UCXPOOL_WINDOW_WRITE);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason(reason);
+}
+
 TEST(writes_to_the_pools_blocks_use_another_way)
 {
     void *own;
@@ -360,10 +370,7 @@ TEST(writes_to_the_pools_blocks_use_another_way)
     assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &own));
     begin(own, SIZE, BOTH);
     check_writes_go_otherwise(own, SIZE);
-    let_go();
-    import(UCXPOOL_WINDOW_WRITE);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("read-only");
+    check_not_written("read-only");
     end();
     ucxpool_comm_free(pair.b, own);
 }
@@ -374,10 +381,7 @@ TEST(a_file_sealed_against_writing_is_mapped_read_only)
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) {
         begin(memory, SIZE, BOTH);
         check_writes_go_otherwise(memory, SIZE);
-        let_go();
-        import(UCXPOOL_WINDOW_WRITE);
-        ck_assert_int_eq(asked().way, other_way());
-        check_reason("sealed against writing");
+        check_not_written("sealed against writing");
     }
 }
 
@@ -445,7 +449,5 @@ TEST(a_window_is_created_even_if_its_file_cannot_be_found)
     assert_ok(make_window(memory, SIZE, fd));
     calls_reset();
     import(BOTH);
-    ck_assert_int_eq(asked().way, other_way());
-    check_reason("cannot read /proc/self/maps");
-    check_bytes(memory, SIZE);
+    check_not_mapped("cannot read /proc/self/maps", memory, SIZE);
 }

@@ -137,7 +137,7 @@ TEST(sends_posted_before_the_path_is_known_fail_with_the_reason)
     pair.a    = pair_pool("REQUIRE=rma");
     pair.b    = pair_pool("");
     pair.to_b = pair_meet(pair.a, pair.b);
-    assert_ok(ucxpool_send_buffer(pair.to_b, "word", 5, TAG, NULL, &send));
+    send      = pair_send(pair.to_b, "word", 5, TAG);
     pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, ucxpool_request_test(send) != UCXPOOL_INPROGRESS);
     ucxpool_request_query(send, &attr, sizeof(attr));
