@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* The origin of the window's memory. */
@@ -611,6 +612,24 @@ TEST_EACH(operations_beyond_the_window_are_rejected_at_once, NUM_WAYS)
         refuses(is_write, &places, &data, UCXPOOL_ERR_UNSUPPORTED,
                 "does not know these places");
     }
+}
+
+/* The library does not read the array of a list that is too long. */
+TEST_EACH(a_count_above_the_limit_is_rejected_before_the_list_is_read, NUM_WAYS)
+{
+    uint8_t bytes[100];
+    void   *unreadable =
+        mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ucxpool_places_t places = ucxpool_places(unreadable, SIZE_MAX);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, 100);
+
+    ck_assert_ptr_ne(unreadable, MAP_FAILED);
+    begin(_i, BOTH);
+    for (int is_write = 0; is_write < 2; is_write++) {
+        refuses(is_write, &places, &data, UCXPOOL_ERR_LIMIT,
+                "for one operation");
+    }
+    munmap(unreadable, 4096);
 }
 
 TEST_EACH(a_blob_allows_only_the_access_it_was_exported_for, NUM_WAYS)

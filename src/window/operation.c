@@ -171,10 +171,8 @@ static ucxpool_status_t check_allowed(const ucxpool_remote_window_t *remote,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t check_list(const window_operation_t *operation)
+static ucxpool_status_t check_list(const ucxpool_places_t *places)
 {
-    const ucxpool_places_t *places = &operation->places;
-
     if ((places->count != 0) && (window_places_list(places) == NULL)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the list of places is NULL, but its length is %zu",
@@ -347,6 +345,9 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
     ucxpool_request_t  *request;
     uint64_t            started;
 
+    if (status == UCXPOOL_OK) {
+        status = check_list(places);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -357,10 +358,7 @@ ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
     started = core_latency_begin(
         &remote->channel->pool->latency,
         is_write ? CORE_OPERATION_WRITE : CORE_OPERATION_READ, operation->size);
-    status = check_list(operation);
-    if (status == UCXPOOL_OK) {
-        status = make_request(operation, memory, params);
-    }
+    status = make_request(operation, memory, params);
     if (status != UCXPOOL_OK) {
         operation_put(operation);
         return status;
