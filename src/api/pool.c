@@ -301,6 +301,20 @@ static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
     };
 }
 
+/* Set the error detail without logging it, because callers retry often. */
+static ucxpool_status_t too_few_blocks(size_t num_blocks)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_TRACE);
+
+    base_error(UCXPOOL_ERR_NO_BLOCKS,
+               "cannot get %zu blocks of the user share, because fewer are "
+               "free: put blocks, raise UCXPOOL_COMM_SIZE, or lower "
+               "UCXPOOL_SEND_SHARE and UCXPOOL_RECV_SHARE",
+               num_blocks);
+    base_error_log_at(level);
+    return UCXPOOL_ERR_NO_BLOCKS;
+}
+
 ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
 {
     uint32_t         index;
@@ -310,10 +324,11 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     status = block_pool_get(pool->memory.blocks, BLOCK_SHARE_USER, &index);
-    if (status == UCXPOOL_OK) {
-        fill_block(pool, index, block_p);
+    if (status != UCXPOOL_OK) {
+        return too_few_blocks(1);
     }
-    return status; /* not logged, because callers retry often */
+    fill_block(pool, index, block_p);
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
@@ -333,7 +348,7 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     status =
         block_pool_reserve(pool->memory.blocks, BLOCK_SHARE_USER, num_blocks);
     if (status != UCXPOOL_OK) {
-        return status;
+        return too_few_blocks(num_blocks);
     }
     for (size_t first = 0; first < num_blocks; first += count) {
         count = base_min(num_blocks - first, (size_t)64);
