@@ -101,6 +101,45 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
     pair_check_blocks(&pair);
 }
 
+/* The sender computes the checksum of a fragment before the receiver reads it.
+ */
+TEST_EACH(a_checksum_detects_memory_that_changes_while_it_is_sent, 2)
+{
+    enum { LENGTH = 400000 };
+    const char        *wire = wires[2 + _i]; /* with checksums */
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    uint8_t           *target = test_alloc(LENGTH);
+    void              *source;
+
+    pair_begin(&pair, wire, wire);
+    assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
+    pair_fill(source, LENGTH);
+    recv = pair_recv(pair.b, pair.to_a, target, LENGTH, TAG);
+    send = pair_send(pair.to_b, source, LENGTH, TAG);
+    while (!pair_ended(recv)) {
+        for (size_t i = 0; i < LENGTH; i += 4096) {
+            ((uint8_t *)source)[i]++;
+        }
+        ucxpool_progress(pair.a);
+        for (size_t i = 0; i < LENGTH; i += 4096) {
+            ((uint8_t *)source)[i]++;
+        }
+        ucxpool_progress(pair.b);
+    }
+    pair_finish_error(&pair, recv, UCXPOOL_ERR_CHECKSUM,
+                      "the checksum of a fragment is wrong: the memory was "
+                      "changed while it was sent, or the data was corrupted in "
+                      "transit");
+    pair_until(&pair, pair_ended(send));
+    assert_error(ucxpool_request_test(send), REFUSED);
+    ucxpool_request_release(send);
+    exchange(source, target, LENGTH);
+    ck_assert_mem_eq(source, target, LENGTH);
+    ucxpool_comm_free(pair.a, source);
+    pair_check_blocks(&pair);
+}
+
 TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
 {
     enum { LENGTH = 300000 };

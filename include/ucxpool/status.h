@@ -39,7 +39,8 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
     UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another protocol version,
                                         or sent an invalid message */
-    UCXPOOL_ERR_CHECKSUM       = -15, /* the data was corrupted in transit */
+    UCXPOOL_ERR_CHECKSUM = -15,      /* the data was corrupted in transit, or
+                                        its memory changed while it was sent */
     UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */
     UCXPOOL_ERR_CLOSED         = -17, /* the channel or pool is closed */
     UCXPOOL_ERR_LIMIT          = -18  /* exceeds a limit here or at the peer */

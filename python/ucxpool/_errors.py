@@ -87,7 +87,7 @@ class ProtocolError(Error, ConnectionError):
 
 
 class ChecksumError(Error, OSError):
-    """Data was corrupted in transit."""
+    """Data was corrupted in transit, or changed while it was sent."""
     status = -15
 
 

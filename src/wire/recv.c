@@ -183,7 +183,10 @@ void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
     if (status == UCXPOOL_OK) {
         recv_count(request, data, mode);
     } else if (status == UCXPOOL_ERR_CHECKSUM) {
-        wire_recv_stop(request, status, "the checksum of a fragment is wrong");
+        wire_recv_stop(request, status,
+                       "the checksum of a fragment is wrong: the memory was "
+                       "changed while it was sent, or the data was corrupted "
+                       "in transit");
     }
 }
 

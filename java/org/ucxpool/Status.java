@@ -34,7 +34,7 @@ public enum Status {
     PERMISSION(-13),
     /** The peer has another version, or sent an invalid message. */
     PROTOCOL(-14),
-    /** The data was corrupted in transit. */
+    /** The data was corrupted in transit, or changed while it was sent. */
     CHECKSUM(-15),
     /** The port is taken. */
     ADDRESS_IN_USE(-16),
