@@ -60,8 +60,6 @@ enum {
     DEED_LAST
 };
 
-static hostile_t hostile;
-
 /* Statistics when the input began. */
 static core_stats_t before;
 
@@ -162,13 +160,13 @@ static void fill_numbers(proto_type_t type, proto_fixed_t *fixed)
 {
     fill_window_numbers(type, fixed);
     if ((type == PROTO_DATA) && (fixed->data.receive == 0)) {
-        fixed->data.receive = hostile_receive(&hostile, fixed->data.message);
+        fixed->data.receive = hostile_receive(fixed->data.message);
     } else if ((type == PROTO_ACCEPT) && (fixed->accept.message == 0)) {
-        fixed->accept.message = hostile_send(&hostile);
+        fixed->accept.message = hostile_send();
     } else if ((type == PROTO_TAKEN) && (fixed->taken.message == 0)) {
-        fixed->taken.message = hostile_send(&hostile);
+        fixed->taken.message = hostile_send();
     } else if ((type == PROTO_DONE) && (fixed->done.message == 0)) {
-        fixed->done.message = hostile_send(&hostile);
+        fixed->done.message = hostile_send();
     }
 }
 
@@ -196,10 +194,10 @@ static void say(proto_type_t type, bool is_in_turn, const uint8_t *header,
     bytes     = take(input, data_size);
     fill_numbers(type, &fixed);
     if (is_in_turn) {
-        hostile_let_peer_read(&hostile);
+        hostile_let_peer_read();
         fixed.desc.sequence = hostile.victim->flow.arrived_sequence;
     }
-    hostile_post_message(&hostile, type, &fixed, bytes, data_size);
+    hostile_post_message(type, &fixed, bytes, data_size);
 }
 
 /* --- windows ---------------------------------------------------------------
@@ -220,7 +218,7 @@ static void send_open(uint8_t argument)
     fixed.window_open.window = windows[which]->number;
     memcpy(fixed.window_open.key, windows[which]->key[access - 1],
            sizeof(fixed.window_open.key));
-    hostile_post_message(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
+    hostile_post_message(PROTO_WINDOW_OPEN, &fixed, NULL, 0);
 }
 
 static uint64_t add_lengths(const ucxpool_place_t *places, size_t num)
@@ -268,11 +266,11 @@ static void send_call(const uint8_t *header, input_t *input)
                              ? num * told.call.length
                              : add_lengths(told.places, num);
     }
-    hostile_let_peer_read(&hostile);
+    hostile_let_peer_read();
     fixed.desc.sequence     = hostile.victim->flow.arrived_sequence;
     fixed.desc.payload_size = sizeof(told.call) + size;
     told.run                = (copy_run_t){fixed.desc.payload_size, 1};
-    hostile_post_message(&hostile, PROTO_DESC, &fixed, &told,
+    hostile_post_message(PROTO_DESC, &fixed, &told,
                          sizeof(told.run) + fixed.desc.payload_size);
 }
 
@@ -419,13 +417,13 @@ static void do_attack(unsigned attack, const uint8_t *header, input_t *input)
         post_small(header[3]);
         break;
     case DEED_READ:
-        hostile_let_peer_read(&hostile);
+        hostile_let_peer_read();
         break;
     case DEED_CANCEL:
         ucxpool_request_cancel((argument & 1u) ? hostile.recv : hostile.send);
         break;
     case DEED_WORD:
-        hostile_write_word(&hostile, hostile.channel->ring.head,
+        hostile_write_word(hostile.channel->ring.head,
                            argument << 56 | argument << 24 | argument);
         break;
     case DEED_TAIL:
@@ -490,9 +488,9 @@ static void start(void)
     pair_connect(&hostile.pair);
     hostile.victim  = hostile.pair.to_b;
     hostile.channel = hostile.pair.to_a;
-    hostile_post(&hostile);
+    hostile_post();
     make_window(0);
-    hostile_let_peer_read(&hostile);
+    hostile_let_peer_read();
     core_stats_get(hostile.pair.a, &before);
 }
 
@@ -536,13 +534,13 @@ static void finish(void)
 {
     proto_fixed_t bye = {.head = {.credits = 0}};
 
-    hostile_let_peer_read(&hostile);
+    hostile_let_peer_read();
     tell();
-    if (!hostile_is_over(&hostile)) {
+    if (!hostile_is_over()) {
         /* Repair the words of its page that the input has changed. */
-        hostile_write_word(&hostile, hostile.channel->ring.head, 0);
-        hostile_post_message(&hostile, PROTO_BYE, &bye, NULL, 0);
-        hostile_let_peer_read(&hostile);
+        hostile_write_word(hostile.channel->ring.head, 0);
+        hostile_post_message(PROTO_BYE, &bye, NULL, 0);
+        hostile_let_peer_read();
     }
     for (unsigned i = 0; i < NUM_REMOTES; i++) {
         release(i);
@@ -555,7 +553,7 @@ static void finish(void)
         end_window(i);
         ck_assert_ptr_null(windows[i]);
     }
-    hostile_check(&hostile);
+    hostile_check();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
