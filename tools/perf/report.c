@@ -2,9 +2,6 @@
 #include "perf/report.h"
 #include "perf/test.h"
 
-#include <stdarg.h>
-#include <string.h>
-
 #define TEXT_SIZE 64
 
 /* --- common to all reports ------------------------------------------------ */
@@ -26,53 +23,39 @@ static const char *work_text(const work_t *work, char text[TEXT_SIZE])
     return text;
 }
 
-/* Append to a text of REPORT_COMMAND_SIZE bytes by snprintf(). */
-static void __attribute__((format(printf, 2, 3)))
-append(char *text, const char *format, ...)
-{
-    size_t  length = strlen(text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text + length, REPORT_COMMAND_SIZE - length, format, args);
-    va_end(args);
-}
-
-static void append_sides(char *text, const job_t *job)
-{
-    char name[SIDE_NAME_SIZE];
-
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        append(text, "%s%s", i == 0 ? " --sides " : ",",
-               side_name(job->sides[i], name));
-    }
-}
-
 const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
 {
-    const work_t *work = &job->work;
+    const work_t *work   = &job->work;
+    FILE         *stream = fmemopen(text, REPORT_COMMAND_SIZE, "w");
     char          device[DEVICES_TEXT_SIZE];
+    char          name[SIDE_NAME_SIZE];
 
-    snprintf(text, REPORT_COMMAND_SIZE, "ucxpool_perf -t %s", job->test);
-    append(text, " -s %llu -n %llu", (unsigned long long)work->size,
-           (unsigned long long)work->count);
+    text[0] = '\0';
+    if (stream == NULL) {
+        return text;
+    }
+    fprintf(stream, "ucxpool_perf -t %s -s %llu -n %llu", job->test,
+            (unsigned long long)work->size, (unsigned long long)work->count);
     if (!work->echo && (work->outstanding != JOB_OUTSTANDING)) {
-        append(text, " -O %u", work->outstanding);
+        fprintf(stream, " -O %u", work->outstanding);
     }
     if (work_is_on_gpu(work)) {
-        append(text, " --device %s", work_devices(work, device));
+        fprintf(stream, " --device %s", work_devices(work, device));
     }
     if (work->pageable != 0) {
-        append(text, " --pageable %s", work_pageable(work->pageable));
+        fprintf(stream, " --pageable %s", work_pageable(work->pageable));
     }
     if (work->untold) {
-        append(text, " --untold");
+        fprintf(stream, " --untold");
     }
-    if (job->has_own_sides) {
-        append_sides(text, job);
-    } else if (side_is(job->sides[0], IS_POOL)) {
-        append(text, " --wire %s", side_mode_name(job->sides[0].mode));
+    for (unsigned i = 0; job->has_own_sides && (i < job->num_sides); i++) {
+        fprintf(stream, "%s%s", i == 0 ? " --sides " : ",",
+                side_name(job->sides[i], name));
     }
+    if (!job->has_own_sides && side_is(job->sides[0], IS_POOL)) {
+        fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
+    }
+    fclose(stream);
     return text;
 }
 
