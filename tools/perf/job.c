@@ -192,44 +192,37 @@ int work_parse_pageable(const char *text, uint32_t *pageable_p)
 #define HERE (IS_POOL | IS_ONE_SIDED | IS_EVEN)
 
 static const struct {
-    const char  *name;
-    side_group_t group;
-    unsigned     is;
+    const char *name;
+    unsigned    is;
 } ways[WAY_LAST] = {
-    [WAY_AM_EACH]          = {"am-each", GROUP_EACH, IS_RAW | IS_AM},
-    [WAY_AM]               = {"am", GROUP_WHOLE, IS_RAW | IS_AM},
-    [WAY_AM_MEMH]          = {"am-memh", GROUP_WHOLE,
-                              IS_RAW | IS_AM | IS_REGISTERED},
-    [WAY_TAG_EACH]         = {"tag-each", GROUP_EACH, IS_RAW},
-    [WAY_TAG]              = {"tag", GROUP_WHOLE, IS_RAW},
-    [WAY_TAG_MEMH]         = {"tag-memh", GROUP_WHOLE, IS_RAW | IS_REGISTERED},
-    [WAY_IOV]              = {"iov", GROUP_LIST, IS_RAW},
-    [WAY_GET_EACH]         = {"get-each", GROUP_EACH, RMA | IS_READ},
-    [WAY_GET]              = {"get", GROUP_WHOLE, RMA | IS_READ},
-    [WAY_PUT_EACH]         = {"put-each", GROUP_EACH, RMA},
-    [WAY_PUT]              = {"put", GROUP_WHOLE, RMA},
-    [WAY_COPY_EACH]        = {"copy-each", GROUP_COPY_EACH,
-                              IS_COPY | IS_ONE_SIDED},
-    [WAY_COPY]             = {"copy", GROUP_COPY, IS_COPY | IS_ONE_SIDED},
-    [WAY_POOL]             = {"pool", GROUP_POOL, IS_POOL},
-    [WAY_POOL_PIECES]      = {"pool-pieces", GROUP_POOL,
-                              IS_POOL | IS_PIECES | IS_EVEN},
-    [WAY_POOL_EVEN]        = {"pool-even", GROUP_POOL, IS_POOL | IS_EVEN},
-    [WAY_POOL_EACH]        = {"pool-each", GROUP_POOL, IS_POOL},
-    [WAY_POOL_BATCH]       = {"pool-batch", GROUP_POOL, IS_POOL | IS_BATCH},
-    [WAY_POOL_WAIT]        = {"pool-wait", GROUP_POOL, IS_POOL},
-    [WAY_POOL_COMM]        = {"pool-comm", GROUP_POOL,
-                              IS_POOL | IS_COMM_SEND | IS_COMM_RECV},
-    [WAY_POOL_COMM_SEND]   = {"pool-comm-send", GROUP_POOL,
-                              IS_POOL | IS_COMM_SEND},
-    [WAY_POOL_COMM_RECV]   = {"pool-comm-recv", GROUP_POOL,
-                              IS_POOL | IS_COMM_RECV},
-    [WAY_POOL_READ]        = {"pool-read", GROUP_POOL, HERE | IS_READ},
-    [WAY_POOL_READ_ASLEEP] = {"pool-read-asleep", GROUP_POOL,
-                              HERE | IS_READ | IS_ASLEEP},
-    [WAY_POOL_WRITE]       = {"pool-write", GROUP_POOL, HERE},
-    [WAY_POOL_WRITE_ASLEEP] = {"pool-write-asleep", GROUP_POOL,
-                               HERE | IS_ASLEEP},
+    [WAY_AM_EACH]           = {"am-each", IS_RAW | IS_AM | IS_EACH},
+    [WAY_AM]                = {"am", IS_RAW | IS_AM | IS_WHOLE},
+    [WAY_AM_MEMH]           = {"am-memh",
+                               IS_RAW | IS_AM | IS_WHOLE | IS_REGISTERED},
+    [WAY_TAG_EACH]          = {"tag-each", IS_RAW | IS_EACH},
+    [WAY_TAG]               = {"tag", IS_RAW | IS_WHOLE},
+    [WAY_TAG_MEMH]          = {"tag-memh", IS_RAW | IS_WHOLE | IS_REGISTERED},
+    [WAY_IOV]               = {"iov", IS_RAW},
+    [WAY_GET_EACH]          = {"get-each", RMA | IS_EACH | IS_READ},
+    [WAY_GET]               = {"get", RMA | IS_WHOLE | IS_READ},
+    [WAY_PUT_EACH]          = {"put-each", RMA | IS_EACH},
+    [WAY_PUT]               = {"put", RMA | IS_WHOLE},
+    [WAY_COPY_EACH]         = {"copy-each", IS_COPY | IS_ONE_SIDED | IS_EACH},
+    [WAY_COPY]              = {"copy", IS_COPY | IS_ONE_SIDED | IS_WHOLE},
+    [WAY_POOL]              = {"pool", IS_POOL},
+    [WAY_POOL_PIECES]       = {"pool-pieces", IS_POOL | IS_PIECES | IS_EVEN},
+    [WAY_POOL_EVEN]         = {"pool-even", IS_POOL | IS_EVEN},
+    [WAY_POOL_EACH]         = {"pool-each", IS_POOL},
+    [WAY_POOL_BATCH]        = {"pool-batch", IS_POOL | IS_BATCH},
+    [WAY_POOL_WAIT]         = {"pool-wait", IS_POOL},
+    [WAY_POOL_COMM]         = {"pool-comm",
+                               IS_POOL | IS_COMM_SEND | IS_COMM_RECV},
+    [WAY_POOL_COMM_SEND]    = {"pool-comm-send", IS_POOL | IS_COMM_SEND},
+    [WAY_POOL_COMM_RECV]    = {"pool-comm-recv", IS_POOL | IS_COMM_RECV},
+    [WAY_POOL_READ]         = {"pool-read", HERE | IS_READ},
+    [WAY_POOL_READ_ASLEEP]  = {"pool-read-asleep", HERE | IS_READ | IS_ASLEEP},
+    [WAY_POOL_WRITE]        = {"pool-write", HERE},
+    [WAY_POOL_WRITE_ASLEEP] = {"pool-write-asleep", HERE | IS_ASLEEP},
 };
 
 static const struct {
@@ -272,24 +265,17 @@ bool side_is(side_t side, unsigned what)
     return (ways[side.way].is & what) != 0;
 }
 
-side_group_t side_group(side_t side)
-{
-    return ways[side.way].group;
-}
-
 bool side_is_scattered(side_t side)
 {
-    return (side_group(side) != GROUP_WHOLE) &&
-           (side_group(side) != GROUP_COPY);
+    return !side_is(side, IS_WHOLE);
 }
 
 work_t side_work(side_t side, const work_t *work)
 {
-    side_group_t group = side_group(side);
-    work_t       part  = *work;
+    work_t part = *work;
 
-    if (work_is_on_gpu(work) && (part.count > SIDE_MAX_CALLS) &&
-        ((group == GROUP_EACH) || (group == GROUP_COPY_EACH))) {
+    if (work_is_on_gpu(work) && side_is(side, IS_EACH) &&
+        (part.count > SIDE_MAX_CALLS)) {
         part.count = SIDE_MAX_CALLS;
     }
     return part;

@@ -167,23 +167,15 @@ enum {
     IS_ASLEEP    = 1u << 10, /* the receiver makes no progress calls */
     IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
     IS_COMM_RECV = 1u << 12,
-    IS_BATCH     = 1u << 13 /* posts several operations in a call */
+    IS_BATCH     = 1u << 13, /* posts several operations in a call */
+    /* The pool is compared with the fastest side of each of these, and of the
+     * sides that are neither, in each mode. */
+    IS_EACH  = 1u << 14, /* one message, get, put or copy per buffer */
+    IS_WHOLE = 1u << 15  /* one of contiguous memory */
 };
 
 /* Returns true if the side has any of these properties. */
 bool side_is(side_t side, unsigned what);
-
-/* The pool is compared with the fastest side of each group and mode. */
-typedef enum side_group {
-    GROUP_EACH,      /* one message, get or put per buffer */
-    GROUP_LIST,      /* one message with a list of buffers */
-    GROUP_WHOLE,     /* one message of contiguous memory */
-    GROUP_COPY_EACH, /* one copy per buffer */
-    GROUP_COPY,      /* one copy of contiguous memory */
-    GROUP_POOL
-} side_group_t;
-
-side_group_t side_group(side_t side);
 
 /* Returns true if the side sends scattered buffers. */
 bool side_is_scattered(side_t side);

@@ -170,7 +170,8 @@ static void add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
 
 static bool is_alike(side_t a, side_t b)
 {
-    return (a.mode == b.mode) && (side_group(a) == side_group(b));
+    return (a.mode == b.mode) && (side_is(a, IS_EACH) == side_is(b, IS_EACH)) &&
+           (side_is(a, IS_WHOLE) == side_is(b, IS_WHOLE));
 }
 
 /* Mark, among ratios of similar sides, the one that is worst for the pool. */
