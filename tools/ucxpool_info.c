@@ -34,7 +34,7 @@ static const option_row_t option_rows[] = {
      OPTION_FLAG(options_t, no_pool)},
     {"test", 't', NULL, "send a message between two pools on this host",
      OPTION_FLAG(options_t, self_test)},
-    {.name = NULL},
+    OPTION_LAST_ROWS,
 };
 
 /* Remove the settings of the environment. */
@@ -74,62 +74,46 @@ static ucxpool_config_t *read_config(bool *is_good_p)
     return NULL;
 }
 
-static void print_settings(const ucxpool_config_t *config, bool json,
-                           FILE *output)
+/* Print the report. Returns false if an error was printed. */
+static bool print(const ucxpool_config_t *config, const options_t *options,
+                  FILE *output)
 {
     report_t report;
-
-    if (!json) {
-        ucxpool_config_print(
-            config, output,
-            UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
-                UCXPOOL_CONFIG_PRINT_DEFAULT | UCXPOOL_CONFIG_PRINT_SOURCE);
-        return;
-    }
-    report_begin(&report, output, true);
-    info_settings_report(&report, config);
-    report_end(&report);
-}
-
-static bool print_report(const ucxpool_config_t *config,
-                         const options_t *options, FILE *output)
-{
-    report_t report;
-    bool     is_good;
+    bool     is_good = true;
 
     report_begin(&report, output, options->json);
-    info_build_report(&report);
-    is_good = info_ucx_report(&report);
-    info_machine_report(&report);
-    is_good &= info_gpu_report(&report, config);
-    if (!options->no_pool) {
-        is_good &= info_pool_report(&report, config);
-        is_good &= info_wire_report(&report, config, options->self_test);
+    if (!options->config) {
+        info_build_report(&report);
+        is_good = info_ucx_report(&report);
+        info_machine_report(&report);
+        is_good &= info_gpu_report(&report, config);
+        if (!options->no_pool) {
+            is_good &= info_pool_report(&report, config);
+            is_good &= info_wire_report(&report, config, options->self_test);
+        }
     }
     info_settings_report(&report, config);
     report_end(&report);
     return is_good;
 }
 
-static bool print(const ucxpool_config_t *config, const options_t *options,
-                  FILE *output)
+static int run(void *arg, FILE *output)
 {
-    if (options->config) {
-        print_settings(config, options->json, output);
-        return true;
-    }
-    return print_report(config, options, output);
-}
-
-static int run(void *options, FILE *output)
-{
+    const options_t  *options = arg;
     bool              is_good;
     ucxpool_config_t *config = read_config(&is_good);
 
     if (config == NULL) {
         return 1;
     }
-    is_good &= print(config, options, output);
+    if (options->config && !options->json) {
+        ucxpool_config_print(
+            config, output,
+            UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
+                UCXPOOL_CONFIG_PRINT_DEFAULT | UCXPOOL_CONFIG_PRINT_SOURCE);
+    } else {
+        is_good &= print(config, options, output);
+    }
     ucxpool_config_release(config);
     return is_good ? 0 : 1;
 }

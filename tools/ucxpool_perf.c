@@ -185,7 +185,7 @@ static const option_row_t option_rows[] = {
      OPTION_TEXT(options_t, listen)},
     {"quiet", 'q', NULL, "print no progress to standard error",
      OPTION_FLAG(options_t, quiet)},
-    {.name = NULL},
+    OPTION_LAST_ROWS,
 };
 
 static const options_t defaults = {

@@ -169,7 +169,7 @@ static const option_row_t option_rows[] = {
     {"csv", 0, NULL, "print CSV instead of text", OPTION_FLAG(run_t, csv)},
     {"list", 0, NULL, "print the workloads and allocators, and exit",
      OPTION_FLAG(run_t, list)},
-    {.name = NULL},
+    OPTION_LAST_ROWS,
 };
 
 /* Add an allocator to those that are measured. */

@@ -73,7 +73,7 @@ static const option_row_t rows[] = {
      OPTION_FLAG(options_t, json)},
     {"memcpy", 0, NULL, "also time a plain copy of the bytes transferred",
      OPTION_FLAG(options_t, compare_memcpy)},
-    {.name = NULL},
+    OPTION_LAST_ROWS,
 };
 
 static int check(void *arg, char **files)

@@ -22,11 +22,6 @@
 #define HELP_COLUMN 24
 #define HELP_WIDTH  79
 
-static const option_row_t common_rows[] = {
-    {"help", 'h', .help = "print this help and exit"},
-    {"version", 'V', .help = "print the version and exit"},
-};
-
 /* --- help ---------------------------------------------------------------- */
 
 static void print_wrapped(const char *text, int column)
@@ -63,8 +58,7 @@ static void print_row(const option_row_t *row)
     print_wrapped(row->help, HELP_COLUMN);
 }
 
-static void print_help(const program_t *program, const option_row_t *rows,
-                       unsigned num_rows)
+static void print_help(const program_t *program)
 {
     const char *start = "usage:";
     const char *usage = program->usage;
@@ -79,8 +73,8 @@ static void print_help(const program_t *program, const option_row_t *rows,
     putchar('\n');
     print_wrapped(program->purpose, 0);
     putchar('\n');
-    for (unsigned i = 0; i < num_rows; i++) {
-        print_row(&rows[i]);
+    for (unsigned i = 0; program->rows[i].name != NULL; i++) {
+        print_row(&program->rows[i]);
     }
     putchar('\n');
     print_wrapped(program->notes, 0);
@@ -165,49 +159,38 @@ static int read_value(const option_row_t *row, void *options, char *value)
     return row->read(options, value);
 }
 
-static unsigned collect_rows(const program_t *program, option_row_t *rows)
+static void make_getopt(const option_row_t *rows, struct option *long_options,
+                        char *letters)
 {
     unsigned num = 0;
 
-    for (const option_row_t *row = program->rows; row->name != NULL; row++) {
-        assert(num < MAX_ROWS - 2);
-        rows[num++] = *row;
-    }
-    memcpy(rows + num, common_rows, sizeof(common_rows));
-    return num + 2;
-}
+    for (; rows[num].name != NULL; num++) {
+        int has = rows[num].value == NULL ? no_argument : required_argument;
 
-static void make_getopt(const option_row_t *rows, unsigned num_rows,
-                        struct option *long_options, char *letters)
-{
-    for (unsigned i = 0; i < num_rows; i++) {
-        int has = rows[i].value == NULL ? no_argument : required_argument;
-
-        long_options[i] =
-            (struct option){rows[i].name, has, NULL, FIRST_LONG + (int)i};
-        if (rows[i].letter != '\0') {
-            *letters++ = rows[i].letter;
-            if (rows[i].value != NULL) {
+        assert(num < MAX_ROWS);
+        long_options[num] =
+            (struct option){rows[num].name, has, NULL, FIRST_LONG + (int)num};
+        if (rows[num].letter != '\0') {
+            *letters++ = rows[num].letter;
+            if (rows[num].value != NULL) {
                 *letters++ = ':';
             }
         }
     }
-    *letters               = '\0';
-    long_options[num_rows] = (struct option){NULL, 0, NULL, 0};
+    *letters          = '\0';
+    long_options[num] = (struct option){NULL, 0, NULL, 0};
 }
 
-static const option_row_t *find_row(const option_row_t *rows, unsigned num_rows,
-                                    int option)
+/* Returns the row of a result of getopt_long(), or NULL. */
+static const option_row_t *find_row(const option_row_t *rows, int option)
 {
     if (option >= FIRST_LONG) {
         return &rows[option - FIRST_LONG];
     }
-    for (unsigned i = 0; i < num_rows; i++) {
-        if (rows[i].letter == option) {
-            return &rows[i];
-        }
+    while ((rows->name != NULL) && (rows->letter != option)) {
+        rows++;
     }
-    return NULL;
+    return rows->name != NULL ? rows : NULL;
 }
 
 /*
@@ -219,17 +202,15 @@ static const option_row_t *find_row(const option_row_t *rows, unsigned num_rows,
 static int options_read(const program_t *program, void *options, int argc,
                         char **argv, char ***arguments_p)
 {
-    option_row_t  rows[MAX_ROWS];
     struct option long_options[MAX_ROWS + 1];
     char          letters[2 * MAX_ROWS + 1];
-    unsigned      num_rows = collect_rows(program, rows);
     int           option;
 
     tool_name = program->name;
-    make_getopt(rows, num_rows, long_options, letters);
+    make_getopt(program->rows, long_options, letters);
     while ((option = getopt_long(argc, argv, letters, long_options, NULL)) !=
            -1) {
-        const option_row_t *row = find_row(rows, num_rows, option);
+        const option_row_t *row = find_row(program->rows, option);
         int                 code;
 
         if (row == NULL) {
@@ -237,7 +218,7 @@ static int options_read(const program_t *program, void *options, int argc,
             return point_to_help();
         }
         if (row->letter == 'h') {
-            print_help(program, rows, num_rows);
+            print_help(program);
             return 0;
         }
         if (row->letter == 'V') {

@@ -1,8 +1,7 @@
 /*
  * The main function of a tool, and its command line as a table. A row has an
  * option's name and value, the place where the value is stored, and the --help
- * text. --help and --version are in no table, because they are the same for all
- * tools.
+ * text.
  */
 #ifndef COMMON_PROGRAM_H
 #define COMMON_PROGRAM_H
@@ -52,11 +51,19 @@ typedef struct option_row {
 #define OPTION_CALL(function, what_to_give) \
     .type = OPTION_TYPE_CALL, .read = (function), .right = (what_to_give)
 
+/* The last rows of every table. */
+/* clang-format off */
+#define OPTION_LAST_ROWS \
+    {"help", 'h', .help = "print this help and exit"}, \
+    {"version", 'V', .help = "print the version and exit"}, \
+    {.name = NULL}
+/* clang-format on */
+
 typedef struct program {
     const char         *name;
     const char         *usage; /* the arguments; a line for each form of call */
     const char         *purpose;
-    const option_row_t *rows;          /* the last one has no name */
+    const option_row_t *rows;          /* OPTION_LAST_ROWS at the end */
     const char         *notes;         /* below the options */
     unsigned            max_arguments; /* that are not options */
 
