@@ -304,34 +304,27 @@ typedef struct pair {
     ucxpool_channel_t  *channels[2];
 } pair_t;
 
-/* Read the settings of a small pool. They are those of the environment, except
- * for sizes, huge pages and, unless `wire` is NULL, the wire. The pool is too
+/* Create two small pools. Their settings are those of the environment, except
+ * for sizes, huge pages and, unless `wire` is NULL, the wire. The pools are too
  * small to fill huge pages. Neither pool waits for the other when it is
  * destroyed, because the other cannot progress during the wait. */
-static ucxpool_status_t read_small_config(ucxpool_config_t **config_p,
-                                          const char        *wire)
+static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
 {
     const setting_change_t changes[] = {
         {"WIRE", wire},         {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"},
         {"COMM_SIZE", "1m"},    {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},
         {"CLOSE_TIMEOUT", "0"},
     };
-    ucxpool_status_t status = ucxpool_config_read(config_p);
-
-    return status != UCXPOOL_OK
-               ? status
-               : settings_change(*config_p, changes,
-                                 sizeof(changes) / sizeof(changes[0]));
-}
-
-static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
-{
     ucxpool_config_t *config = NULL;
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                               UCXPOOL_PARAM_FIELD_NAME,
                                 .name = "ucxpool_info"};
-    ucxpool_status_t  status = read_small_config(&config, wire);
+    ucxpool_status_t  status = ucxpool_config_read(&config);
 
+    if (status == UCXPOOL_OK) {
+        status = settings_change(config, changes,
+                                 sizeof(changes) / sizeof(changes[0]));
+    }
     params.config = config;
     for (int i = 0; (status == UCXPOOL_OK) && (i < 2); i++) {
         status = ucxpool_create(&params, &pair->pools[i]);
