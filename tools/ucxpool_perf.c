@@ -32,13 +32,9 @@
 typedef struct options {
     const char *tests[MAX_JOBS];
     unsigned    num_tests;
-    const char *table;      /* one of test_row_t, "all", or NULL */
-    int32_t     devices[2]; /* as in work_t */
-    uint32_t    pageable;   /* as in work_t */
+    const char *table; /* one of test_row_t, "all", or NULL */
+    work_t      work;  /* size and count: 0 for the test's default */
     bool        untold;
-    uint64_t    size;  /* 0: the test's default */
-    uint64_t    count; /* 0: the test's default */
-    unsigned    outstanding;
     unsigned    rounds;
     double      seconds; /* start no round of a job after this time */
     uint32_t    pool_mode;
@@ -80,12 +76,12 @@ static int read_table(void *options_, const char *name)
 
 static int read_device(void *options, const char *text)
 {
-    return work_parse_devices(text, ((options_t *)options)->devices);
+    return work_parse_devices(text, ((options_t *)options)->work.devices);
 }
 
 static int read_pageable(void *options, const char *text)
 {
-    return work_parse_pageable(text, &((options_t *)options)->pageable);
+    return work_parse_pageable(text, &((options_t *)options)->work.pageable);
 }
 
 static int read_wire(void *options, const char *text)
@@ -143,12 +139,12 @@ static const option_row_t option_rows[] = {
      "or all",
      OPTION_CALL(read_table, "give map, ucx, cuda, cuda-ucx or all")},
     {"size", 's', "SIZE", "size of a buffer in bytes, such as 256, 4k, 64m",
-     OPTION_SIZE(options_t, size, WORK_MAX_BYTES)},
+     OPTION_SIZE(options_t, work.size, WORK_MAX_BYTES)},
     {"count", 'n', "COUNT", "number of buffers in a message",
-     OPTION_SIZE(options_t, count, WORK_MAX_BUFFERS),
+     OPTION_SIZE(options_t, work.count, WORK_MAX_BUFFERS),
      .right = "give a number, 1 to 16m"},
     {"outstanding", 'O', "NUM", "messages in flight (default: 2)",
-     OPTION_NUMBER(options_t, outstanding, WORK_MAX_OUTSTANDING)},
+     OPTION_NUMBER(options_t, work.outstanding, WORK_MAX_OUTSTANDING)},
     {"rounds", 'r', "NUM", "maximum number of rounds (default: 40)",
      OPTION_NUMBER(options_t, rounds, 1000000)},
     {"time", 'T', "SECONDS", "start no round after this time (default: 10)",
@@ -189,25 +185,19 @@ static const option_row_t option_rows[] = {
 };
 
 static const options_t defaults = {
-    .outstanding = JOB_OUTSTANDING,
-    .rounds      = 40,
-    .seconds     = 10,
-    .pool_mode   = MODE_AUTO,
-    .devices     = {WORK_HOST, WORK_HOST},
-    .cpus        = {-1, -1},
+    .work = {.outstanding = JOB_OUTSTANDING, .devices = {WORK_HOST, WORK_HOST}},
+    .rounds    = 40,
+    .seconds   = 10,
+    .pool_mode = MODE_AUTO,
+    .cpus      = {-1, -1},
 };
-
-static bool is_on_gpu(const options_t *options)
-{
-    return (options->devices[0] != WORK_HOST) ||
-           (options->devices[1] != WORK_HOST);
-}
 
 /* Returns true if this row is in the requested table. */
 static bool is_asked_for(const options_t *options, const test_row_t *row)
 {
     return strcmp(options->table, "all") == 0
-               ? test_table_is_on_gpu(row->table) == is_on_gpu(options)
+               ? test_table_is_on_gpu(row->table) ==
+                     work_is_on_gpu(&options->work)
                : strcmp(options->table, row->table) == 0;
 }
 
@@ -215,25 +205,26 @@ static bool is_asked_for(const options_t *options, const test_row_t *row)
 static int check_table(options_t *options)
 {
     bool on_gpu = strcmp(options->table, "all") == 0
-                      ? is_on_gpu(options)
+                      ? work_is_on_gpu(&options->work)
                       : test_table_is_on_gpu(options->table);
 
     if ((options->num_tests != 0) || (options->num_sides != 0) ||
-        (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
+        (options->pool_mode != MODE_AUTO) || (options->work.pageable != 0) ||
         options->untold ||
-        (is_on_gpu(options) && ((options->devices[0] == WORK_HOST) ||
-                                (options->devices[1] == WORK_HOST)))) {
+        (work_is_on_gpu(&options->work) &&
+         ((options->work.devices[0] == WORK_HOST) ||
+          (options->work.devices[1] == WORK_HOST)))) {
         return options_wrong(
             "a table has its own tests, sides and wires: omit -t, --sides, "
             "--wire, --pageable, --untold and the device host");
     }
-    if (!on_gpu && is_on_gpu(options)) {
+    if (!on_gpu && work_is_on_gpu(&options->work)) {
         return options_wrong("--table %s uses host memory: omit --device",
                              options->table);
     }
-    if (on_gpu && !is_on_gpu(options)) {
-        options->devices[0] = 0;
-        options->devices[1] = 0;
+    if (on_gpu && !work_is_on_gpu(&options->work)) {
+        options->work.devices[0] = 0;
+        options->work.devices[1] = 0;
     }
     return -1;
 }
@@ -243,11 +234,12 @@ static int check_listen(const options_t *options)
 {
     if ((options->table != NULL) || (options->num_tests != 0) ||
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
-        (options->size != 0) || (options->count != 0) ||
-        (options->outstanding != defaults.outstanding) ||
+        (options->work.size != 0) || (options->work.count != 0) ||
+        (options->work.outstanding != defaults.work.outstanding) ||
         (options->rounds != defaults.rounds) ||
-        (options->seconds != defaults.seconds) || (options->pageable != 0) ||
-        options->untold || options->json || is_on_gpu(options)) {
+        (options->seconds != defaults.seconds) ||
+        (options->work.pageable != 0) || options->untold || options->json ||
+        work_is_on_gpu(&options->work)) {
         return options_wrong(
             "the process that connects selects the test: pass -t, --table, -s, "
             "-n, -O, -r, -T, --sides, --wire, --device, --pageable, "
@@ -269,7 +261,8 @@ static int check_options(options_t *options)
         return options_wrong(
             "--sides names the pool's wires, as in pool/ucx: omit --wire");
     }
-    if (((options->pageable != 0) || options->untold) && !is_on_gpu(options)) {
+    if (((options->work.pageable != 0) || options->untold) &&
+        !work_is_on_gpu(&options->work)) {
         return options_wrong("%s needs pools on a GPU: add --device",
                              options->untold ? "--untold" : "--pageable");
     }
@@ -315,25 +308,21 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     bool             is_trip = test->unit == UNIT_TRIP;
 
     *job = (job_t){
-        .work =
-            {
-                .size        = size != 0 ? size : test->size,
-                .count       = count != 0 ? count : test->count,
-                .outstanding = is_trip ? 1 : options->outstanding,
-                .echo        = is_trip,
-                .mixed       = test->is_mixed,
-                .misaligned  = test->misaligned,
-                .both        = test->is_both,
-                .pageable    = options->pageable,
-                .untold      = options->untold,
-                .devices     = {options->devices[0], options->devices[1]},
-            },
+        .work          = options->work,
         .send_size     = test->send_size,
         .max_rounds    = options->rounds,
         .may_miss      = options->table != NULL,
         .has_own_sides = options->num_sides != 0,
         .time_ns       = (uint64_t)(options->seconds * 1e9),
     };
+    job->work.size        = size != 0 ? size : test->size;
+    job->work.count       = count != 0 ? count : test->count;
+    job->work.outstanding = is_trip ? 1 : options->work.outstanding;
+    job->work.echo        = is_trip;
+    job->work.mixed       = test->is_mixed;
+    job->work.misaligned  = test->misaligned;
+    job->work.both        = test->is_both;
+    job->work.untold      = options->untold;
     strncpy(job->test, test->name, sizeof(job->test) - 1);
     if (options->num_sides != 0) {
         job->num_sides = options->num_sides;
@@ -361,8 +350,9 @@ static int add_rows(run_t *run)
     for (unsigned i = 0; (code < 0) && ((row = test_row_at(i)) != NULL); i++) {
         if (is_asked_for(options, row)) {
             code = add_job(run, test_find(row->test),
-                           at_most(row->size, options->size),
-                           at_most(row->count, options->count), row->pool_mode);
+                           at_most(row->size, options->work.size),
+                           at_most(row->count, options->work.count),
+                           row->pool_mode);
         }
     }
     return code;
@@ -380,8 +370,8 @@ static int add_jobs(run_t *run)
         options->tests[options->num_tests++] = "each";
     }
     for (unsigned i = 0; (code < 0) && (i < options->num_tests); i++) {
-        code = add_job(run, test_find(options->tests[i]), options->size,
-                       options->count, options->pool_mode);
+        code = add_job(run, test_find(options->tests[i]), options->work.size,
+                       options->work.count, options->pool_mode);
     }
     return code;
 }
@@ -430,8 +420,8 @@ static int run_pair(run_t *run)
     if (status != 0) {
         return -1;
     }
-    if (is_on_gpu(options) && !control->is_remote) {
-        status = pair_check_devices(options->devices);
+    if (work_is_on_gpu(&options->work) && !control->is_remote) {
+        status = pair_check_devices(options->work.devices);
     }
     if (status == 0) {
         status = run_jobs(run, control);
