@@ -80,8 +80,8 @@ static void copy_end_destroy(end_t *end)
     free(copy);
 }
 
-static const end_ops_t copy_ops = {copy_send,     end_no_part,      end_no_part,
-                                   copy_progress, copy_end_destroy, NULL};
+static const end_ops_t copy_ops = {copy_send, end_no_part, end_no_part,
+                                   copy_progress, copy_end_destroy};
 
 static int create_streams(copy_end_t *copy)
 {

@@ -28,8 +28,6 @@ typedef struct end_ops {
     int (*reply)(end_t *end, unsigned slot); /* receiver: post a reply */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
-    /* Add to the report of the side. NULL: there is nothing to add. */
-    void (*describe)(const end_t *end, job_side_t *side);
 } end_ops_t;
 
 typedef struct end_slot {

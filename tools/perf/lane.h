@@ -64,13 +64,14 @@ int  pool_lane_create(const pool_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
-/* Report the wire in the result. */
-void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
-
 /* missing [out]  "", or the reason why the side is unavailable, in
  *                JOB_REASON_SIZE bytes. In that case no end is created. */
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     control_t *control, char *missing, end_t **end_p);
+
+/* Report in the result the wire, and the way of reads and writes. end: NULL if
+ * the side is missing. */
+void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side);
 
 /* Returns the size of the ucxpool_comm_alloc() memory that an end of this side
  * uses. */

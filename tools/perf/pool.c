@@ -403,12 +403,6 @@ static void pool_wait(end_t *end)
 
 /* --- reads and writes of a window ----------------------------------------- */
 
-static const char *const way_names[] = {
-    [UCXPOOL_WAY_NONE] = "none",       [UCXPOOL_WAY_MESSAGES] = "messages",
-    [UCXPOOL_WAY_PROCESS] = "process", [UCXPOOL_WAY_CUDA] = "cuda",
-    [UCXPOOL_WAY_MAPPED] = "mapped",   [UCXPOOL_WAY_RMA] = "rma",
-};
-
 static ucxpool_remote_window_attr_t query(const pool_end_t *pool)
 {
     ucxpool_remote_window_attr_t attr;
@@ -435,19 +429,6 @@ static int window_send(end_t *end, unsigned index)
                                                          &data, &params, NULL)
                             : ucxpool_remote_window_write(
                                   pool->remote, &places, &data, &params, NULL));
-}
-
-static void window_describe(const end_t *end, struct job_side *side)
-{
-    const pool_end_t            *pool = (const pool_end_t *)end;
-    ucxpool_remote_window_attr_t attr;
-
-    if (pool->remote != NULL) {
-        attr = query(pool);
-        snprintf(side->way, sizeof(side->way), "%s", way_names[attr.way]);
-        snprintf(side->way_reason, sizeof(side->way_reason), "%.*s",
-                 (int)sizeof(side->way_reason) - 1, attr.way_reason);
-    }
 }
 
 static void close_window(pool_end_t *pool)
@@ -573,17 +554,16 @@ static void pool_destroy(end_t *end)
     free(pool);
 }
 
-static const end_ops_t pool_ops   = {pool_send,     pool_expect,  pool_reply,
-                                     pool_progress, pool_destroy, NULL};
-static const end_ops_t each_ops   = {each_send,     each_expect,  pool_reply,
-                                     pool_progress, pool_destroy, NULL};
-static const end_ops_t batch_ops  = {batch_send,     batch_expect, pool_reply,
-                                     batch_progress, pool_destroy, NULL};
-static const end_ops_t wait_ops   = {pool_send, pool_expect,  pool_reply,
-                                     pool_wait, pool_destroy, NULL};
-static const end_ops_t window_ops = {window_send,  end_no_part,
-                                     end_no_part,  pool_progress,
-                                     pool_destroy, window_describe};
+static const end_ops_t pool_ops   = {pool_send, pool_expect, pool_reply,
+                                     pool_progress, pool_destroy};
+static const end_ops_t each_ops   = {each_send, each_expect, pool_reply,
+                                     pool_progress, pool_destroy};
+static const end_ops_t batch_ops  = {batch_send, batch_expect, pool_reply,
+                                     batch_progress, pool_destroy};
+static const end_ops_t wait_ops   = {pool_send, pool_expect, pool_reply,
+                                     pool_wait, pool_destroy};
+static const end_ops_t window_ops = {window_send, end_no_part, end_no_part,
+                                     pool_progress, pool_destroy};
 
 static const end_ops_t *ops_of(side_t side)
 {
@@ -884,9 +864,16 @@ void pool_lane_destroy(pool_lane_t *lane)
     }
 }
 
-void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
+void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side)
 {
-    ucxpool_channel_attr_t attr;
+    static const char *const way_names[] = {
+        [UCXPOOL_WAY_NONE] = "none",       [UCXPOOL_WAY_MESSAGES] = "messages",
+        [UCXPOOL_WAY_PROCESS] = "process", [UCXPOOL_WAY_CUDA] = "cuda",
+        [UCXPOOL_WAY_MAPPED] = "mapped",   [UCXPOOL_WAY_RMA] = "rma",
+    };
+    const pool_end_t            *pool = (const pool_end_t *)end;
+    ucxpool_channel_attr_t       attr;
+    ucxpool_remote_window_attr_t window;
 
     ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
     snprintf(side->wire, sizeof(side->wire), "%s",
@@ -895,4 +882,10 @@ void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
              (int)sizeof(side->wire_reason) - 1, attr.wire_reason);
     (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
                             &side->registrations);
+    if ((pool != NULL) && (pool->remote != NULL)) {
+        window = query(pool);
+        snprintf(side->way, sizeof(side->way), "%s", way_names[window.way]);
+        snprintf(side->way_reason, sizeof(side->way_reason), "%.*s",
+                 (int)sizeof(side->way_reason) - 1, window.way_reason);
+    }
 }

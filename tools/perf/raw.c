@@ -681,12 +681,12 @@ static void raw_destroy(end_t *end)
     free(raw);
 }
 
-static const end_ops_t am_ops  = {am_send,      am_expect,   am_reply,
-                                  raw_progress, raw_destroy, NULL};
-static const end_ops_t tag_ops = {tag_send,     tag_expect,  tag_reply,
-                                  raw_progress, raw_destroy, NULL};
-static const end_ops_t rma_ops = {rma_send,     end_no_part, end_no_part,
-                                  raw_progress, raw_destroy, NULL};
+static const end_ops_t am_ops  = {am_send, am_expect, am_reply, raw_progress,
+                                  raw_destroy};
+static const end_ops_t tag_ops = {tag_send, tag_expect, tag_reply, raw_progress,
+                                  raw_destroy};
+static const end_ops_t rma_ops = {rma_send, end_no_part, end_no_part,
+                                  raw_progress, raw_destroy};
 
 int raw_end_create(raw_lane_t *lane, const end_params_t *params,
                    control_t *control, end_t **end_p)

@@ -239,11 +239,8 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
 {
     memcpy(side->missing, stage->missing[index], sizeof(side->missing));
     if (stage->pool_lanes[side->side.mode] != NULL) {
-        pool_lane_describe(stage->pool_lanes[side->side.mode], side);
-    }
-    if (stage_has(stage, index) &&
-        (stage->ends[index][0]->ops->describe != NULL)) {
-        stage->ends[index][0]->ops->describe(stage->ends[index][0], side);
+        pool_describe(stage->pool_lanes[side->side.mode], stage->ends[index][0],
+                      side);
     }
 }
 
