@@ -94,8 +94,7 @@ static int read_capacity(void *arg, const char *text)
         (*capacity < ALLOCATOR_UNIT)) {
         return -1;
     }
-    *capacity =
-        (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+    *capacity = allocator_round_up(*capacity);
     return 0;
 }
 
@@ -287,8 +286,7 @@ static int load(run_t *run)
         trace_survey(run->trace);
     }
     if (run->params.capacity == 0) {
-        run->params.capacity = (run->trace->capacity + ALLOCATOR_UNIT - 1) /
-                               ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+        run->params.capacity = allocator_round_up(run->trace->capacity);
     }
     return -1;
 }

@@ -285,12 +285,17 @@ static void shuffle(ucxpool_segment_t *segments, size_t num_segments)
     }
 }
 
+/* Returns the start of a slot, or of a reply after the slots. */
+static char *slot_start(const buffers_t *buffers, unsigned slot)
+{
+    return (char *)buffers->arena + slot * buffers->slot_size;
+}
+
 static void lay_out(buffers_t *buffers, const work_t *work)
 {
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-        char              *next =
-            (char *)buffers->arena + slot * buffers->slot_size + buffers->shift;
+        char              *next = slot_start(buffers, slot) + buffers->shift;
 
         if (buffers->num_segments == 1) {
             segments[0].address = next;
@@ -359,8 +364,7 @@ void *buffers_reply(buffers_t *buffers, unsigned slot)
     if (!buffers->is_echo) {
         return &buffers->words[slot];
     }
-    return (char *)buffers->arena +
-           (buffers->num_slots + slot) * buffers->slot_size;
+    return slot_start(buffers, buffers->num_slots + slot);
 }
 
 size_t buffers_reply_size(const buffers_t *buffers)
@@ -380,18 +384,15 @@ int buffers_poison(buffers_t *buffers)
 static char *seen(const buffers_t *buffers, unsigned slot, void *host,
                   const void *address)
 {
-    const char *start =
-        (const char *)buffers->arena + slot * buffers->slot_size;
-
-    return (char *)host + ((const char *)address - start);
+    return (char *)host + ((const char *)address - slot_start(buffers, slot));
 }
 
 static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
 {
     ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-    char     *start = (char *)buffers->arena + slot * buffers->slot_size;
-    void     *host;
-    pattern_t pattern = pattern_of(seed + slot * 2);
+    char              *start    = slot_start(buffers, slot);
+    void              *host;
+    pattern_t          pattern = pattern_of(seed + slot * 2);
 
     if (look(buffers->memory, start, buffers->slot_size, false, &host) != 0) {
         return -1;
@@ -458,9 +459,8 @@ int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         void *host;
 
-        if (look(buffers->memory,
-                 (char *)buffers->arena + slot * buffers->slot_size,
-                 buffers->slot_size, true, &host) != 0) {
+        if (look(buffers->memory, slot_start(buffers, slot), buffers->slot_size,
+                 true, &host) != 0) {
             snprintf(text, text_size, "cannot read message %u", slot);
             return -1;
         }

@@ -88,6 +88,11 @@ struct allocator {
 /* Unit in which a GPU and the heap allocate memory. */
 #define ALLOCATOR_UNIT (UINT64_C(2) << 20)
 
+static inline uint64_t allocator_round_up(uint64_t bytes)
+{
+    return (bytes + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+}
+
 /* Create an allocator of a kind, in zeroed memory. */
 allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
                               uint64_t capacity);

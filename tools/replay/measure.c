@@ -22,8 +22,7 @@ static uint64_t capacity_of(const measure_t *measure, uint64_t step)
     double bytes = (double)measure->trace->peak_live *
                    (1 + measure->params->percent / 100 * (double)step);
 
-    return ((uint64_t)bytes + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
-           ALLOCATOR_UNIT;
+    return allocator_round_up((uint64_t)bytes);
 }
 
 static int try_step(measure_t *measure, uint64_t step, bool *passes_p)
