@@ -33,28 +33,26 @@ static bool has_value(const ucxpool_config_t *config, const char *name,
 }
 
 static void report_sizes(report_t *report, const ucxpool_config_t *config,
-                         const pool_stats_t *stats)
+                         ucxpool_t *pool)
 {
+    uint64_t bytes = pool_stat(pool, "registered_bytes");
+    uint64_t num   = pool_stat(pool, "num_regions");
+
     because_setting(report, config, "COMM_SIZE");
-    report_size(report, "memory", pool_stats_value(stats, "registered_bytes"));
+    report_size(report, "memory", bytes);
     because_setting(report, config, "REGION_SIZE");
-    report_number(report, "regions", pool_stats_value(stats, "num_regions"));
-    report_size(report, "region_size",
-                (pool_stats_value(stats, "num_regions") == 0)
-                    ? 0
-                    : pool_stats_value(stats, "registered_bytes") /
-                          pool_stats_value(stats, "num_regions"));
+    report_number(report, "regions", num);
+    report_size(report, "region_size", num == 0 ? 0 : bytes / num);
     because_setting(report, config, "BLOCK_SIZE");
-    report_size(report, "block_size", pool_stats_value(stats, "block_size"));
-    report_number(report, "registrations",
-                  pool_stats_value(stats, "registrations"));
+    report_size(report, "block_size", pool_stat(pool, "block_size"));
+    report_number(report, "registrations", pool_stat(pool, "registrations"));
     report_text(report, "registration_time", "%.3f ms",
-                (double)pool_stats_value(stats, "registration_ns") / 1e6);
+                (double)pool_stat(pool, "registration_ns") / 1e6);
 }
 
 /* Report how the pool differs from the requested one, if it does. */
 static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
-                            const pool_stats_t *stats)
+                            ucxpool_t *pool)
 {
     static const char *const names[] = {
         [UCXPOOL_DEGRADED_FEWER]  = "fewer blocks",
@@ -66,24 +64,22 @@ static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
     }
     report_because(report, "%s", attr->degraded_why);
     report_text(report, "degraded_to", "%s", names[attr->degraded_to]);
-    report_size(report, "memory_asked_for",
-                pool_stats_value(stats, "bytes_asked"));
-    report_number(report, "blocks_asked_for",
-                  pool_stats_value(stats, "blocks_asked"));
+    report_size(report, "memory_asked_for", pool_stat(pool, "bytes_asked"));
+    report_number(report, "blocks_asked_for", pool_stat(pool, "blocks_asked"));
 }
 
 static void report_shares(report_t *report, const ucxpool_config_t *config,
-                          const pool_stats_t *stats)
+                          ucxpool_t *pool)
 {
     because_setting(report, config, "SEND_SHARE");
     report_number(report, "blocks_to_send",
-                  pool_stats_value(stats, "blocks_send_total"));
+                  pool_stat(pool, "blocks_send_total"));
     because_setting(report, config, "RECV_SHARE");
     report_number(report, "blocks_to_receive",
-                  pool_stats_value(stats, "blocks_recv_total"));
+                  pool_stat(pool, "blocks_recv_total"));
     report_because(report, "the rest of the blocks");
     report_number(report, "blocks_for_the_caller",
-                  pool_stats_value(stats, "blocks_user_total"));
+                  pool_stat(pool, "blocks_user_total"));
 }
 
 /* Returns the page size in bytes at an address, from /proc/self/smaps, or 0 if
@@ -137,8 +133,7 @@ static void report_pages(report_t *report, const ucxpool_config_t *config,
 
 /* Report how many regions each memory domain of UCX has registered. The remote
  * keys show this. */
-static void report_domains(report_t *report, ucxpool_t *pool,
-                           const pool_stats_t *stats)
+static void report_domains(report_t *report, ucxpool_t *pool)
 {
     ucxpool_domain_t domains[64];
     size_t           num   = ucxpool_domains_query(pool, domains, 64);
@@ -162,7 +157,7 @@ static void report_domains(report_t *report, ucxpool_t *pool,
     }
     report_words(report, "registered_with", &words);
     report_number(report, "regions_verified",
-                  pool_stats_value(stats, "regions_verified"));
+                  pool_stat(pool, "regions_verified"));
 }
 
 static void report_transfer(report_t *report, const ucxpool_config_t *config)
@@ -229,10 +224,10 @@ static bool report_secret(report_t *report, const ucxpool_config_t *config,
 }
 
 static bool report_blocks(report_t *report, const ucxpool_config_t *config,
-                          ucxpool_t *pool, const pool_stats_t *stats)
+                          ucxpool_t *pool)
 {
-    report_domains(report, pool, stats);
-    report_shares(report, config, stats);
+    report_domains(report, pool);
+    report_shares(report, config, pool);
     report_pages(report, config, pool);
     report_transfer(report, config);
     return report_secret(report, config, pool);
@@ -255,17 +250,15 @@ static bool report_no_blocks(report_t *report)
 static bool report_pool(report_t *report, const ucxpool_config_t *config,
                         ucxpool_t *pool)
 {
-    pool_stats_t   stats;
     ucxpool_attr_t attr;
 
-    pool_stats_read(pool, &stats);
     ucxpool_query(pool, &attr, sizeof(attr));
-    report_sizes(report, config, &stats);
-    report_degraded(report, &attr, &stats);
-    if (pool_stats_value(&stats, "num_regions") == 0) {
+    report_sizes(report, config, pool);
+    report_degraded(report, &attr, pool);
+    if (pool_stat(pool, "num_regions") == 0) {
         return report_no_blocks(report);
     }
-    return report_blocks(report, config, pool, &stats);
+    return report_blocks(report, config, pool);
 }
 
 bool info_pool_report(report_t *report, const ucxpool_config_t *config)

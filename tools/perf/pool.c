@@ -5,6 +5,7 @@
  */
 #include "common/system.h"
 #include "common/error.h"
+#include "common/pool_stats.h"
 #include "common/settings.h"
 #include "perf/lane.h"
 
@@ -880,8 +881,7 @@ void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side)
              attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
     snprintf(side->wire_reason, sizeof(side->wire_reason), "%.*s",
              (int)sizeof(side->wire_reason) - 1, attr.wire_reason);
-    (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
-                            &side->registrations);
+    side->registrations = pool_stat(lane->pool, "registrations_after_start");
     if ((pool != NULL) && (pool->remote != NULL)) {
         window = query(pool);
         snprintf(side->way, sizeof(side->way), "%s", way_names[window.way]);

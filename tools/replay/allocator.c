@@ -2,6 +2,7 @@
 
 #include "replay/allocator.h"
 #include "common/error.h"
+#include "common/pool_stats.h"
 #include "common/system.h"
 #include "common/settings.h"
 
@@ -224,22 +225,14 @@ static allocator_answer_t heap_free(allocator_t *allocator, void *address,
     return ALLOCATOR_OK;
 }
 
-static uint64_t heap_stat(allocator_t *allocator, const char *name)
-{
-    uint64_t value = 0;
-
-    (void)ucxpool_stats_get(allocator->pool, name, &value);
-    return value;
-}
-
 static uint64_t heap_reserved(allocator_t *allocator)
 {
-    return heap_stat(allocator, "heap_reserved");
+    return pool_stat(allocator->pool, "heap_reserved");
 }
 
 static uint64_t heap_peak_reserved(allocator_t *allocator)
 {
-    return heap_stat(allocator, "heap_peak_reserved");
+    return pool_stat(allocator->pool, "heap_peak_reserved");
 }
 
 const allocator_kind_t allocator_heap = {

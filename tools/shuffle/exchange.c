@@ -3,6 +3,7 @@
 #include "tools/shuffle/exchange.h"
 
 #include "common/error.h"
+#include "common/pool_stats.h"
 #include "common/settings.h"
 
 #include <poll.h>
@@ -167,11 +168,10 @@ static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
  * is logged. */
 static bool pool_has_room(ucxpool_t *pool, size_t size)
 {
-    uint64_t block_size = 1, num_free = 0;
+    uint64_t block_size = pool_stat(pool, "block_size");
 
-    (void)ucxpool_stats_get(pool, "block_size", &block_size);
-    (void)ucxpool_stats_get(pool, "blocks_user_free", &num_free);
-    return num_free >= (size + block_size - 1) / block_size;
+    return (block_size != 0) && (pool_stat(pool, "blocks_user_free") >=
+                                 (size + block_size - 1) / block_size);
 }
 
 /* --- making it ---------------------------------------------------------- */
@@ -625,14 +625,29 @@ bool exchange_lost_peer(const exchange_t *exchange)
     return exchange->lost_peer;
 }
 
+const char *const exchange_modes[EXCHANGE_NUM_MODES] = {
+    "eager",      "map_packed",  "map_inplace",
+    "ucx_packed", "ucx_inplace", "map_pushed",
+};
+
 void exchange_report(exchange_t *exchange, exchange_report_t *report_p)
 {
+    ucxpool_t             *pool = exchange->pool;
     ucxpool_attr_t         attr;
     ucxpool_channel_attr_t channel;
+    char                   name[64];
 
-    *report_p = exchange->report;
-    pool_stats_read(exchange->pool, &report_p->stats);
-    ucxpool_query(exchange->pool, &attr, sizeof(attr));
+    *report_p               = exchange->report;
+    report_p->registrations = pool_stat(pool, "registrations");
+    report_p->registrations_after_start =
+        pool_stat(pool, "registrations_after_start");
+    for (unsigned i = 0; i < EXCHANGE_NUM_MODES; i++) {
+        snprintf(name, sizeof(name), "sent_%s_bytes", exchange_modes[i]);
+        report_p->sent[i].bytes = pool_stat(pool, name);
+        snprintf(name, sizeof(name), "sent_%s_fragments", exchange_modes[i]);
+        report_p->sent[i].operations = pool_stat(pool, name);
+    }
+    ucxpool_query(pool, &attr, sizeof(attr));
     report_p->degraded_to = attr.degraded_to;
     for (unsigned i = 0; i < exchange->num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {

@@ -21,7 +21,6 @@
 #include "tools/shuffle/batch.h"
 
 #include "common/system.h"
-#include "common/pool_stats.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -36,6 +35,15 @@ stopwatch_t stopwatch_start(void);
 void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
 void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
+/* The modes in which the pool sends, and what it has sent in one of them. */
+#define EXCHANGE_NUM_MODES 6u
+extern const char *const exchange_modes[EXCHANGE_NUM_MODES];
+
+typedef struct exchange_volume {
+    uint64_t bytes;
+    uint64_t operations;
+} exchange_volume_t;
+
 typedef struct exchange_report {
     stopwatch_t        transfer;   /* in send, receive and progress calls */
     stopwatch_t        wait;       /* until something arrives */
@@ -46,7 +54,9 @@ typedef struct exchange_report {
     unsigned           num_map; /* peers by wire */
     unsigned           num_ucx;
     ucxpool_degraded_t degraded_to;
-    pool_stats_t       stats;
+    uint64_t           registrations;
+    uint64_t           registrations_after_start;
+    exchange_volume_t  sent[EXCHANGE_NUM_MODES];
 } exchange_report_t;
 
 typedef struct exchange exchange_t;

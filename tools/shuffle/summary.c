@@ -10,12 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const summary_modes[] = {
-    "eager",      "map_packed",  "map_inplace",
-    "ucx_packed", "ucx_inplace", "map_pushed",
-};
-#define SUMMARY_NUM_MODES (sizeof(summary_modes) / sizeof(summary_modes[0]))
-
 static const char *const summary_degraded[] = {
     [UCXPOOL_DEGRADED_NONE]   = "none",
     [UCXPOOL_DEGRADED_FEWER]  = "fewer",
@@ -43,7 +37,11 @@ static void result_sum(const result_t *results, unsigned num_workers,
         sum->bytes_received += exchange->bytes_received;
         sum->batches_sent += exchange->batches_sent;
         sum->batches_received += exchange->batches_received;
-        pool_stats_add(&sum->stats, &exchange->stats);
+        sum->registrations_after_start += exchange->registrations_after_start;
+        for (unsigned k = 0; k < EXCHANGE_NUM_MODES; k++) {
+            sum->sent[k].bytes += exchange->sent[k].bytes;
+            sum->sent[k].operations += exchange->sent[k].operations;
+        }
     }
 }
 
@@ -95,9 +93,8 @@ static void summary_text_worker(unsigned index, const result_t *result,
         index, megabytes(result->in.bytes), megabytes(result->out.bytes),
         megabytes(exchange->bytes_sent), megabytes(exchange->bytes_received),
         seconds(exchange->transfer.wall_ns), seconds(exchange->wait.wall_ns),
-        summary_wire(exchange),
-        pool_stats_value(&exchange->stats, "registrations"),
-        pool_stats_value(&exchange->stats, "registrations_after_start"),
+        summary_wire(exchange), exchange->registrations,
+        exchange->registrations_after_start,
         exchange->degraded_to == UCXPOOL_DEGRADED_NONE ? "" : "; degraded to ",
         exchange->degraded_to == UCXPOOL_DEGRADED_NONE
             ? ""
@@ -121,16 +118,13 @@ static void summary_text_transfer(const result_t *sum, FILE *stream)
                 seconds(sum->copy.wall_ns), seconds(sum->copy.cpu_ns),
                 (double)exchange->transfer.cpu_ns / (double)sum->copy.cpu_ns);
     }
-    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
-        const char *mode = summary_modes[i];
-        uint64_t    bytes =
-            pool_stats_value(&exchange->stats, "sent_%s_bytes", mode);
+    for (unsigned i = 0; i < EXCHANGE_NUM_MODES; i++) {
+        const exchange_volume_t *sent = &exchange->sent[i];
 
-        if (bytes > 0) {
-            fprintf(
-                stream, "  %s: %.1f MB in %" PRIu64 " operations\n", mode,
-                megabytes(bytes),
-                pool_stats_value(&exchange->stats, "sent_%s_fragments", mode));
+        if (sent->bytes > 0) {
+            fprintf(stream, "  %s: %.1f MB in %" PRIu64 " operations\n",
+                    exchange_modes[i], megabytes(sent->bytes),
+                    sent->operations);
         }
     }
 }
@@ -246,9 +240,8 @@ void summary_print_json(const job_t *job, const result_t *results,
     json_tally(&json, "output", &sum.out);
     json_number(&json, "newlines_added", sum.num_added);
     json_transfer(&json, &sum);
-    json_number(
-        &json, "registrations_after_start",
-        pool_stats_value(&sum.exchange.stats, "registrations_after_start"));
+    json_number(&json, "registrations_after_start",
+                sum.exchange.registrations_after_start);
     json_open_inline(&json, "by_worker", '[');
     for (unsigned i = 0; i < job->num_workers; i++) {
         json_worker(&json, i, &results[i]);
