@@ -64,6 +64,16 @@ TEST(errno_is_reported_as_text)
                      "cannot open /x: No such file or directory");
 }
 
+TEST(too_many_open_files_are_reported_with_the_limit_to_raise)
+{
+    base_error_errno(EMFILE, "cannot open %s", "/x");
+    ck_assert_str_eq(ucxpool_error_detail(),
+                     "cannot open /x: Too many open files; raise the limit of "
+                     "open files (ulimit -n)");
+    base_error_errno(ENFILE, "x");
+    assert_detail("raise fs.file-max");
+}
+
 TEST(errno_maps_to_a_status)
 {
     static const struct {

@@ -181,6 +181,18 @@ static ucxpool_status_t errno_status(int error)
     }
 }
 
+const char *base_errno_remedy(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "; raise the limit of open files (ulimit -n)";
+    case ENFILE:
+        return "; raise fs.file-max";
+    default:
+        return "";
+    }
+}
+
 ucxpool_status_t base_error_errno(int error, const char *format, ...)
 {
     int     saved_errno = errno;
@@ -194,8 +206,9 @@ ucxpool_status_t base_error_errno(int error, const char *format, ...)
     va_end(args);
 
     length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, ": %s",
-             strerror_r(error, reason, sizeof(reason)));
+    snprintf(text + length, sizeof(text) - length, ": %s%s",
+             strerror_r(error, reason, sizeof(reason)),
+             base_errno_remedy(error));
     set_last_error(text);
     errno = saved_errno;
     return errno_status(error);

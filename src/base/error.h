@@ -28,8 +28,11 @@
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Like base_error(), for an errno value. Appends the text of the errno value
- * and returns the matching status. */
+/* Returns "; " and what to change after this errno value, or "". */
+const char *base_errno_remedy(int error);
+
+/* Like base_error(), for an errno value. Appends the text and the remedy of the
+ * errno value, and returns the matching status. */
 ucxpool_status_t base_error_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -590,25 +590,13 @@ static bool watch_listener(bootstrap_listener_t *listener, int operation,
                      &event) == 0;
 }
 
-static const char *accept_remedy(int error)
-{
-    switch (error) {
-    case EMFILE:
-        return "; raise the open file limit (ulimit -n)";
-    case ENFILE:
-        return "; raise fs.file-max";
-    default:
-        return "";
-    }
-}
-
 static void pause_accept(bootstrap_listener_t *listener, int error)
 {
     char text[64];
     char what[128];
 
     snprintf(what, sizeof(what), "%s%s", strerror_r(error, text, sizeof(text)),
-             accept_remedy(error));
+             base_errno_remedy(error));
     warn_rarely(listener, "cannot accept a connection", what);
     listener->is_paused = true;
     listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);

@@ -41,10 +41,7 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
 
 static ucxpool_status_t create_error(const char *what)
 {
-    return base_error_errno(errno,
-                            "cannot create the pool's %s (if too many files "
-                            "are open, raise the limit: ulimit -n)",
-                            what);
+    return base_error_errno(errno, "cannot create the pool's %s", what);
 }
 
 static void descriptors_cleanup(ucxpool_t *pool)
