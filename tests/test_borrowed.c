@@ -96,8 +96,7 @@ static void exchange_all(pair_t *pair)
         recv = pair_recv(back ? pair->a : pair->b,
                          back ? pair->to_b : pair->to_a, target, length, TAG);
         send = pair_send(back ? pair->to_a : pair->to_b, source, length, TAG);
-        assert_ok(pair_finish(pair, send));
-        assert_ok(pair_finish(pair, recv));
+        pair_finish_both(pair, send, recv);
         ck_assert_mem_eq(source, target, length);
     }
     pair_check_blocks(pair);
@@ -477,27 +476,18 @@ static void sides_cleanup(side_t *sides)
     close_ep(sides, 1);
 }
 
-static void pass_over_endpoints(bool by_listener, const char *wire)
+/* Made from addresses, or from a listener. */
+TEST_EACH(channels_use_the_callers_endpoints, 2 * NUM_WIRES)
 {
     side_t sides[2];
 
-    sides_init(sides, by_listener, wire);
+    sides_init(sides, _i % 2 != 0, wires[_i / 2]);
     connect_sides(sides);
     exchange_all(&pair);
     sides[0].channel = NULL;
     sides[1].channel = NULL;
     pair_cleanup(&pair);
     sides_cleanup(sides);
-}
-
-TEST_EACH(channels_use_endpoints_made_from_addresses, NUM_WIRES)
-{
-    pass_over_endpoints(false, wires[_i]);
-}
-
-TEST_EACH(channels_use_endpoints_from_a_listener, NUM_WIRES)
-{
-    pass_over_endpoints(true, wires[_i]);
 }
 
 TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)

@@ -307,43 +307,30 @@ static void unmake_listener(maker_t *maker, void *made)
     ucxpool_listener_destroy(made);
 }
 
-static void make_in_pools(maker_t *maker, const failure_t *failure)
+static const maker_t makers[] = {
+    {.make = make_channel, .unmake = unmake_channel},
+    {.make = make_caller, .unmake = unmake_channel},
+    {.make = make_listener, .unmake = unmake_listener},
+};
+
+/* Channels by address and by listener, and listeners. */
+TEST_EACH(failed_create_in_a_pool_leaves_nothing, 3 * NUM_FAILURES)
 {
-    failure_t mild = *failure;
+    maker_t   maker = makers[_i / NUM_FAILURES];
+    failure_t mild  = failures[_i % NUM_FAILURES];
 
     /* HELLO is sent once the channel is connected, so a failed send fails the
      * channel and not the call. */
     mild.is_fatal = false;
-    maker->config = read_settings(small);
-    assert_ok(create(maker->config, &maker->pool));
-    assert_ok(create(maker->config, &maker->other));
-    peer_address = address_of(maker->other, &peer_address_length);
-    make_with_failures(maker, &mild);
+    maker.config  = read_settings(small);
+    assert_ok(create(maker.config, &maker.pool));
+    assert_ok(create(maker.config, &maker.other));
+    peer_address = address_of(maker.other, &peer_address_length);
+    make_with_failures(&maker, &mild);
     ucxpool_address_release(peer_address);
-    ucxpool_destroy(maker->pool);
-    ucxpool_destroy(maker->other);
-    ucxpool_config_release(maker->config);
-}
-
-TEST_EACH(failed_channel_create_leaves_nothing, NUM_FAILURES)
-{
-    maker_t maker = {.make = make_channel, .unmake = unmake_channel};
-
-    make_in_pools(&maker, &failures[_i]);
-}
-
-TEST_EACH(failed_connect_leaves_nothing, NUM_FAILURES)
-{
-    maker_t maker = {.make = make_caller, .unmake = unmake_channel};
-
-    make_in_pools(&maker, &failures[_i]);
-}
-
-TEST_EACH(failed_listener_create_leaves_nothing, NUM_FAILURES)
-{
-    maker_t maker = {.make = make_listener, .unmake = unmake_listener};
-
-    make_in_pools(&maker, &failures[_i]);
+    ucxpool_destroy(maker.pool);
+    ucxpool_destroy(maker.other);
+    ucxpool_config_release(maker.config);
 }
 
 static unsigned num_called;

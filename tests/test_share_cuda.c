@@ -320,28 +320,27 @@ TEST(a_region_has_one_file_which_is_closed_with_it)
     }
 }
 
-TEST(pinned_memory_has_no_gpu_handle)
+static void check_not_shared(const mem_kind_t *kind)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
 
-    cuda_start("");
-    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1, REGION_SIZE,
-                               BASE_SWITCH_NO));
+    assert_ok(
+        mem_regions_init(&regions, kind, 0, 1, REGION_SIZE, BASE_SWITCH_NO));
     assert_error(ipc_cuda_fill(&regions, 0, &share), UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
 
-STAND_IN_TEST(a_gpu_without_file_handles_reports_the_reason)
+TEST(pinned_memory_has_no_gpu_handle)
 {
-    mem_regions_t regions;
-    ipc_cuda_t    share;
+    cuda_start("");
+    check_not_shared(&mem_kind_cuda_host);
+}
 
+STAND_IN_TEST(a_gpu_without_file_handles_shares_no_virtual_memory)
+{
     cuda_start("posix=n");
-    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1, REGION_SIZE,
-                               BASE_SWITCH_NO));
-    assert_error(ipc_cuda_fill(&regions, 0, &share), UNSUPPORTED);
-    mem_regions_cleanup(&regions);
+    check_not_shared(&mem_kind_cuda_vmm);
 }
 
 STAND_IN_TEST_EACH(filling_a_share_can_be_retried_after_a_failure, 2)
@@ -479,60 +478,35 @@ TEST(allocations_are_exported_and_mapped_contiguously)
     virtual_end(&regions);
 }
 
-/* A window of MIDDLE bytes from the middle of an allocation, and layouts that
- * do not fit it. */
-TEST_EACH(layout_that_does_not_fit_the_memory_is_rejected, 12)
+/* Instead of MIDDLE bytes from the middle of one allocation. */
+static const struct {
+    uint64_t             length;
+    ipc_virtual_layout_t layout;
+} misfits[] = {
+    {MIDDLE, {MIDDLE, {{REGION_SIZE, 1}}, 0}},
+    {MIDDLE, {REGION_SIZE, {{REGION_SIZE, 1}}, 1}},
+    {MIDDLE, {UINT64_MAX, {{REGION_SIZE, 1}}, 1}},
+    {MIDDLE + 1, {MIDDLE, {{REGION_SIZE, 1}}, 1}},
+    {UINT64_MAX, {MIDDLE, {{REGION_SIZE, 1}}, 1}},
+    {MIDDLE, {MIDDLE, {{0, 1}}, 1}},
+    {MIDDLE, {MIDDLE, {{REGION_SIZE, 0}}, 1}},
+    {MIDDLE, {MIDDLE, {{REGION_SIZE, 2}}, 1}}, /* the second is not touched */
+    {MIDDLE, {MIDDLE, {{REGION_SIZE, UINT64_MAX / REGION_SIZE + 2}}, 1}},
+    {IPC_VIRTUAL_MAX + 1, {0, {{1, IPC_VIRTUAL_MAX + 1}}, 1}},
+    {MIDDLE,
+     {MIDDLE, {{REGION_SIZE, 1}, {UINT64_MAX - REGION_SIZE + 1, 1}}, 2}},
+    {UINT64_MAX / 2, {MIDDLE, {{UINT64_MAX / 2 + 1, 1}}, 1}},
+};
+#define NUM_MISFITS ((int)(sizeof(misfits) / sizeof(misfits[0])))
+
+TEST_EACH(layout_that_does_not_fit_the_memory_is_rejected, NUM_MISFITS)
 {
-    const uint64_t       size  = REGION_SIZE;
-    ipc_virtual_t        range = {.size = 0};
-    mem_regions_t        regions;
-    uint64_t             length = MIDDLE;
-    ipc_virtual_layout_t layout = {MIDDLE, {{size, 1}}, 1};
+    ipc_virtual_t range = {.size = 0};
+    mem_regions_t regions;
 
     virtual_start(&regions);
-    switch (_i) {
-    case 0:
-        layout.num_runs = 0;
-        break;
-    case 1:
-        layout.offset = size;
-        break;
-    case 2:
-        layout.offset = UINT64_MAX;
-        break;
-    case 3:
-        length++;
-        break;
-    case 4:
-        length = UINT64_MAX;
-        break;
-    case 5:
-        layout.runs[0].size = 0;
-        break;
-    case 6:
-        layout.runs[0].count = 0;
-        break;
-    case 7: /* not touched */
-        layout.runs[0].count = 2;
-        break;
-    case 8:
-        layout.runs[0].count = UINT64_MAX / size + 2;
-        break;
-    case 9:
-        layout.runs[0] = (ipc_virtual_run_t){1, IPC_VIRTUAL_MAX + 1};
-        layout.offset  = 0;
-        length         = IPC_VIRTUAL_MAX + 1;
-        break;
-    case 10:
-        layout.runs[1]  = (ipc_virtual_run_t){UINT64_MAX - size + 1, 1};
-        layout.num_runs = 2;
-        break;
-    default:
-        layout.runs[0] = (ipc_virtual_run_t){UINT64_MAX / 2 + 1, 1};
-        length         = UINT64_MAX / 2;
-        break;
-    }
-    assert_error(ipc_virtual_reserve(device, &layout, length, &range),
+    assert_error(ipc_virtual_reserve(device, &misfits[_i].layout,
+                                     misfits[_i].length, &range),
                  PROTOCOL);
     ck_assert_uint_eq(range.size, 0);
     virtual_end(&regions);
