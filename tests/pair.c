@@ -170,11 +170,16 @@ void pair_call_a(pair_t *pair, const ucxpool_listener_t *listener,
     pair->to_a = pair_call(pair->b, host, ucxpool_listener_port(listener));
 }
 
+void pair_accept(pair_t *pair, ucxpool_listener_t *listener)
+{
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
+                         UCXPOOL_OK);
+}
+
 void pair_meet_at(pair_t *pair, ucxpool_listener_t *listener, const char *host)
 {
     pair_call_a(pair, listener, host);
-    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
-                         UCXPOOL_OK);
+    pair_accept(pair, listener);
     pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
@@ -467,6 +472,15 @@ ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
 
     assert_ok(ucxpool_send_buffer(channel, bytes, length, tag, NULL, &send));
     return send;
+}
+
+ucxpool_message_t *pair_probe(pair_t *pair, uint64_t tag)
+{
+    ucxpool_message_t *message;
+
+    pair_until(pair, ucxpool_probe(pair->b, NULL, tag, UINT64_MAX, &message) ==
+                         UCXPOOL_OK);
+    return message;
 }
 
 ucxpool_request_t *pair_recv(ucxpool_t *pool, ucxpool_channel_t *channel,

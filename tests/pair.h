@@ -51,10 +51,11 @@ void pair_destroy_window(ucxpool_window_t *window);
 /* Listen, and connect to a listener by one of the host's addresses. */
 ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where);
 ucxpool_channel_t  *pair_call(ucxpool_t *pool, const char *host, uint16_t port);
-/* Connect b to a's listener; then also accept the channel and wait until it is
- * open. */
+/* Connect b to a's listener; accept the channel; or do both and wait until it
+ * is open. */
 void pair_call_a(pair_t *pair, const ucxpool_listener_t *listener,
                  const char *host);
+void pair_accept(pair_t *pair, ucxpool_listener_t *listener);
 void pair_meet_at(pair_t *pair, ucxpool_listener_t *listener, const char *host);
 
 ucxpool_channel_attr_t  pair_attr(const ucxpool_channel_t *channel);
@@ -119,6 +120,9 @@ ucxpool_request_t *pair_send(ucxpool_channel_t *channel, const void *bytes,
                              size_t length, uint64_t tag);
 ucxpool_request_t *pair_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                              void *bytes, size_t length, uint64_t tag);
+
+/* Progress until pool b can probe a message with this tag. */
+ucxpool_message_t *pair_probe(pair_t *pair, uint64_t tag);
 
 /* Export a window for this access, and import it. The import may still be in
  * progress. */

@@ -111,8 +111,7 @@ static void send_one(pair_t *pair, void *from, void *to, size_t length)
     assert_ok(
         ucxpool_recv_buffer(pair->b, NULL, to, length, 1, 1, NULL, &recv));
     send = pair_send(pair->to_b, from, length, 1);
-    assert_ok(pair_finish(pair, send));
-    assert_ok(pair_finish(pair, recv));
+    pair_finish_both(pair, send, recv);
 }
 
 /* Messages of any length from and to memory of any kind, while blocks and

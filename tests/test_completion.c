@@ -308,12 +308,10 @@ static void look_within(ucxpool_request_t *request, ucxpool_status_t status,
 /* No function reports the request as complete: its callback has not run. */
 static void check_not_ended(ucxpool_t *pool, ucxpool_request_t *request)
 {
-    ucxpool_request_attr_t attr;
-    ucxpool_completion_t   completion;
+    ucxpool_completion_t completion;
 
     ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
-    ucxpool_request_query(request, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(pair_request_attr(request).status, UCXPOOL_INPROGRESS);
     ck_assert_uint_eq(collect(pool, &completion, 1), 0);
 }
 

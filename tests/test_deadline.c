@@ -127,8 +127,7 @@ TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
     pair_begin(&pair, wires[_i], wires[_i]);
     assert_ok(
         ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, &params, &send));
-    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
-                          UCXPOOL_OK);
+    message = pair_probe(&pair, TAG);
     pair_expire(send);
     check_expires(send);
     check_channel();

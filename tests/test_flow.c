@@ -524,8 +524,7 @@ TEST_WITH(queued_short_sends_wake_a_sleeping_receiver, .end = 1,
         ucxpool_progress(pair.a);
     }
     ck_assert(pair_is_readable(pair.b));
-    assert_ok(pair_finish(&pair, send));
-    assert_ok(pair_finish(&pair, recv));
+    pair_finish_both(&pair, send, recv);
     assert_error(pair_finish(&pair, failing), IO);
     close(empty);
 }
@@ -630,9 +629,8 @@ TEST_EACH(message_is_rejected_with_the_given_reason, 2)
     ucxpool_message_t *message;
 
     pair_begin(&pair, wires[_i], wires[_i]);
-    send = pair_send(pair.to_b, source, 100000, TAG);
-    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
-                          UCXPOOL_OK);
+    send    = pair_send(pair.to_b, source, 100000, TAG);
+    message = pair_probe(&pair, TAG);
     ucxpool_message_refuse(message, "the disk is full");
     pair_finish_error(&pair, send, UCXPOOL_ERR_REFUSED, "the disk is full");
     pair_exchange(&pair, 100000);

@@ -88,13 +88,10 @@ TEST_SETTINGS(.timeout = 300, .only_if = cuda_is_present);
 
 TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
 {
-    core_stats_t stats;
-
     cuda_start("");
     for (int i = 0; i < 3; i++) {
         create(backing_setting(_i));
-        core_stats_get(pool, &stats);
-        ck_assert_uint_eq(stats.block_size, 2 * MIB);
+        ck_assert_uint_eq(pair_stats(pool).block_size, 2 * MIB);
         assert_ok(ucxpool_check(pool));
         pair_send_from(pool);
         destroy();
@@ -103,16 +100,14 @@ TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
 
 TEST_EACH(small_pool_has_blocks_that_a_gpu_can_map, NUM_BACKINGS)
 {
-    core_stats_t stats;
-    char         settings[120];
+    char settings[120];
 
     cuda_start("");
     snprintf(settings, sizeof(settings),
              "%s COMM_SIZE=8m BLOCK_SIZE=auto REGION_SIZE=auto",
              backing_setting(_i));
     create(settings);
-    core_stats_get(pool, &stats);
-    ck_assert_uint_eq(stats.block_size, 2 * MIB);
+    ck_assert_uint_eq(pair_stats(pool).block_size, 2 * MIB);
     destroy();
 }
 

@@ -112,9 +112,35 @@ static void free_memory(const plan_t *plan)
     free(copy);
 }
 
-static void connect_all(const char *settings)
+static void start(const char *configuration, const char *settings,
+                  const plan_t *plan)
 {
+    gpu_start(configuration);
     gpu_connect(&pair, settings, settings);
+    make_memory(plan);
+}
+
+static void stop(const plan_t *plan)
+{
+    free_memory(plan);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+
+/* The memory of a failed GPU cannot be freed. */
+static void stop_failed(void)
+{
+    pair_cleanup(&pair);
+    stand_in.configure("");
+    free(copy);
+    has_gpu_failed = true;
+}
+
+static void release_requests(void)
+{
+    ucxpool_request_release(sending);
+    ucxpool_request_release(flushing);
+    ucxpool_request_release(receiving);
 }
 
 static void count_end(ucxpool_request_t *request, ucxpool_status_t status,
@@ -226,9 +252,7 @@ static void check_channel(const plan_t *plan)
     gpu_until(&pair, look());
     assert_ok(ucxpool_request_test(sending));
     assert_ok(ucxpool_request_test(receiving));
-    ucxpool_request_release(sending);
-    ucxpool_request_release(flushing);
-    ucxpool_request_release(receiving);
+    release_requests();
 }
 
 /* Returns whether the transfer was still in flight when the test ended it. */
@@ -249,9 +273,7 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
     gpu_until(&pair, look());
     sent     = ucxpool_request_test(sending);
     received = ucxpool_request_test(receiving);
-    ucxpool_request_release(sending);
-    ucxpool_request_release(flushing);
-    ucxpool_request_release(receiving);
+    release_requests();
     if (received != UCXPOOL_OK) {
         ck_assert_int_ne(sent, UCXPOOL_OK);
     }
@@ -268,9 +290,7 @@ TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
     const plan_t plan      = get_plan(_i % NUM_PLANS);
     unsigned     num_steps = 0;
 
-    gpu_start("run=n");
-    connect_all(kinds[_i / NUM_PLANS]);
-    make_memory(&plan);
+    start("run=n", kinds[_i / NUM_PLANS], &plan);
     while (cancel_after(&plan, num_steps)) {
         if (num_steps % 8 == 0) {
             check_channel(&plan);
@@ -278,9 +298,7 @@ TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
         num_steps += rounds_are_few() ? 17 : 1 + (unsigned)rand() % 9;
     }
     ck_assert_uint_gt(num_steps, 10);
-    free_memory(&plan);
-    gpu_disconnect(&pair);
-    gpu_stop();
+    stop(&plan);
 }
 
 /* How a channel ends during a transfer. */
@@ -337,9 +355,7 @@ static bool end_after(int i, end_t end, unsigned num_steps)
     plan.is_waiting = num_steps % 2 != 0;
     /* Comm memory is freed with its pool, so the test must not write to it. */
     plan.is_comm &= (end != END_DESTROY) || !plan.is_by_sender;
-    gpu_start("run=n");
-    connect_all(kinds[i / NUM_PLACES]);
-    make_memory(&plan);
+    start("run=n", kinds[i / NUM_PLACES], &plan);
     post(&plan);
     take_steps(num_steps);
     was_under_way = !look();
@@ -390,9 +406,7 @@ TEST_EACH(deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2)
     const plan_t plan         = {.is_waiting = true};
     bool         is_by_sender = (_i & 1) != 0;
 
-    gpu_start("run=n");
-    connect_all(kinds[_i / 2]);
-    make_memory(&plan);
+    start("run=n", kinds[_i / 2], &plan);
     in_source = inside(source);
     in_target = inside(target);
     pair_poison(in_target, LENGTH);
@@ -422,9 +436,7 @@ TEST_EACH(deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2)
     settle();
     check_is_afterwards();
     check_channel(&plan);
-    free_memory(&plan);
-    gpu_disconnect(&pair);
-    gpu_stop();
+    stop(&plan);
 }
 
 static const char *const calls[] = {"cuLaunchKernel", "cuMemcpyAsync",
@@ -491,18 +503,14 @@ TEST_EACH(failed_call_ends_only_its_request, NUM_KINDS *NUM_CALLS * 2)
     bool         has_failed;
     unsigned     n = 0;
 
-    gpu_start("");
-    connect_all(kinds[_i / NUM_CALLS / 2]);
-    make_memory(&plan);
+    start("", kinds[_i / NUM_CALLS / 2], &plan);
     do {
         (void)pass_with_failure(name, ++n, &has_failed);
         stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
         settle();
         check_channel(&plan);
     } while (has_failed && (n < 60));
-    free_memory(&plan);
-    gpu_disconnect(&pair);
-    gpu_stop();
+    stop(&plan);
 }
 
 TEST_EACH(a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2)
@@ -518,9 +526,7 @@ TEST_EACH(a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2)
     ucxpool_request_t       *bad;
     uint8_t                 *freed;
 
-    gpu_start("run=n");
-    connect_all(kinds[_i / 2]);
-    make_memory(&plan);
+    start("run=n", kinds[_i / 2], &plan);
     freed = gpu_alloc(LENGTH);
     gpu_free(freed);
     post(&plan);
@@ -535,14 +541,9 @@ TEST_EACH(a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2)
     gpu_until(&pair, pair_ended(bad));
     ck_assert(has_detail(bad));
     gpu_until(&pair, pair_ended(sending) && pair_ended(receiving));
-    ucxpool_request_release(sending);
-    ucxpool_request_release(flushing);
-    ucxpool_request_release(receiving);
+    release_requests();
     ucxpool_request_release(bad);
-    pair_cleanup(&pair);
-    stand_in.configure("");
-    free(copy);
-    has_gpu_failed = true;
+    stop_failed();
 }
 
 TEST_EACH(failed_gpu_reaches_no_marker, NUM_KINDS)
@@ -554,9 +555,7 @@ TEST_EACH(failed_gpu_reaches_no_marker, NUM_KINDS)
     gpu_gate_t               gate;
     CUstream                 stream;
 
-    gpu_start("");
-    connect_all(kinds[_i]);
-    make_memory(&plan);
+    start("", kinds[_i], &plan);
     stream        = gpu_stream(CU_STREAM_NON_BLOCKING);
     params.stream = stream;
     gpu_gate_init(&gate);
@@ -579,8 +578,5 @@ TEST_EACH(failed_gpu_reaches_no_marker, NUM_KINDS)
     ucxpool_request_release(sending);
     ucxpool_request_release(receiving);
     gpu_gate_open(&gate);
-    pair_cleanup(&pair);
-    stand_in.configure("");
-    free(copy);
-    has_gpu_failed = true;
+    stop_failed();
 }

@@ -142,10 +142,8 @@ static const struct {
 
 static bool says_that_it_pushes(void)
 {
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(two.channel, &attr, sizeof(attr));
-    return strstr(attr.wire_reason, "writes to blocks") != NULL;
+    return strstr(pair_attr(two.channel).wire_reason, "writes to blocks") !=
+           NULL;
 }
 
 /* The channel has the counters of the pool, and each message is in one of the

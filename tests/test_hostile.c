@@ -139,12 +139,10 @@ static void end_attack(pair_t *honest)
 /* The channel fails, and no other one. */
 static void check_rejected(void (*attack)(void), int row)
 {
-    ucxpool_channel_attr_t attr;
-    pair_t                 honest;
+    pair_t honest;
 
     begin_attack(&honest, attack, row);
-    attr = pair_attr(hostile.victim);
-    ck_assert(attr.state == UCXPOOL_CHANNEL_FAILED);
+    ck_assert(pair_attr(hostile.victim).state == UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
     ck_assert_int_lt(ucxpool_request_test(hostile.send), 0);

@@ -190,8 +190,7 @@ static void exchange(ucxpool_channel_t *from, ucxpool_channel_t *to,
     pair_poison(target, SIZE);
     recv = pair_recv(receiver, to, target, SIZE, 5);
     send = pair_send(from, source, SIZE, 5);
-    assert_ok(pair_finish(&scene.honest, send));
-    assert_ok(pair_finish(&scene.honest, recv));
+    pair_finish_both(&scene.honest, send, recv);
     ck_assert_mem_eq(source, target, SIZE);
 }
 

@@ -28,8 +28,7 @@ static void meet(const char *settings)
 {
     begin(settings);
     pair_call_a(&pair, listener, "127.0.0.1");
-    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
-                          UCXPOOL_OK);
+    pair_accept(&pair, listener);
     ucxpool_listener_destroy(listener);
 }
 
@@ -123,8 +122,7 @@ TEST_EACH(destroyed_listener_closes_waiting_callers, 2)
 /* The process has no descriptor left for the channel's ring. */
 TEST(failed_accept_is_reported_to_the_caller)
 {
-    ucxpool_channel_attr_t attr;
-    uint64_t               limit;
+    uint64_t limit;
 
     begin("LOG_LEVEL=none");
     pair_call_a(&pair, listener, "127.0.0.1");
@@ -134,8 +132,8 @@ TEST(failed_accept_is_reported_to_the_caller)
                      UCXPOOL_OK);
     fds_limit(limit);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
-    attr = pair_attr(pair.to_a);
-    ck_assert_str_eq(attr.reason, "the channel has failed at the peer");
+    ck_assert_str_eq(pair_attr(pair.to_a).reason,
+                     "the channel has failed at the peer");
 }
 
 /* The kernel drops the connection, here because the peer reads nothing and its

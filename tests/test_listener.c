@@ -315,22 +315,14 @@ TEST(non_loopback_addresses_need_a_secret)
     meet("127.0.0.1");
 }
 
-/* A pool with a secret from memory. */
-static ucxpool_t *pool_given(const char *secret)
+/* A pool with the settings, which are released. */
+static ucxpool_t *pool_of(ucxpool_config_t *config)
 {
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
-    ucxpool_config_t *config;
-    ucxpool_t        *pool;
+    ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG,
+                               .config     = config};
+    ucxpool_t       *pool;
 
-    assert_ok(ucxpool_config_read(&config));
     assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "1m"));
-    assert_ok(ucxpool_config_modify(config, "SECRET_FILE", "/none"));
-    assert_error(ucxpool_config_set_secret(config, "too short", 9),
-                 INVALID_PARAM);
-    assert_error(ucxpool_config_set_secret(config, secret, SIZE_MAX / 2),
-                 INVALID_PARAM);
-    assert_ok(ucxpool_config_set_secret(config, secret, strlen(secret)));
-    params.config = config;
     assert_ok(ucxpool_create(&params, &pool));
     ucxpool_config_release(config);
     return pool;
@@ -338,7 +330,17 @@ static ucxpool_t *pool_given(const char *secret)
 
 TEST(secret_may_come_from_memory)
 {
-    pair.a = pool_given("a secret of sufficient length, and random");
+    const char        secret[] = "a secret of sufficient length, and random";
+    ucxpool_config_t *config;
+
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "SECRET_FILE", "/none"));
+    assert_error(ucxpool_config_set_secret(config, "too short", 9),
+                 INVALID_PARAM);
+    assert_error(ucxpool_config_set_secret(config, secret, SIZE_MAX / 2),
+                 INVALID_PARAM);
+    assert_ok(ucxpool_config_set_secret(config, secret, strlen(secret)));
+    pair.a = pool_of(config);
     pair.b = pool_with(secret_a, "");
     pair_keep(&pair);
     listener = pair_listen(pair.a, ":0");
@@ -348,17 +350,13 @@ TEST(secret_may_come_from_memory)
 
 TEST(cleared_secret_from_memory_is_not_used)
 {
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
     ucxpool_config_t *config;
     ucxpool_t        *pool;
 
     assert_ok(ucxpool_config_read(&config));
-    assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "1m"));
     assert_ok(ucxpool_config_set_secret(config, secret_a, 30));
     assert_ok(ucxpool_config_set_secret(config, NULL, 0));
-    params.config = config;
-    assert_ok(ucxpool_create(&params, &pool));
-    ucxpool_config_release(config);
+    pool = pool_of(config);
     assert_error(ucxpool_listener_create(pool, "0.0.0.0:0", &listener),
                  PERMISSION);
     ucxpool_destroy(pool);
@@ -618,19 +616,17 @@ static int listen_silently(uint16_t *port_p)
 
 TEST(caller_waits_for_an_answer_as_long_as_the_setting)
 {
-    ucxpool_channel_attr_t attr;
-    ucxpool_channel_t     *patient;
-    ucxpool_channel_t     *quick;
-    uint16_t               silent;
-    int                    fd = listen_silently(&silent);
+    ucxpool_channel_t *patient;
+    ucxpool_channel_t *quick;
+    uint16_t           silent;
+    int                fd = listen_silently(&silent);
 
     pair_pools(&pair, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=1h",
                "LOG_LEVEL=none HANDSHAKE_TIMEOUT=20ms");
     patient = pair_call(pair.a, "127.0.0.1", silent);
     quick   = pair_call(pair.b, "127.0.0.1", silent);
     pair_until(&pair, pair_state(quick) == UCXPOOL_CHANNEL_FAILED);
-    attr = pair_attr(quick);
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(pair_attr(quick).status, UCXPOOL_ERR_TIMED_OUT);
     ck_assert_int_eq(pair_state(patient), UCXPOOL_CHANNEL_CONNECTING);
     close(fd);
 }

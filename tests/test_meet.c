@@ -40,8 +40,7 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
     pair_until(pair, ucxpool_probe(target_pool, to, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
     assert_ok(message_recv_segments(message, &segment, 1, NULL, &recv));
-    assert_ok(pair_finish(pair, recv));
-    assert_ok(pair_finish(pair, send));
+    pair_finish_both(pair, recv, send);
     ck_assert_mem_eq(source, target, LENGTH);
 }
 
@@ -167,8 +166,7 @@ TEST_EACH(channel_closed_at_once_closes_the_other_end, 2 * NUM_WIRES)
         pair_until(&pair, pair.to_a->conn.remote != NULL);
         ucxpool_channel_close(pair.to_a);
     }
-    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
-                          UCXPOOL_OK);
+    pair_accept(&pair, listener);
     if (!is_caller) {
         ucxpool_channel_close(pair.to_b);
     }

@@ -63,7 +63,20 @@ static ucxpool_data_t    data    = {.count = 1};
 static size_t            size;
 static int               number;
 
-static pair_t pair;
+static pair_t     pair;
+static ucxpool_t *pool;
+
+static void setup(void)
+{
+    pool = pair_pool(NULL);
+}
+
+static void teardown(void)
+{
+    ucxpool_destroy(pool);
+}
+
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
 
 TEST(windows)
 {
@@ -135,7 +148,6 @@ TEST(pools)
 {
     ucxpool_completion_t completion;
     ucxpool_event_t      event;
-    ucxpool_t           *pool = pair_pool(NULL);
 
     refused(ucxpool_create(NULL, NULL));
     ignored(ck_assert_uint_eq(ucxpool_progress(NULL), 0));
@@ -151,13 +163,11 @@ TEST(pools)
     refused(ucxpool_event_get(pool, &event, 1, NULL));
     refused(ucxpool_check(NULL));
     ucxpool_destroy(NULL);
-    ucxpool_destroy(pool);
 }
 
 TEST(blocks_and_buffers)
 {
     ucxpool_block_t block = {.index = 0};
-    ucxpool_t      *pool  = pair_pool(NULL);
 
     refused(ucxpool_block_get(NULL, &block));
     refused(ucxpool_block_get(pool, NULL));
@@ -170,7 +180,6 @@ TEST(blocks_and_buffers)
     ignored(ucxpool_comm_free(NULL, address));
     ucxpool_comm_free(pool, NULL);
     ck_assert(pair_is_whole(pool));
-    ucxpool_destroy(pool);
 }
 
 TEST(channels)
@@ -181,7 +190,6 @@ TEST(channels)
         .address_length = 1,
     };
     ucxpool_channel_t     *channel = NULL;
-    ucxpool_t             *pool    = pair_pool(NULL);
     ucxpool_channel_attr_t attr;
 
     refused(ucxpool_address_get(NULL, &address, &size));
@@ -211,14 +219,12 @@ TEST(channels)
     ucxpool_channel_close(NULL);
     channel = pair_meet(pool, pool);
     ignored(ucxpool_channel_set_name(channel, NULL));
-    ucxpool_destroy(pool);
 }
 
 TEST(listeners)
 {
     ucxpool_channel_t  *channel;
     ucxpool_listener_t *listener;
-    ucxpool_t          *pool = pair_pool(NULL);
 
     refused(ucxpool_listener_create(NULL, "127.0.0.1:0", &listener));
     refused(ucxpool_listener_create(pool, NULL, &listener));
@@ -229,7 +235,6 @@ TEST(listeners)
     assert_ok(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     refused(ucxpool_listener_accept(listener, NULL, NULL));
     ucxpool_listener_destroy(listener);
-    ucxpool_destroy(pool);
 }
 
 TEST(sends_and_receives)
@@ -302,7 +307,6 @@ TEST(messages)
     ucxpool_message_attr_t attr;
     ucxpool_message_t     *message;
     ucxpool_request_t     *request;
-    ucxpool_t             *pool = pair_pool(NULL);
 
     refused(ucxpool_probe(NULL, NULL, TAG, ALL_BITS, &message));
     refused(ucxpool_probe(pool, NULL, TAG, ALL_BITS, NULL));
@@ -314,7 +318,6 @@ TEST(messages)
     ignored(ck_assert_uint_eq(ucxpool_message_lengths(NULL, 0, 1, &size), 0));
     refused(ucxpool_message_recv(NULL, &data, NULL, &request));
     ignored(ucxpool_message_refuse(NULL, "no"));
-    ucxpool_destroy(pool);
 }
 
 TEST(statistics)
@@ -322,7 +325,6 @@ TEST(statistics)
     ucxpool_attr_t      attr;
     ucxpool_stat_attr_t stat;
     uint64_t            value;
-    ucxpool_t          *pool = pair_pool(NULL);
 
     ignored(ucxpool_query(NULL, &attr, sizeof(attr)));
     ck_assert_str_eq(attr.name, "");
@@ -343,7 +345,6 @@ TEST(statistics)
     ignored(ucxpool_heap_print(pool, NULL, UCXPOOL_STATS_TEXT));
     ignored(ck_assert_ptr_null(ucxpool_stats_string(NULL, UCXPOOL_STATS_TEXT)));
     ignored(ck_assert_ptr_null(ucxpool_heap_string(NULL, UCXPOOL_STATS_TEXT)));
-    ucxpool_destroy(pool);
 }
 
 TEST(statistics_of_channels)
@@ -369,7 +370,6 @@ TEST(histograms)
     ucxpool_histogram_attr_t attr;
     ucxpool_histogram_t      histogram;
     const size_t             length = sizeof(histogram);
-    ucxpool_t               *pool   = pair_pool(NULL);
 
     refused(ucxpool_histogram_query(0, NULL, sizeof(attr)));
     assert_error(
@@ -378,13 +378,11 @@ TEST(histograms)
     refused(ucxpool_histogram_get(NULL, "send_map_eager", &histogram, length));
     refused(ucxpool_histogram_get(pool, NULL, &histogram, length));
     refused(ucxpool_histogram_get(pool, "send_map_eager", NULL, length));
-    ucxpool_destroy(pool);
 }
 
 TEST(heaps)
 {
     ucxpool_heap_segment_t piece;
-    ucxpool_t             *pool = pair_pool(NULL);
 
     refused(ucxpool_heap_alloc(NULL, 1, NULL, &address));
     refused(ucxpool_heap_alloc(pool, 1, NULL, NULL));
@@ -399,7 +397,6 @@ TEST(heaps)
     refused(ucxpool_heap_reserve(NULL, 1));
     refused(ucxpool_heap_trim(NULL, 0, &size));
     refused(ucxpool_heap_set_failure_handler(NULL, NULL, NULL));
-    ucxpool_destroy(pool);
 }
 
 /* NULL is a valid stream here; for a pool it selects the device's own. */
@@ -424,20 +421,16 @@ TEST(frameworks)
 
 TEST(rmm)
 {
-    ucxpool_t *pool = pair_pool(NULL);
-
     address = ucxpool_rmm_alloc(1, NULL, pool);
     ck_assert_ptr_nonnull(address);
     ucxpool_rmm_free(address, 1, NULL, pool);
     ucxpool_rmm_free(NULL, 1, NULL, pool);
     ucxpool_rmm_free(NULL, 1, NULL, NULL);
-    ucxpool_destroy(pool);
 }
 
 TEST(queries_of_ucx_and_gpus)
 {
     ucxpool_domain_t domain;
-    ucxpool_t       *pool = pair_pool(NULL);
 
     ignored(ck_assert_uint_eq(ucxpool_domains_query(NULL, &domain, 1), 0));
     ignored(ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 1), 0));
@@ -446,7 +439,6 @@ TEST(queries_of_ucx_and_gpus)
     ck_assert_int_eq(ucxpool_device_list_alloc(0, 64, NULL),
                      UCXPOOL_ERR_INVALID_PARAM);
     ucxpool_device_list_free(NULL);
-    ucxpool_destroy(pool);
 }
 
 TEST(errors_and_streams)
@@ -470,7 +462,6 @@ TEST(verbs)
 {
     ucxpool_verbs_piece_t piece;
     ucxpool_verbs_t      *registered;
-    ucxpool_t            *pool = pair_pool(NULL);
 
     refused(ucxpool_verbs_register(NULL, address, 0, &registered));
     assert_error(ucxpool_verbs_register(pool, NULL, 0, &registered),
@@ -478,5 +469,4 @@ TEST(verbs)
     assert_error(ucxpool_verbs_register(pool, address, 0, NULL), INVALID_PARAM);
     refused(ucxpool_verbs_keys(NULL, address, 1, &piece));
     assert_ok(ucxpool_verbs_deregister(NULL));
-    ucxpool_destroy(pool);
 }

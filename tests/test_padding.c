@@ -127,8 +127,7 @@ static ucxpool_message_t *send_eager(const ucxpool_segment_t *segments,
     ucxpool_message_t *message;
 
     assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
-    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
-                          UCXPOOL_OK);
+    message = pair_probe(&pair, TAG);
     assert_ok(pair_finish(&pair, send));
     return message;
 }

@@ -291,14 +291,20 @@ static void be_refused(bootstrap_client_t *client)
 
 static void fill_queue(unsigned num)
 {
-    bootstrap_client_t *client;
-
     for (unsigned i = 0; i < num; i++) {
-        client = loopback_client(listener, secret);
+        bootstrap_client_t *client = loopback_client(listener, secret);
+
         assert_ok(loopback_meet(listener, client));
         bootstrap_client_destroy(client);
     }
     loopback_settle(listener);
+}
+
+/* The client takes one step of its handshake. */
+static void advance(bootstrap_client_t *client)
+{
+    loopback_wait(bootstrap_client_fd(client));
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
 }
 
 /* A client that has connected and sends its first message next. */
@@ -306,8 +312,7 @@ static bootstrap_client_t *connected_client(void)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
 
-    loopback_wait(bootstrap_client_fd(client));
-    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    advance(client);
     return client;
 }
 
@@ -320,13 +325,9 @@ TEST(a_client_retries_until_the_queue_has_room)
     for (int i = 0; i < 3; i++) {
         be_refused(client);
     }
-    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
-        assert_peer_waits();
-    }
-    assert_ok(loopback_meet(listener, client));
-    assert_peer_waits();
+    assert_peers_wait(LOOPBACK_QUEUE);
+    assert_connects(client);
     assert_no_pending_connections();
-    bootstrap_client_destroy(client);
 }
 
 TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
@@ -616,12 +617,10 @@ TEST(an_answer_that_cannot_be_sent_frees_its_slot)
 
 TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
 {
-    bootstrap_client_t *client = loopback_client(listener, secret);
+    bootstrap_client_t *client = connected_client();
 
     /* Sending the challenge would block, and adding the socket to epoll
      * fails. */
-    loopback_wait(bootstrap_client_fd(client));
-    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_fail(NET_CALL_SEND, 1, EAGAIN);
     net_call_then(NET_CALL_EPOLL_CTL, ENOMEM);
     settle();
@@ -714,9 +713,7 @@ TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(), 2);
     for (int i = 0; i < 2; i++) {
-        loopback_wait(bootstrap_client_fd(clients[i]));
-        ck_assert_int_eq(bootstrap_client_progress(clients[i]),
-                         UCXPOOL_INPROGRESS);
+        advance(clients[i]);
     }
     net_call_fail_from(NET_CALL_SEND, 1, EAGAIN);
     ck_assert_uint_eq(bootstrap_listener_progress(listener), 2);

@@ -102,11 +102,8 @@ static ucxpool_request_t *recv_all(void)
 static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
                         size_t length)
 {
-    ucxpool_request_attr_t attr;
-
     pair_until(&pair, pair_ended(send) && pair_ended(recv));
-    ucxpool_request_query(recv, &attr, sizeof(attr));
-    ck_assert_uint_eq(attr.length, length);
+    ck_assert_uint_eq(pair_request_attr(recv).length, length);
     pair_finish_both(&pair, send, recv);
 }
 
@@ -236,9 +233,8 @@ TEST_EACH(a_message_of_pieces_probes_as_equal_segments, NUM_WIRES)
     connect_pair(_i);
     side_init(&from, 3, 50);
     side_init(&to, 3, 50);
-    send = send_all();
-    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
-                          UCXPOOL_OK);
+    send    = send_all();
+    message = pair_probe(&pair, TAG);
     ucxpool_message_query(message, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.num_segments, 3);
     ck_assert_uint_eq(attr.length, 150);
@@ -260,9 +256,8 @@ TEST_EACH(a_probed_message_is_received_into_pieces, NUM_WIRES)
     side_init(&from, 6, 50);
     side_init(&to, 3, 100);
     side_fill(&from);
-    send = send_all();
-    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
-                          UCXPOOL_OK);
+    send    = send_all();
+    message = pair_probe(&pair, TAG);
     assert_error_detail(
         message_recv_pieces(message, to.pieces, 2, 100, NULL, &recv), TRUNCATED,
         "the pieces of the receive have room for 200");

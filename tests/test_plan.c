@@ -299,6 +299,24 @@ static size_t count_extents(copy_plan_t *plan, uint64_t *data_p)
     return num_extents;
 }
 
+/* Of the tests that follow. */
+static copy_totals_t totals;
+static copy_plan_t   plan;
+static copy_extent_t extent;
+
+static void make_plan(const copy_run_t *runs, size_t num_runs,
+                      const ucxpool_segment_t *segments, size_t num_segments)
+{
+    assert_ok(copy_lengths_check(runs, num_runs, &totals));
+    stream_model_plan(&plan, runs, num_runs, &totals, segments, num_segments);
+}
+
+static void make_plan_of(const copy_run_t *run, const copy_memory_t *memory)
+{
+    assert_ok(copy_lengths_check(run, 1, &totals));
+    copy_plan_init(&plan, run, 1, &totals, memory);
+}
+
 static void *fake_address(uint64_t address)
 {
     return (void *)(uintptr_t)address;
@@ -313,9 +331,6 @@ TEST(segments_over_4_gib_are_located)
     copy_memory_t     memory     = copy_memory_of_segments(segments, 3);
     copy_run_t        runs[3];
     size_t            num_runs;
-    copy_totals_t     totals;
-    copy_plan_t       plan;
-    copy_extent_t     extent;
     uint64_t          data;
 
     assert_ok(copy_lengths_count(&memory, runs, 3, &num_runs, &totals));
@@ -335,12 +350,9 @@ TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
 {
     const copy_run_t  run        = {32, (uint64_t)1 << 40};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
-    copy_totals_t     totals;
-    copy_plan_t       plan;
     uint64_t          data;
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    stream_model_plan(&plan, &run, 1, &totals, segments, 1);
+    make_plan(&run, 1, segments, 1);
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
 }
@@ -350,12 +362,8 @@ TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
     const uint64_t    count      = (uint64_t)1 << 40;
     const copy_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
-    copy_totals_t     totals;
-    copy_plan_t       plan;
-    copy_extent_t     extent;
 
-    assert_ok(copy_lengths_check(runs, 3, &totals));
-    stream_model_plan(&plan, runs, 3, &totals, segments, 1);
+    make_plan(runs, 3, segments, 1);
     copy_plan_extent(&plan, 32 * count, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
     ck_assert_uint_eq(5, extent.length);
@@ -373,11 +381,8 @@ TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
     const copy_run_t run     = {24, count};
     void            *first[] = {NULL};
     copy_memory_t    memory  = copy_memory_of_pieces(first, count, 24);
-    copy_totals_t    totals;
-    copy_plan_t      plan;
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    make_plan_of(&run, &memory);
     ck_assert_uint_eq(8, copy_plan_padding(&plan, 32 * (count - 2) + 24));
     ck_assert_uint_eq(0, copy_plan_padding(&plan, 32 * (count - 1)));
     ck_assert_uint_eq(count - 1, plan.at.memory);
@@ -389,12 +394,8 @@ TEST(a_piece_without_an_address_is_not_padding)
     const copy_run_t run      = {24, 3};
     void            *pieces[] = {model.arena, NULL, model.arena};
     copy_memory_t    memory   = copy_memory_of_pieces(pieces, 3, 24);
-    copy_totals_t    totals;
-    copy_plan_t      plan;
-    copy_extent_t    extent;
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    make_plan_of(&run, &memory);
     copy_plan_extent(&plan, 32 + 8, 100, &extent);
     ck_assert_ptr_null(extent.address);
     ck_assert_uint_eq(16, extent.length);
@@ -406,12 +407,8 @@ TEST(empty_pieces_are_not_dereferenced)
     const copy_run_t run    = {0, 1000};
     void            *none[] = {NULL};
     copy_memory_t    memory = copy_memory_of_pieces(none, 1000, 0);
-    copy_totals_t    totals;
-    copy_plan_t      plan;
-    copy_extent_t    extent;
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    make_plan_of(&run, &memory);
     copy_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
     copy_gather(&plan, 0, 0, NULL);
@@ -422,12 +419,8 @@ TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
     ucxpool_segment_t segments[] = {
         {model.arena, 64}, {NULL, 0}, {model.arena + 64, 160}};
     const copy_run_t runs[] = {{32, 3}, {0, 5}, {128, 1}};
-    copy_totals_t    totals;
-    copy_plan_t      plan;
-    copy_extent_t    extent;
 
-    assert_ok(copy_lengths_check(runs, 3, &totals));
-    stream_model_plan(&plan, runs, 3, &totals, segments, 3);
+    make_plan(runs, 3, segments, 3);
     copy_plan_extent(&plan, 8, 1000, &extent);
     ck_assert_ptr_eq(model.arena + 8, extent.address);
     ck_assert_uint_eq(216, extent.length);
@@ -435,19 +428,16 @@ TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
 
 TEST(an_empty_message_has_no_extents_and_copies_nothing)
 {
-    const copy_run_t run    = {0, 7};
-    char             byte   = 1;
-    copy_totals_t    totals = {0, 0, 0};
-    copy_plan_t      plan;
-    copy_extent_t    extent;
+    const copy_run_t run  = {0, 7};
+    char             byte = 1;
 
+    totals = (copy_totals_t){0, 0, 0};
     stream_model_plan(&plan, NULL, 0, &totals, NULL, 0);
     copy_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
     copy_gather(&plan, 0, 0, NULL);
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    stream_model_plan(&plan, &run, 1, &totals, NULL, 0);
+    make_plan(&run, 1, NULL, 0);
     copy_gather(&plan, 0, 0, &byte);
     copy_scatter(&plan, 0, 0, &byte);
     ck_assert_int_eq(1, byte);
@@ -467,12 +457,9 @@ TEST(the_cpu_engine_copies_before_start_returns)
     const copy_run_t  run        = {5, 2};
     copy_job_t        copy       = {.done = never};
     uint64_t          covered    = 0;
-    copy_totals_t     totals;
-    copy_plan_t       plan;
     copy_engine_t    *engine;
 
-    assert_ok(copy_lengths_check(&run, 1, &totals));
-    stream_model_plan(&plan, &run, 1, &totals, segments, 2);
+    make_plan(&run, 1, segments, 2);
     assert_ok(copy_engine_create_host(&engine));
     copy_engine_enter(engine);
     assert_ok(copy_engine_start(

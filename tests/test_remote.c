@@ -276,8 +276,7 @@ TEST_EACH(a_client_forgotten_before_accept_can_still_connect, 2)
     pair_call_a(&pair, listener, "127.0.0.1");
     pair_until(&pair, pair.to_a->wireup.client == NULL);
     flood(2 * CORE_CALLED_MAX);
-    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
-                          UCXPOOL_OK);
+    pair_accept(&pair, listener);
     ck_assert(!core_remote_is_our_turn(pair.to_b));
     pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_exchange(&pair, 1000);

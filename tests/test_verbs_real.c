@@ -301,7 +301,6 @@ TEST(the_error_names_the_limit_of_locked_memory)
     struct rlimit    limit = {2 * REGION + REGION / 2, RLIM_INFINITY};
     rdma_end_t       end;
     ucxpool_verbs_t *verbs = NULL;
-    core_stats_t     stats;
     char             words[96];
     ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
 
@@ -321,8 +320,7 @@ TEST(the_error_names_the_limit_of_locked_memory)
              "raise the limit of locked memory (ulimit -l; now %llu bytes)",
              (unsigned long long)limit.rlim_cur);
     assert_detail(words);
-    core_stats_get(pool, &stats);
-    ck_assert_uint_eq(stats.verbs_host_bytes, 0);
+    ck_assert_uint_eq(pair_stats(pool).verbs_host_bytes, 0);
     if (geteuid() == 65534) {
         ck_assert_int_eq(seteuid(0), 0);
         assert_ok(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs));

@@ -163,6 +163,22 @@ static void unmap(char *address, size_t num)
     assert_ok(calls()->unmap(vmm, address, num * PAGE));
 }
 
+/* A chunk that is mapped at this address, and its end. */
+static mem_chunk_t chunk_at(char *address, size_t num)
+{
+    mem_chunk_t chunk = chunk_create(num);
+
+    map(address, chunk, num);
+    allow(address, num);
+    return chunk;
+}
+
+static void chunk_end(char *address, mem_chunk_t chunk, size_t num)
+{
+    unmap(address, num);
+    chunk_destroy(chunk, num);
+}
+
 static void put(char *target, const void *source, size_t size)
 {
     if (device == NULL) {
@@ -229,9 +245,7 @@ TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
 
     start(_i);
     home  = reserve(3);
-    chunk = chunk_create(3);
-    map(home, chunk, 3);
-    allow(home, 3);
+    chunk = chunk_at(home, 3);
     for (size_t i = 0; i < 3 * PAGE; i++) {
         seed       = seed * 1664525u + 1013904223u;
         written[i] = (char)(seed >> 24);
@@ -239,8 +253,7 @@ TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
     put(home, written, 3 * PAGE);
     get(is_read, home, 3 * PAGE);
     ck_assert_int_eq(memcmp(written, is_read, 3 * PAGE), 0);
-    unmap(home, 3);
-    chunk_destroy(chunk, 3);
+    chunk_end(home, chunk, 3);
     release(home, 3);
     test_end();
 }
@@ -253,10 +266,8 @@ TEST_EACH(two_mappings_of_a_chunk_show_the_same_bytes, NUM_KINDS)
     start(_i);
     home  = reserve(2);
     twin  = reserve(2);
-    chunk = chunk_create(2);
-    map(home, chunk, 2);
+    chunk = chunk_at(home, 2);
     map(twin, chunk, 2);
-    allow(home, 2);
     allow(twin, 2);
     mark(home, 2, 100);
     check_marks(twin, 2, 100);
@@ -265,8 +276,7 @@ TEST_EACH(two_mappings_of_a_chunk_show_the_same_bytes, NUM_KINDS)
     /* One mapping is removed; the other stays. */
     unmap(home, 2);
     check_marks(twin, 2, 200);
-    unmap(twin, 2);
-    chunk_destroy(chunk, 2);
+    chunk_end(twin, chunk, 2);
     release(home, 2);
     release(twin, 2);
 }
@@ -320,10 +330,8 @@ TEST_EACH(addresses_are_reused_for_another_chunk, NUM_KINDS)
 
     start(_i);
     home = reserve(4);
-    a    = chunk_create(2);
     b    = chunk_create(1);
-    map(home + PAGE, a, 2);
-    allow(home + PAGE, 2);
+    a    = chunk_at(home + PAGE, 2);
     mark(home + PAGE, 2, 10);
     unmap(home + PAGE, 2);
     map(home + 2 * PAGE, b, 1);
@@ -333,10 +341,8 @@ TEST_EACH(addresses_are_reused_for_another_chunk, NUM_KINDS)
     mark(home + 2 * PAGE, 1, 20);
     check_marks(home, 2, 10);
     check_marks(home + 2 * PAGE, 1, 20);
-    unmap(home, 2);
-    unmap(home + 2 * PAGE, 1);
-    chunk_destroy(a, 2);
-    chunk_destroy(b, 1);
+    chunk_end(home, a, 2);
+    chunk_end(home + 2 * PAGE, b, 1);
     release(home, 4);
 }
 
@@ -538,18 +544,13 @@ TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
 
     start(HOST);
     home = reserve(3);
-    a    = chunk_create(2);
-    b    = chunk_create(1);
-    map(home, a, 2);
-    map(home + 2 * PAGE, b, 1);
-    allow(home, 3);
+    a    = chunk_at(home, 2);
+    b    = chunk_at(home + 2 * PAGE, 1);
     mark(home, 3, 1);
-    unmap(home, 2);
-    chunk_destroy(a, 2);
+    chunk_end(home, a, 2);
     ck_assert_uint_eq(held(), PAGE);
     check_marks(home + 2 * PAGE, 1, 3);
-    unmap(home + 2 * PAGE, 1);
-    chunk_destroy(b, 1);
+    chunk_end(home + 2 * PAGE, b, 1);
     ck_assert_uint_eq(held(), 0);
     release(home, 3);
 }
@@ -562,13 +563,10 @@ TEST(a_new_chunk_is_zeroed)
     start(HOST);
     home = reserve(1);
     for (int i = 0; i < 3; i++) {
-        chunk = chunk_create(1);
-        map(home, chunk, 1);
-        allow(home, 1);
+        chunk = chunk_at(home, 1);
         check_marks(home, 1, 0);
         mark(home, 1, 7);
-        unmap(home, 1);
-        chunk_destroy(chunk, 1);
+        chunk_end(home, chunk, 1);
     }
     release(home, 1);
 }
@@ -1006,11 +1004,9 @@ static void *work(void *arg)
     for (unsigned round = 0; round < 10; round++) {
         size_t      num   = 1 + (worker->seed + round) % 4;
         unsigned    seed  = worker->seed * 1000 + round * 10;
-        mem_chunk_t chunk = chunk_create(num);
+        mem_chunk_t chunk = chunk_at(range, num);
 
-        map(range, chunk, num);
         map(twin, chunk, num);
-        allow(range, num);
         allow(twin, num);
         mark(range, num, seed);
         if (worker->has_fences) {
@@ -1021,8 +1017,7 @@ static void *work(void *arg)
         }
         check_marks(twin, num, seed);
         unmap(twin, num);
-        unmap(range, num);
-        chunk_destroy(chunk, num);
+        chunk_end(range, chunk, num);
     }
     release(range, 8);
     return NULL;

@@ -320,12 +320,11 @@ REJECTED(parts_and_a_gpu_at_once)
 
 IGNORED(length_that_is_not_the_blobs)
 {
-    ucxpool_remote_window_t     *remote = import();
-    ucxpool_remote_window_attr_t attr;
+    ucxpool_remote_window_t *remote = import();
 
     send_opened(remote, 101);
-    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(pair_remote_attr(remote).status,
+                     UCXPOOL_ERR_INVALID_PARAM);
     ucxpool_remote_window_release(remote);
 }
 
