@@ -38,12 +38,6 @@ static bool is_buffer(const ucxpool_data_t *data)
            ((reserved[0] | reserved[1] | reserved[2] | reserved[3]) == 0);
 }
 
-/* Casts away const, because sends only read their segments. */
-static ucxpool_segment_t segment_of(const ucxpool_data_t *data)
-{
-    return (ucxpool_segment_t){(void *)data->at.buffer, data->length};
-}
-
 static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
 {
     if (is_missing(op->channel, "channel") ||
@@ -56,15 +50,14 @@ static ucxpool_status_t post_send(const ucxpool_t *pool, const ucxpool_op_t *op)
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, const ucxpool_op_t *op)
 {
-    const ucxpool_segment_t segment = segment_of(&op->data);
-    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
-
     if (api_is_foreign(pool, op->channel, "channel", post_name)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     if (is_buffer(&op->data) && !op->data.is_source) {
-        return xfer_post_recv(pool, op->channel, &memory, op->tag, op->mask,
-                              op->params, op->request_p);
+        /* Casts away const: the data is not a source. */
+        return xfer_post_recv_buffer(
+            pool, op->channel, (void *)op->data.at.buffer, op->data.length,
+            op->tag, op->mask, op->params, op->request_p);
     }
     return api_post_recv(pool, op->channel, &op->data, op->tag, op->mask,
                          op->params, op->request_p);

@@ -103,16 +103,14 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
-    const ucxpool_segment_t segment = {address, length};
-    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
-    ucxpool_status_t        status;
+    ucxpool_status_t status;
 
     if (base_missing(pool) || api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);
-    status =
-        xfer_post_recv(pool, channel, &memory, tag, mask, params, request_p);
+    status = xfer_post_recv_buffer(pool, channel, address, length, tag, mask,
+                                   params, request_p);
     core_unlock_posted(pool);
     return status;
 }

@@ -150,8 +150,14 @@ void core_request_set_kind(ucxpool_request_t         *request,
     }
 }
 
-static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
+ucxpool_request_t *core_request_get(ucxpool_t *pool, core_request_list_t *list,
+                                    const core_request_kind_t *kind)
 {
+    ucxpool_request_t *request = request_get(pool, list);
+
+    if (request == NULL) {
+        return NULL;
+    }
     request->channel     = NULL;
     request->any_channel = false;
     request->user_ref = true; /* the creator's handle, until it is handed out */
@@ -176,10 +182,32 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     __atomic_store_n(&request->shown, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     core_request_set_kind(request, kind);
+    return request;
 }
 
-static ucxpool_status_t read_params(ucxpool_request_t              *request,
-                                    const ucxpool_request_params_t *params)
+static ucxpool_status_t read_metadata(ucxpool_request_t              *request,
+                                      const ucxpool_request_params_t *params)
+{
+    size_t max = request->pool->config.max_metadata;
+
+    if (params->metadata_length > max) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu bytes of metadata exceed "
+                          "UCXPOOL_MAX_METADATA=%zu: raise it on both sides, "
+                          "or send them as data",
+                          params->metadata_length, max);
+    }
+    if ((params->metadata == NULL) && (params->metadata_length != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "metadata is NULL, but metadata_length is %zu",
+                          params->metadata_length);
+    }
+    return core_request_set_metadata(request, params->metadata,
+                                     params->metadata_length);
+}
+
+ucxpool_status_t core_request_set_params(ucxpool_request_t *request,
+                                         const ucxpool_request_params_t *params)
 {
     uint64_t fields  = (params == NULL) ? 0 : params->field_mask;
     uint64_t timeout = request->pool->config.request_timeout_ns;
@@ -200,24 +228,9 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     if (timeout != UCXPOOL_FOREVER) {
         request->deadline = base_clock_deadline(timeout);
     }
-    if (!(fields & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) {
-        return UCXPOOL_OK;
-    }
-    if (params->metadata_length > request->pool->config.max_metadata) {
-        return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu bytes of metadata exceed "
-                          "UCXPOOL_MAX_METADATA=%zu: raise it on both sides, "
-                          "or send them as data",
-                          params->metadata_length,
-                          request->pool->config.max_metadata);
-    }
-    if ((params->metadata == NULL) && (params->metadata_length != 0)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "metadata is NULL, but metadata_length is %zu",
-                          params->metadata_length);
-    }
-    return core_request_set_metadata(request, params->metadata,
-                                     params->metadata_length);
+    return (fields & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)
+               ? read_metadata(request, params)
+               : UCXPOOL_OK;
 }
 
 ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
@@ -237,43 +250,26 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                           "to 0",
                           memory->num);
     }
-    request = request_get(pool, list);
+    request = core_request_get(pool, list, kind);
     if (request == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    reset(request, kind);
     if (copy_memory_is_ranges(memory) && (memory->num == 1)) {
         request->data.range  = memory->ranges[0];
         request->data.memory = copy_memory_of_ranges(&request->data.range, 1);
     } else if (memory->num == 1) {
-        request->data.segment.address = copy_memory_address(memory, 0);
-        request->data.segment.length  = copy_memory_length(memory, 0);
-        request->data.memory =
-            copy_memory_of_segments(&request->data.segment, 1);
+        core_request_set_buffer(request, copy_memory_address(memory, 0),
+                                copy_memory_length(memory, 0));
     } else {
         request->data.memory = *memory;
     }
-    status = read_params(request, params);
+    status = core_request_set_params(request, params);
     if (status != UCXPOOL_OK) {
         core_request_discard(request);
         return status;
     }
     *request_p = request;
     return UCXPOOL_OK;
-}
-
-void core_request_hand_out(ucxpool_request_t  *request,
-                           ucxpool_request_t **request_p)
-{
-    request->user_ref = (request_p != NULL);
-    if (request_p != NULL) {
-        *request_p = request;
-    }
-    /* A request that has ended and has no handle returns to the free list
-     * now. */
-    if (core_request_has_ended(request)) {
-        core_request_reuse(request);
-    }
 }
 
 void core_request_discard(ucxpool_request_t *request)
@@ -342,12 +338,6 @@ void core_request_stall(ucxpool_request_t *request)
     base_list_add_tail(&request->pool->requests.stalled, &request->run_link);
 }
 
-ucxpool_status_t core_request_status(const ucxpool_request_t *request)
-{
-    return (ucxpool_status_t)__atomic_load_n(&request->status,
-                                             __ATOMIC_RELAXED);
-}
-
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request)
 {
     int shown = __atomic_load_n(&request->shown, __ATOMIC_ACQUIRE);
@@ -358,11 +348,6 @@ ucxpool_status_t core_request_shown(const ucxpool_request_t *request)
         return core_request_status(request);
     }
     return (ucxpool_status_t)shown;
-}
-
-bool core_request_has_ended(const ucxpool_request_t *request)
-{
-    return core_request_status(request) != UCXPOOL_INPROGRESS;
 }
 
 /* Returns false if out of memory. */

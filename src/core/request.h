@@ -171,8 +171,27 @@ static inline void core_request_list_init(core_request_list_t *list,
     list->state_size = state_size;
 }
 
-/* Get a request from the list, or allocate one, and copy the caller's
- * parameters. A list of only one segment or piece is also copied. */
+/* Get a request from the list, or allocate one. It has no parameters and no
+ * memory yet. Returns NULL if out of memory. */
+ucxpool_request_t *core_request_get(ucxpool_t *pool, core_request_list_t *list,
+                                    const core_request_kind_t *kind);
+
+/* Copy the caller's parameters. UCXPOOL_ERR_LIMIT, UCXPOOL_ERR_INVALID_PARAM,
+ * UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t
+core_request_set_params(ucxpool_request_t              *request,
+                        const ucxpool_request_params_t *params);
+
+/* Set the memory to one buffer. */
+static inline void core_request_set_buffer(ucxpool_request_t *request,
+                                           void *address, size_t length)
+{
+    request->data.segment = (ucxpool_segment_t){address, length};
+    request->data.memory  = copy_memory_of_segments(&request->data.segment, 1);
+}
+
+/* Get a request, and set its memory and parameters. A list of only one segment
+ * or piece is copied. */
 ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                                      const core_request_kind_t      *kind,
                                      const copy_memory_t            *memory,
@@ -191,11 +210,6 @@ void core_request_release(ucxpool_request_t *request);
  * number. */
 size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
                            size_t max);
-
-/* Return the handle of a request to its caller. If request_p is NULL, the
- * request has no handle and is reused as soon as it has ended. */
-void core_request_hand_out(ucxpool_request_t  *request,
-                           ucxpool_request_t **request_p);
 
 /* Discard a request whose handle was not returned to a caller. */
 void core_request_discard(ucxpool_request_t *request);
@@ -227,7 +241,12 @@ void core_request_stall(ucxpool_request_t *request);
 
 /* Returns UCXPOOL_INPROGRESS, or the status with which the request has
  * ended. */
-ucxpool_status_t core_request_status(const ucxpool_request_t *request);
+static inline ucxpool_status_t
+core_request_status(const ucxpool_request_t *request)
+{
+    return (ucxpool_status_t)__atomic_load_n(&request->status,
+                                             __ATOMIC_RELAXED);
+}
 
 /*
  * Returns the status that callers see. To them, a request with a callback is in
@@ -267,11 +286,28 @@ static inline const char *core_request_detail(const ucxpool_request_t *request)
     return (request->detail == NULL) ? "" : request->detail;
 }
 
-bool core_request_has_ended(const ucxpool_request_t *request);
+static inline bool core_request_has_ended(const ucxpool_request_t *request)
+{
+    return core_request_status(request) != UCXPOOL_INPROGRESS;
+}
 
 /* Return the request to the free list if it is no longer in use. Call this
  * whenever a use of the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
+
+/* Return the handle of a request to its caller. If request_p is NULL, the
+ * request has no handle and is reused as soon as it has ended. */
+static inline void core_request_hand_out(ucxpool_request_t  *request,
+                                         ucxpool_request_t **request_p)
+{
+    request->user_ref = (request_p != NULL);
+    if (request_p != NULL) {
+        *request_p = request;
+    }
+    if (core_request_has_ended(request)) {
+        core_request_reuse(request);
+    }
+}
 
 static inline void core_request_set_channel(ucxpool_request_t *request,
                                             ucxpool_channel_t *channel)

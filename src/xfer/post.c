@@ -233,28 +233,19 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* Returns true if the memory is one segment, and the pool is in host memory.
- * The segment then needs no further checks, because the CPU can access it. */
-static bool is_host_buffer(const ucxpool_request_t *request)
+/* Create a receive, compute its capacity, and check its memory. */
+static ucxpool_status_t create(ucxpool_t *pool, const core_request_kind_t *kind,
+                               const copy_memory_t            *memory,
+                               const ucxpool_request_params_t *params,
+                               ucxpool_request_t             **request_p)
 {
-    const ucxpool_segment_t *segment = &request->data.segment;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
 
-    return (request->data.memory.num == 1) && (segment->address != NULL) &&
-           (segment->length <= PROTO_SIZE_MAX) &&
-           (copy_engine_memory_kind(request->pool->engine) ==
-            UCXPOOL_MEMORY_HOST);
-}
-
-/* Compute the capacity of a new receive, and check its memory. Discards the
- * receive if this fails. */
-static ucxpool_status_t check_memory(ucxpool_request_t              *request,
-                                     const ucxpool_request_params_t *params)
-{
-    ucxpool_status_t status;
-
-    if (is_host_buffer(request)) {
-        request->data.capacity = request->data.segment.length;
-        return UCXPOOL_OK;
+    status = core_request_create(pool, &pool->xfer->recvs, kind, memory, params,
+                                 &request);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     core_request_find_length(request, params);
     status = add_capacity(request);
@@ -263,18 +254,17 @@ static ucxpool_status_t check_memory(ucxpool_request_t              *request,
     }
     if (status != UCXPOOL_OK) {
         core_request_discard(request);
+        return status;
     }
-    return status;
+    *request_p = request;
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
 {
-    ucxpool_status_t status = core_request_create(
-        pool, &pool->xfer->recvs, &xfer_recv_kind, memory, params, request_p);
-
-    return (status == UCXPOOL_OK) ? check_memory(*request_p, params) : status;
+    return create(pool, &xfer_recv_kind, memory, params, request_p);
 }
 
 /* Include the caller's receive in the latency histograms. */
@@ -348,31 +338,21 @@ static const core_request_kind_t posted_kind = {
     .ended       = ended,
 };
 
-ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
-                                const copy_memory_t *memory, uint64_t tag,
-                                uint64_t                        mask,
-                                const ucxpool_request_params_t *params,
-                                ucxpool_request_t             **request_p)
+/* Start a receive, or let it wait for a message. */
+static inline ucxpool_status_t post(ucxpool_request_t *request,
+                                    ucxpool_channel_t *channel, uint64_t tag,
+                                    uint64_t            mask,
+                                    ucxpool_request_t **request_p)
 {
-    ucxpool_request_t *request;
-    ucxpool_message_t *message;
-    ucxpool_status_t   status;
+    ucxpool_t         *pool    = request->pool;
+    ucxpool_message_t *message = NULL;
 
-    if (pool->closing) {
-        return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
-    }
-    status = core_request_create(pool, &pool->xfer->recvs, &posted_kind, memory,
-                                 params, &request);
-    if (status == UCXPOOL_OK) {
-        status = check_memory(request, params);
-    }
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     request->tag         = tag;
     request->mask        = mask;
     request->any_channel = (channel == NULL);
-    message              = xfer_message_match(pool, channel, tag, mask);
+    if (!base_list_is_empty(&pool->xfer->unexpected)) {
+        message = xfer_message_match(pool, channel, tag, mask);
+    }
     if ((message == NULL) && (channel != NULL) &&
         !core_channel_is_live(channel)) {
         core_request_discard(request);
@@ -390,6 +370,62 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     }
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                uint64_t                        mask,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (pool->closing) {
+        return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
+    }
+    status = create(pool, &posted_kind, memory, params, &request);
+    return (status == UCXPOOL_OK) ? post(request, channel, tag, mask, request_p)
+                                  : status;
+}
+
+/* Returns true if the CPU can access the buffer, which then needs no other
+ * checks. */
+static bool is_host_buffer(const ucxpool_t *pool, const void *address,
+                           size_t length)
+{
+    return (address != NULL) && (length <= PROTO_SIZE_MAX) &&
+           (copy_engine_memory_kind(pool->engine) == UCXPOOL_MEMORY_HOST);
+}
+
+ucxpool_status_t xfer_post_recv_buffer(ucxpool_t         *pool,
+                                       ucxpool_channel_t *channel,
+                                       void *address, size_t length,
+                                       uint64_t tag, uint64_t mask,
+                                       const ucxpool_request_params_t *params,
+                                       ucxpool_request_t **request_p)
+{
+    ucxpool_segment_t  segment = {address, length};
+    copy_memory_t      memory  = copy_memory_of_segments(&segment, 1);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (pool->closing || !is_host_buffer(pool, address, length)) {
+        return xfer_post_recv(pool, channel, &memory, tag, mask, params,
+                              request_p);
+    }
+    request = core_request_get(pool, &pool->xfer->recvs, &posted_kind);
+    if (request == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    core_request_set_buffer(request, address, length);
+    request->data.capacity = length;
+    status                 = core_request_set_params(request, params);
+    if (status != UCXPOOL_OK) {
+        core_request_discard(request);
+        return status;
+    }
+    return post(request, channel, tag, mask, request_p);
 }
 
 ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,

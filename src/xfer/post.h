@@ -20,6 +20,14 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
+/* Like ucxpool_recv_buffer(). */
+ucxpool_status_t xfer_post_recv_buffer(ucxpool_t         *pool,
+                                       ucxpool_channel_t *channel,
+                                       void *address, size_t length,
+                                       uint64_t tag, uint64_t mask,
+                                       const ucxpool_request_params_t *params,
+                                       ucxpool_request_t **request_p);
+
 /* Like ucxpool_message_recv(), but for any copy_memory_t. */
 ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
                                         const copy_memory_t            *memory,
