@@ -180,7 +180,10 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     core_lock(pool);
     core_control_hold(pool);
     while ((num < num_ops) && (status == UCXPOOL_OK)) {
-        done = send_together(pool, at, op_size, num_ops - num);
+        done = 0;
+        if (op_at(at)->kind == UCXPOOL_OP_SEND) {
+            done = send_together(pool, at, op_size, num_ops - num);
+        }
         if (done == 0) {
             status = post(pool, op_at(at), op_size);
             done   = (status == UCXPOOL_OK) ? 1 : 0;
