@@ -55,17 +55,17 @@ void *gpu_driver_open(char *text, size_t text_size)
         return -1; \
     }
 
+#define FIND_IF_ANY(_name, _symbol, _params) \
+    function = dlsym(library, _symbol); \
+    memcpy(&table->_name, &function, sizeof(function));
+
 static int fill_driver(gpu_driver_t *table, void *library, char *text,
                        size_t text_size)
 {
-    GPU_DRIVER_CALLS(FIND)
-    return 0;
-}
+    void *function;
 
-static int fill_pools(gpu_pools_t *table, void *library, char *text,
-                      size_t text_size)
-{
-    GPU_POOLS_CALLS(FIND)
+    GPU_DRIVER_CALLS(FIND)
+    GPU_POOL_CALLS(FIND_IF_ANY)
     return 0;
 }
 
@@ -109,20 +109,6 @@ static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
         return -1;
     }
     return 0;
-}
-
-int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
-{
-    void *library = gpu_driver_open(text, text_size);
-    int   code;
-
-    if (library == NULL) {
-        return -1;
-    }
-    code = fill_pools(pools, library, text, text_size);
-    /* The driver stays loaded: gpu_driver_load() holds a reference. */
-    dlclose(library);
-    return code;
 }
 
 /* --- a GPU ---------------------------------------------------------------- */

@@ -44,6 +44,27 @@ typedef struct CUipcMemHandle_st {
     char reserved[64];
 } CUipcMemHandle;
 
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+enum {
+    CU_MEM_ALLOCATION_TYPE_PINNED     = 1,
+    CU_MEM_LOCATION_TYPE_DEVICE       = 1,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_CURRENT  = 5,
+    CU_MEMPOOL_ATTR_RESERVED_HIGH     = 6
+};
+
+typedef struct CUmemPoolProps_st {
+    int            allocation_type;
+    int            handle_types;
+    int            location_type;
+    int            location_id;
+    void          *security_attributes;
+    size_t         max_size;
+    unsigned short usage;
+    unsigned char  reserved[54];
+} CUmemPoolProps;
+
 /* Every function: its name, the symbol of the required version, and its
  * parameters. */
 /* clang-format off */
@@ -85,12 +106,28 @@ typedef struct CUipcMemHandle_st {
     _call(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
           (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)) \
     _call(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr address))
+
+/* The driver's memory pools, from CUDA 11.2 on. NULL: the driver has none. */
+#define GPU_POOL_CALLS(_call) \
+    _call(cuMemPoolCreate, "cuMemPoolCreate", \
+          (CUmemoryPool *pool, const CUmemPoolProps *props)) \
+    _call(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool)) \
+    _call(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", \
+          (CUmemoryPool pool, int attribute, void *value)) \
+    _call(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", \
+          (CUmemoryPool pool, int attribute, void *value)) \
+    _call(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
+          (CUdeviceptr *address, size_t size, CUmemoryPool pool, \
+           CUstream stream)) \
+    _call(cuMemFreeAsync, "cuMemFreeAsync", \
+          (CUdeviceptr address, CUstream stream))
 /* clang-format on */
 
 #define GPU_DRIVER_MEMBER(_name, _symbol, _params) CUresult(*_name) _params;
 
 typedef struct gpu_driver {
     GPU_DRIVER_CALLS(GPU_DRIVER_MEMBER)
+    GPU_POOL_CALLS(GPU_DRIVER_MEMBER)
 } gpu_driver_t;
 
 /* Functions that fill tables of further functions. The first one returns the
@@ -157,54 +194,5 @@ static inline CUdeviceptr gpu_address(const void *address)
 {
     return (CUdeviceptr)(size_t)address;
 }
-
-/* --- the driver's memory pools -------------------------------------------- */
-
-/* cuMemAllocAsync and related functions, available from CUDA 11.2 on. They are
- * in a separate table, so that other code does not require them. */
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
-enum {
-    CU_MEM_ALLOCATION_TYPE_PINNED     = 1,
-    CU_MEM_LOCATION_TYPE_DEVICE       = 1,
-    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-    CU_MEMPOOL_ATTR_RESERVED_CURRENT  = 5,
-    CU_MEMPOOL_ATTR_RESERVED_HIGH     = 6
-};
-
-typedef struct CUmemPoolProps_st {
-    int            allocation_type;
-    int            handle_types;
-    int            location_type;
-    int            location_id;
-    void          *security_attributes;
-    size_t         max_size;
-    unsigned short usage;
-    unsigned char  reserved[54];
-} CUmemPoolProps;
-
-/* clang-format off */
-#define GPU_POOLS_CALLS(_call) \
-    _call(cuMemPoolCreate, "cuMemPoolCreate", \
-          (CUmemoryPool *pool, const CUmemPoolProps *props)) \
-    _call(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool)) \
-    _call(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", \
-          (CUmemoryPool pool, int attribute, void *value)) \
-    _call(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", \
-          (CUmemoryPool pool, int attribute, void *value)) \
-    _call(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
-          (CUdeviceptr *address, size_t size, CUmemoryPool pool, \
-           CUstream stream)) \
-    _call(cuMemFreeAsync, "cuMemFreeAsync", \
-          (CUdeviceptr address, CUstream stream))
-/* clang-format on */
-
-typedef struct gpu_pools {
-    GPU_POOLS_CALLS(GPU_DRIVER_MEMBER)
-} gpu_pools_t;
-
-/* Find these functions in the driver, which gpu_driver_load() has loaded.
- * Returns 0, or -1 with a sentence in text. */
-int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size);
 
 #endif

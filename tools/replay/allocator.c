@@ -343,26 +343,26 @@ static const allocator_kind_t allocator_cuda = {
 
 static int make_driver_pool(allocator_t *allocator)
 {
-    device_t      *device    = allocator->device;
-    uint64_t       threshold = UINT64_MAX;
-    CUmemPoolProps props     = {
-            .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
-            .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
-            .location_id     = device->gpu.device,
+    device_t           *device    = allocator->device;
+    const gpu_driver_t *driver    = &device->gpu.driver;
+    uint64_t            threshold = UINT64_MAX;
+    CUmemPoolProps      props     = {
+                 .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                 .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
+                 .location_id     = device->gpu.device,
     };
 
-    if (device_check(
-            device,
-            allocator->calls.cuMemPoolCreate(&allocator->driver_pool, &props),
-            "cuMemPoolCreate") != 0) {
+    if (device_check(device,
+                     driver->cuMemPoolCreate(&allocator->driver_pool, &props),
+                     "cuMemPoolCreate") != 0) {
         return -1;
     }
     if (device_check(device,
-                     allocator->calls.cuMemPoolSetAttribute(
+                     driver->cuMemPoolSetAttribute(
                          allocator->driver_pool,
                          CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
                      "cuMemPoolSetAttribute") != 0) {
-        allocator->calls.cuMemPoolDestroy(allocator->driver_pool);
+        driver->cuMemPoolDestroy(allocator->driver_pool);
         return -1;
     }
     return 0;
@@ -370,10 +370,9 @@ static int make_driver_pool(allocator_t *allocator)
 
 static int async_init(allocator_t *allocator, uint64_t capacity)
 {
-    char text[512];
-
-    if (gpu_pools_load(&allocator->calls, text, sizeof(text)) != 0) {
-        return tool_error("%s", text);
+    if (allocator->device->gpu.driver.cuMemPoolCreate == NULL) {
+        return tool_error(
+            "the CUDA driver has no cuMemPoolCreate: it is too old");
     }
     if (ballast_take(allocator, capacity) != 0) {
         return -1;
@@ -387,7 +386,7 @@ static int async_init(allocator_t *allocator, uint64_t capacity)
 
 static void async_cleanup(allocator_t *allocator)
 {
-    allocator->calls.cuMemPoolDestroy(allocator->driver_pool);
+    allocator->device->gpu.driver.cuMemPoolDestroy(allocator->driver_pool);
     ballast_drop(allocator);
 }
 
@@ -395,7 +394,7 @@ static allocator_answer_t async_alloc(allocator_t *allocator, size_t size,
                                       void *stream, void **address_p)
 {
     CUdeviceptr address = 0;
-    CUresult    result  = allocator->calls.cuMemAllocFromPoolAsync(
+    CUresult    result  = allocator->device->gpu.driver.cuMemAllocFromPoolAsync(
             &address, size, allocator->driver_pool, stream);
 
     *address_p = (void *)(size_t)address;
@@ -405,10 +404,10 @@ static allocator_answer_t async_alloc(allocator_t *allocator, size_t size,
 static allocator_answer_t async_free(allocator_t *allocator, void *address,
                                      size_t size, void *stream)
 {
-    return cuda_answer(
-        allocator,
-        allocator->calls.cuMemFreeAsync(gpu_address(address), stream),
-        "cuMemFreeAsync");
+    return cuda_answer(allocator,
+                       allocator->device->gpu.driver.cuMemFreeAsync(
+                           gpu_address(address), stream),
+                       "cuMemFreeAsync");
 }
 
 static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
@@ -416,7 +415,7 @@ static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
     uint64_t value = 0;
 
     return device_check(allocator->device,
-                        allocator->calls.cuMemPoolGetAttribute(
+                        allocator->device->gpu.driver.cuMemPoolGetAttribute(
                             allocator->driver_pool, which, &value),
                         "cuMemPoolGetAttribute") == 0
                ? value

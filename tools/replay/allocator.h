@@ -80,9 +80,8 @@ struct allocator {
     device_t               *device;
     ucxpool_t              *pool;    /* heap */
     CUdeviceptr             ballast; /* cuda, async, plug-ins; 0: none */
-    uint64_t     free_bytes; /* free with the ballast, before any call */
-    gpu_pools_t  calls;      /* async */
-    CUmemoryPool driver_pool;
+    uint64_t     free_bytes;  /* free with the ballast, before any call */
+    CUmemoryPool driver_pool; /* async */
 };
 
 /* Unit in which a GPU and the heap allocate memory. */
