@@ -61,7 +61,6 @@ typedef struct place {
 /* A worker, as the main process sees it. */
 typedef struct member {
     pid_t    pid;        /* 0: never started */
-    int      socket;     /* -1: closed, the process has ended */
     int      status;     /* from waitpid() */
     bool     has_failed; /* waits for the main process to end it */
     bool     was_killed; /* by the main process */
@@ -70,11 +69,13 @@ typedef struct member {
 } member_t;
 
 typedef struct local {
-    job_t         *job;
-    result_t      *results;
-    place_t       *places;
-    member_t      *members;
-    struct pollfd *polls; /* one per worker, then the signals */
+    job_t    *job;
+    result_t *results;
+    place_t  *places;
+    member_t *members;
+    /* The socket of each worker, then the signals. -1: closed, the process has
+     * ended. */
+    struct pollfd *polls;
     int            signal_fd;
     sigset_t       old_mask;
     unsigned       num_alive;
@@ -290,13 +291,13 @@ static int local_start_one(local_t *local, unsigned index)
          * when they end. */
         close(sockets[0]);
         for (unsigned i = 0; i < index; i++) {
-            close(local->members[i].socket);
+            close(local->polls[i].fd);
         }
         exit(child_main(local, index, sockets[1], parent));
     }
     close(sockets[1]);
-    local->members[index].pid    = pid;
-    local->members[index].socket = sockets[0];
+    local->members[index].pid = pid;
+    local->polls[index].fd    = sockets[0];
     local->num_alive++;
     return 0;
 }
@@ -304,8 +305,8 @@ static int local_start_one(local_t *local, unsigned index)
 static void local_send_word(const local_t *local, word_t word)
 {
     for (unsigned i = 0; i < local->job->num_workers; i++) {
-        if (local->members[i].socket >= 0) {
-            send_word(local->members[i].socket, word);
+        if (local->polls[i].fd >= 0) {
+            send_word(local->polls[i].fd, word);
         }
     }
 }
@@ -336,11 +337,12 @@ static void local_kill(local_t *local)
 
     local_fail(local);
     for (unsigned i = 0; i < 2 * local->job->num_workers; i++) {
-        member_t *member = &local->members[i % local->job->num_workers];
+        unsigned index = i % local->job->num_workers;
 
-        if (member->socket >= 0) {
-            member->was_killed = true;
-            kill(member->pid, signals[i / local->job->num_workers]);
+        if (local->polls[index].fd >= 0) {
+            local->members[index].was_killed = true;
+            kill(local->members[index].pid,
+                 signals[i / local->job->num_workers]);
         }
     }
 }
@@ -352,13 +354,15 @@ static void local_note_end(local_t *local, member_t *member)
 }
 
 /* Read a worker's word; WORD_NONE after its end. */
-static word_t local_recv_word(local_t *local, member_t *member)
+static word_t local_recv_word(local_t *local, unsigned index)
 {
-    char    byte;
-    ssize_t got;
+    member_t *member = &local->members[index];
+    int      *fd     = &local->polls[index].fd;
+    char      byte;
+    ssize_t   got;
 
     do {
-        got = recv(member->socket, &byte, 1, 0);
+        got = recv(*fd, &byte, 1, 0);
     } while ((got < 0) && (errno == EINTR));
     if ((got == 1) && (byte != WORD_FAILED)) {
         return (word_t)byte;
@@ -370,8 +374,8 @@ static word_t local_recv_word(local_t *local, member_t *member)
         member->has_failed = true;
         return WORD_FAILED;
     }
-    close(member->socket);
-    member->socket = -1;
+    close(*fd);
+    *fd = -1;
     local->num_alive--;
     while ((waitpid(member->pid, &member->status, 0) < 0) && (errno == EINTR)) {
     }
@@ -471,7 +475,7 @@ static void local_take_word(local_t *local, unsigned index)
     member_t *member      = &local->members[index];
     unsigned  num_workers = local->job->num_workers;
 
-    switch (local_recv_word(local, member)) {
+    switch (local_recv_word(local, index)) {
     case WORD_READY:
         if ((++local->num_ready == num_workers) && !local->has_failed) {
             local_send_word(local, WORD_GO);
@@ -518,13 +522,6 @@ static void local_turn(local_t *local)
 {
     unsigned num_workers = local->job->num_workers;
 
-    for (unsigned i = 0; i < num_workers; i++) {
-        local->polls[i].fd      = local->members[i].socket;
-        local->polls[i].events  = POLLIN;
-        local->polls[i].revents = 0;
-    }
-    local->polls[num_workers].fd     = local->signal_fd;
-    local->polls[num_workers].events = POLLIN;
     if (poll(local->polls, num_workers + 1,
              local->has_failed ? LOCAL_FAILED_MS : -1) < 0) {
         return;
@@ -543,8 +540,7 @@ static bool local_is_parked(const local_t *local)
     bool is_parked = true;
 
     for (unsigned i = 0; i < local->job->num_workers; i++) {
-        is_parked &=
-            (local->members[i].socket < 0) || local->members[i].has_failed;
+        is_parked &= (local->polls[i].fd < 0) || local->members[i].has_failed;
     }
     return is_parked;
 }
@@ -602,6 +598,7 @@ static int local_init_signals(local_t *local)
     }
     sigprocmask(SIG_BLOCK, &mask, &local->old_mask);
     local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    local->polls[local->job->num_workers].fd = local->signal_fd;
     return local->signal_fd >= 0
                ? 0
                : keep_error("cannot create a signal descriptor: %s",
@@ -620,8 +617,8 @@ static int local_init(local_t *local)
     if (local->places == MAP_FAILED) {
         return keep_error("out of memory for %u workers", num_workers);
     }
-    for (unsigned i = 0; i < num_workers; i++) {
-        local->members[i].socket = -1;
+    for (unsigned i = 0; i <= num_workers; i++) {
+        local->polls[i] = (struct pollfd){-1, POLLIN, 0};
     }
     return local_init_signals(local);
 }
