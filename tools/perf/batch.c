@@ -6,16 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum batch_kind { BATCH_RUN, BATCH_OVER, BATCH_END } batch_kind_t;
-
 typedef struct batch_order {
-    uint32_t kind;
     uint32_t side;
     uint32_t verify;
-    uint32_t unused;
-    uint64_t num_messages;
+    uint64_t num_messages; /* 0: the batch before was the last one */
     uint64_t seed;
 } batch_order_t;
+
+/* The message OVER has one byte. */
+static const char over = 'o';
 
 #define REPORT_SIZE 124
 
@@ -65,30 +64,6 @@ static int verify(const stage_t *stage, const batch_order_t *order, char *text,
     return 0;
 }
 
-static int send_over(const stage_t *stage)
-{
-    batch_order_t over = {.kind = BATCH_OVER};
-
-    return control_send(stage->control, &over, sizeof(over));
-}
-
-static int check_over(const batch_order_t *over)
-{
-    return over->kind == BATCH_OVER
-               ? 0
-               : tool_error("the other process has another version: run the "
-                            "same ucxpool_perf on both sides");
-}
-
-static int wait_over(const stage_t *stage)
-{
-    batch_order_t over;
-
-    return control_recv(stage->control, &over, sizeof(over)) != 0
-               ? -1
-               : check_over(&over);
-}
-
 /* Destroy the ends that map memory of the other process, in both processes,
  * before either frees that memory. */
 static int leave(stage_t *stage)
@@ -123,6 +98,7 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
 {
     end_t *const *ends  = stage->ends[order->side];
     uint64_t      start = clock_now();
+    char          word;
 
     if (!side_is(ends[0]->side, IS_ONE_SIDED)) {
         return end_exchange(ends[0], ends[1], order->num_messages, times,
@@ -133,12 +109,12 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
         return -1;
     }
     if (ends[1] != NULL) {
-        if (wait_over(stage) != 0) {
+        if (control_recv(stage->control, &word, sizeof(word)) != 0) {
             return -1;
         }
         *seconds_p = (double)(clock_now() - start) * 1e-9;
     }
-    return send_over(stage);
+    return control_send(stage->control, &over, sizeof(over));
 }
 
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
@@ -146,7 +122,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 {
     end_t        *end   = stage_enter(stage, side);
     end_t        *back  = stage->ends[side][1];
-    batch_order_t order = {BATCH_RUN, side, is_verified, 0, num_messages, 0};
+    batch_order_t order = {side, is_verified, num_messages, 0};
     char          text[REPORT_SIZE];
     char          name[SIDE_NAME_SIZE];
 
@@ -178,14 +154,14 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
  * the modes in which this side sleeps, this side only waits for that report. */
 static int serve(stage_t *stage, end_t *end)
 {
-    control_t    *control = stage->control;
-    batch_order_t over    = {.kind = BATCH_END};
-    size_t        length;
-    int           taken = 0;
+    control_t *control = stage->control;
+    char       word;
+    size_t     length;
+    int        taken = 0;
 
     if (side_is(end->side, IS_ASLEEP)) {
         control->idle = NULL;
-        taken         = wait_over(stage);
+        taken         = control_recv(control, &word, sizeof(word));
         stage_enter(stage, stage->current);
         return taken;
     }
@@ -198,10 +174,14 @@ static int serve(stage_t *stage, end_t *end)
             sched_yield();
         }
         if (calls % LOOK == 0) {
-            taken = control->poll(control, 0, &over, sizeof(over), &length);
+            taken = control->poll(control, 0, &word, sizeof(word), &length);
         }
     }
-    return taken < 0 ? -1 : check_over(&over);
+    if ((taken > 0) && (length != sizeof(word))) {
+        return tool_error("the other process has another version: run the "
+                          "same ucxpool_perf on both sides");
+    }
+    return taken < 0 ? -1 : 0;
 }
 
 static int follow_messages(stage_t *stage, const batch_order_t *order)
@@ -213,9 +193,10 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
         return end_exchange(ends[1], ends[0], order->num_messages, NULL,
                             &seconds);
     }
-    if ((ends[1] != NULL) && ((end_exchange(ends[1], NULL, order->num_messages,
-                                            NULL, &seconds) != 0) ||
-                              (send_over(stage) != 0))) {
+    if ((ends[1] != NULL) &&
+        ((end_exchange(ends[1], NULL, order->num_messages, NULL, &seconds) !=
+          0) ||
+         (control_send(stage->control, &over, sizeof(over)) != 0))) {
         return -1;
     }
     return serve(stage, ends[0]);
@@ -226,8 +207,7 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
     batch_report_t report = {0};
     end_t         *end;
 
-    if ((order->side >= stage->num_sides) || !stage_has(stage, order->side) ||
-        (order->num_messages == 0)) {
+    if ((order->side >= stage->num_sides) || !stage_has(stage, order->side)) {
         return tool_error("the other process sent an invalid order: run the "
                           "same ucxpool_perf on both sides");
     }
@@ -251,7 +231,7 @@ int batch_follow(stage_t *stage)
         if (control_recv(stage->control, &order, sizeof(order)) != 0) {
             return -1;
         }
-        if (order.kind == BATCH_END) {
+        if (order.num_messages == 0) {
             return leave(stage);
         }
     } while (follow_one(stage, &order) == 0);
@@ -260,7 +240,7 @@ int batch_follow(stage_t *stage)
 
 int batch_end(stage_t *stage)
 {
-    batch_order_t order = {.kind = BATCH_END};
+    batch_order_t order = {0};
 
     return control_send(stage->control, &order, sizeof(order)) != 0
                ? -1

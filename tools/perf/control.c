@@ -64,27 +64,23 @@ int control_swap(control_t *control, const void *mine, void *theirs,
                : control_recv(control, theirs, length);
 }
 
-static int wait_any(control_t *control, void *data, size_t *length_p)
-{
-    if (wait_message(control, data, CONTROL_MAX, length_p) != 0) {
-        return -1;
-    }
-    return *length_p <= CONTROL_MAX
-               ? 0
-               : tool_error("a control message has %zu bytes, more than the "
-                            "limit of %u",
-                            *length_p, CONTROL_MAX);
-}
-
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p)
 {
+    int status = control_send(control, mine, length);
+
     *theirs_p = tool_calloc(1, CONTROL_MAX);
-    if ((control_send(control, mine, length) != 0) ||
-        (wait_any(control, *theirs_p, theirs_length_p) != 0)) {
+    if (status == 0) {
+        status = wait_message(control, *theirs_p, CONTROL_MAX, theirs_length_p);
+    }
+    if ((status == 0) && (*theirs_length_p > CONTROL_MAX)) {
+        status = tool_error("a control message has %zu bytes, more than the "
+                            "limit of %u",
+                            *theirs_length_p, CONTROL_MAX);
+    }
+    if (status != 0) {
         free(*theirs_p);
         *theirs_p = NULL;
-        return -1;
     }
-    return 0;
+    return status;
 }
