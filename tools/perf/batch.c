@@ -56,8 +56,8 @@ static int verify(const stage_t *stage, const batch_order_t *order, char *text,
         end_t *end = stage->ends[order->side][i];
 
         if ((end != NULL) && !end_is_source(end) &&
-            (buffers_verify(&end->buffers, order->seed + i, text, text_size) !=
-             0)) {
+            (buffers_verify(&end->buffers, order->seed + i, false, text,
+                            text_size) != 0)) {
             return -1;
         }
     }
@@ -140,8 +140,8 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
     }
     if ((verify(stage, &order, text, sizeof(text)) != 0) ||
         (is_verified && end->work.echo &&
-         (buffers_verify_replies(&end->buffers, order.seed, text,
-                                 sizeof(text)) != 0))) {
+         (buffers_verify(&end->buffers, order.seed, true, text, sizeof(text)) !=
+          0))) {
         return tool_error("%s transferred wrong bytes back: %s",
                           side_name(end->side, name), text);
     }

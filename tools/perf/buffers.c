@@ -426,8 +426,10 @@ static bool gap_is_whole(const char *end)
     return true;
 }
 
-static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
-                       uint64_t seed, char *text, size_t text_size)
+/* Compare the bytes of a slot, or of the reply that repeats them. host: these
+ * bytes. */
+static int verify_slot(buffers_t *buffers, unsigned slot, const char *noun,
+                       void *host, uint64_t seed, char *text, size_t text_size)
 {
     ucxpool_segment_t *segments = buffers_segments(buffers, slot);
     pattern_t          pattern  = pattern_of(seed + slot * 2);
@@ -439,13 +441,13 @@ static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
         length = pattern_compare(&pattern, at, segments[i].length);
         if (length != segments[i].length) {
             snprintf(text, text_size,
-                     "message %u, buffer %zu differs from byte %zu on", slot, i,
-                     length);
+                     "%s %u, buffer %zu differs from byte %zu on", noun, slot,
+                     i, length);
             return -1;
         }
         if ((buffers->num_segments != 1) && !gap_is_whole(at + length)) {
             snprintf(text, text_size,
-                     "message %u: bytes behind buffer %zu were overwritten",
+                     "%s %u: bytes behind buffer %zu were overwritten", noun,
                      slot, i);
             return -1;
         }
@@ -453,41 +455,22 @@ static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
     return 0;
 }
 
-int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
-                   size_t text_size)
+int buffers_verify(buffers_t *buffers, uint64_t seed, bool of_replies,
+                   char *text, size_t text_size)
 {
+    const char *noun  = of_replies ? "reply" : "message";
+    unsigned    first = of_replies ? buffers->num_slots : 0;
+
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         void *host;
 
-        if (look(buffers->memory, slot_start(buffers, slot), buffers->slot_size,
-                 true, &host) != 0) {
-            snprintf(text, text_size, "cannot read message %u", slot);
+        if (look(buffers->memory, slot_start(buffers, first + slot),
+                 buffers->slot_size, true, &host) != 0) {
+            snprintf(text, text_size, "cannot read %s %u", noun, slot);
             return -1;
         }
-        if (verify_slot(buffers, slot, host, seed, text, text_size) != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
-                           size_t text_size)
-{
-    for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
-        pattern_t pattern = pattern_of(seed + slot * 2);
-        size_t    length;
-        void     *host;
-
-        if (look(buffers->memory, buffers_reply(buffers, slot), buffers->size,
-                 true, &host) != 0) {
-            snprintf(text, text_size, "cannot read reply %u", slot);
-            return -1;
-        }
-        length = pattern_compare(&pattern, host, buffers->size);
-        if (length != buffers->size) {
-            snprintf(text, text_size, "reply %u differs from byte %zu on", slot,
-                     length);
+        if (verify_slot(buffers, slot, noun, host, seed, text, text_size) !=
+            0) {
             return -1;
         }
     }

@@ -113,13 +113,9 @@ int buffers_poison(buffers_t *buffers);
 /* Fill the slots with pseudo-random bytes of `seed`, different in each slot. */
 int buffers_fill(buffers_t *buffers, uint64_t seed);
 
-/* Check the bytes of the slots. Returns -1, with a message in `text`, if a byte
- * differs. */
-int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
-                   size_t text_size);
-
-/* Check that the replies repeat what buffers_fill() wrote. */
-int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
-                           size_t text_size);
+/* Check the bytes of the slots, or that the replies repeat what buffers_fill()
+ * wrote. Returns -1, with a message in `text`, if a byte differs. */
+int buffers_verify(buffers_t *buffers, uint64_t seed, bool of_replies,
+                   char *text, size_t text_size);
 
 #endif
