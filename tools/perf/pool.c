@@ -535,12 +535,6 @@ static int take(pool_end_t *pool, control_t *control, char *missing)
                               sizeof(done));
 }
 
-static int open_window(pool_end_t *pool, control_t *control, char *missing)
-{
-    return pool->end.is_sender ? take(pool, control, missing)
-                               : give(pool, control, missing);
-}
-
 /* --- an end --------------------------------------------------------------- */
 
 static void pool_destroy(end_t *end)
@@ -625,7 +619,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     memset(missing, 0, JOB_REASON_SIZE);
     if ((create_parts(pool) != 0) ||
         (side_is(params->side, IS_ONE_SIDED) &&
-         (open_window(pool, control, missing) != 0))) {
+         ((params->is_sender ? take : give)(pool, control, missing) != 0))) {
         status = -1;
     }
     if ((status != 0) || (missing[0] != '\0')) {

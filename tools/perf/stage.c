@@ -95,13 +95,11 @@ static int create_end(stage_t *stage, const job_t *job, unsigned index,
     return create_raw_end(stage, index, &params, end_p);
 }
 
-static void destroy_ends(end_t *ends[2])
+static void destroy_end(end_t **end)
 {
-    for (int i = 1; i >= 0; i--) {
-        if (ends[i] != NULL) {
-            ends[i]->ops->destroy(ends[i]);
-            ends[i] = NULL;
-        }
+    if (*end != NULL) {
+        (*end)->ops->destroy(*end);
+        *end = NULL;
     }
 }
 
@@ -118,7 +116,7 @@ static int create_ends(stage_t *stage, const job_t *job, unsigned index,
     }
     status = create_end(stage, job, index, !is_sender, missing, &ends[1]);
     if (ends[1] == NULL) {
-        destroy_ends(ends);
+        destroy_end(&ends[0]);
     }
     return status;
 }
@@ -252,8 +250,7 @@ void stage_destroy_senders(stage_t *stage)
             end_t **end = &stage->ends[i][k];
 
             if ((*end != NULL) && (*end)->is_sender) {
-                (*end)->ops->destroy(*end);
-                *end = NULL;
+                destroy_end(end);
             }
         }
     }
@@ -263,7 +260,8 @@ void stage_cleanup(stage_t *stage)
 {
     stage->control->idle = NULL;
     for (unsigned i = 0; i < stage->num_sides; i++) {
-        destroy_ends(stage->ends[i]);
+        destroy_end(&stage->ends[i][1]);
+        destroy_end(&stage->ends[i][0]);
     }
     for (unsigned mode = 0; mode < MODE_LAST; mode++) {
         raw_lane_destroy(stage->raw_lanes[mode]);

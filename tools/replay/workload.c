@@ -98,7 +98,6 @@ uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high)
 
 typedef struct maker {
     trace_t  *trace;
-    unsigned  stream;
     uint32_t *live; /* allocations, in no order */
     size_t    num_live;
     uint64_t  live_bytes;
@@ -107,8 +106,7 @@ typedef struct maker {
 static void maker_alloc(maker_t *maker, uint64_t size)
 {
     maker->live = tool_grow(maker->live, maker->num_live, sizeof(*maker->live));
-    maker->live[maker->num_live++] =
-        trace_alloc(maker->trace, maker->stream, size);
+    maker->live[maker->num_live++] = trace_alloc(maker->trace, 0, size);
     maker->live_bytes += size;
 }
 
@@ -120,7 +118,7 @@ static void maker_free(maker_t *maker, size_t index)
 
     maker->live[index] = maker->live[--maker->num_live];
     maker->live_bytes -= maker->trace->sizes[allocation];
-    trace_free(maker->trace, maker->stream, allocation);
+    trace_free(maker->trace, 0, allocation);
 }
 
 /* --- random sizes in random order ---------------------------------------- */
@@ -382,8 +380,8 @@ trace_t *workload_make(const char *text)
         return NULL;
     }
     trace = trace_create(text);
-    maker =
-        (maker_t){.trace = trace, .stream = (unsigned)trace_stream(trace, 0)};
+    trace_stream(trace, 0);
+    maker = (maker_t){.trace = trace};
     if (workload->make != NULL) {
         workload->make(&maker, numbers);
     } else {
