@@ -223,16 +223,6 @@ static bool report_secret(report_t *report, const ucxpool_config_t *config,
     return true;
 }
 
-static bool report_blocks(report_t *report, const ucxpool_config_t *config,
-                          ucxpool_t *pool)
-{
-    report_domains(report, pool);
-    report_shares(report, config, pool);
-    report_pages(report, config, pool);
-    report_transfer(report, config);
-    return report_secret(report, config, pool);
-}
-
 /* Report a pool without blocks. COMM_SIZE=0 creates a pool only for its heap,
  * which is not an error. */
 static bool report_no_blocks(report_t *report)
@@ -258,7 +248,11 @@ static bool report_pool(report_t *report, const ucxpool_config_t *config,
     if (pool_stat(pool, "num_regions") == 0) {
         return report_no_blocks(report);
     }
-    return report_blocks(report, config, pool);
+    report_domains(report, pool);
+    report_shares(report, config, pool);
+    report_pages(report, config, pool);
+    report_transfer(report, config);
+    return report_secret(report, config, pool);
 }
 
 bool info_pool_report(report_t *report, const ucxpool_config_t *config)
@@ -381,18 +375,6 @@ static void pair_close(pair_t *pair)
     }
 }
 
-static const char *wire_name(ucxpool_wire_t wire)
-{
-    switch (wire) {
-    case UCXPOOL_WIRE_MAP:
-        return "map";
-    case UCXPOOL_WIRE_UCX:
-        return "ucx";
-    default:
-        return "none";
-    }
-}
-
 /* --- the self-test -------------------------------------------------------- */
 
 /* Longer than an eager message, and longer than all blocks of a pool. */
@@ -471,10 +453,13 @@ static const char *try_message(pair_t *pair)
  */
 static bool report_pair(report_t *report, const char *wire, bool self_test)
 {
-    const char            *key  = self_test ? "self_test" : "to_this_host";
-    pair_t                 pair = {.listener = NULL};
-    ucxpool_channel_attr_t attr;
-    const char            *reason = NULL;
+    static const char *const names[] = {[UCXPOOL_WIRE_NONE] = "none",
+                                        [UCXPOOL_WIRE_MAP]  = "map",
+                                        [UCXPOOL_WIRE_UCX]  = "ucx"};
+    const char              *key     = self_test ? "self_test" : "to_this_host";
+    pair_t                   pair    = {.listener = NULL};
+    ucxpool_channel_attr_t   attr;
+    const char              *reason = NULL;
 
     if (pair_open(&pair, wire, &attr) != UCXPOOL_OK) {
         reason = ucxpool_error_detail();
@@ -494,7 +479,7 @@ static bool report_pair(report_t *report, const char *wire, bool self_test)
         report_text(report, key, "passed");
     } else {
         report_because(report, "%s", attr.wire_reason);
-        report_text(report, key, "%s", wire_name(attr.wire));
+        report_text(report, key, "%s", names[attr.wire]);
     }
     pair_close(&pair);
     return reason == NULL;

@@ -161,18 +161,12 @@ static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
     return end->ops->send(end, index);
 }
 
-/* Returns the number of a batch's messages that use one slot. */
-static uint64_t slot_share(const end_t *end, unsigned slot,
-                           uint64_t num_messages)
-{
-    return (num_messages + end->work.outstanding - 1 - slot) /
-           end->work.outstanding;
-}
-
 int end_expect(end_t *end, uint64_t num_messages)
 {
-    for (unsigned i = 0; i < end->work.outstanding; i++) {
-        end->slots[i].num_left = slot_share(end, i, num_messages);
+    unsigned num_slots = end->work.outstanding;
+
+    for (unsigned i = 0; i < num_slots; i++) {
+        end->slots[i].num_left = (num_messages + num_slots - 1 - i) / num_slots;
         if ((end->slots[i].num_left != 0) && (end->ops->expect(end, i) != 0)) {
             return -1;
         }

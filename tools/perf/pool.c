@@ -649,24 +649,16 @@ static const char *size_setting(const pool_params_t *params, char text[32])
     return text;
 }
 
-/*
- * Returns the setting WIRE for a mode. If it required the map wire, a channel
- * that cannot use this wire would fail. With `auto`, the channel uses the map
- * wire if possible, and both ends see which wire is used.
- */
-static const char *wire_setting(uint32_t mode)
-{
-    static const char *const wires[MODE_LAST] = {
-        [MODE_MAP] = "auto", [MODE_UCX] = "ucx"};
-
-    return wires[mode];
-}
-
 static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
 {
+    /* If the setting required the map wire, a channel that cannot use this wire
+     * would fail. With `auto`, the channel uses the map wire if possible, and
+     * both ends see which wire is used. */
+    static const char *const wires[MODE_LAST] = {
+        [MODE_MAP] = "auto", [MODE_UCX] = "ucx"};
     char                   size[32];
     const setting_change_t changes[] = {
-        {"WIRE", wire_setting(params->mode)},
+        {"WIRE", wires[params->mode]},
         {"COMM_SIZE", size_setting(params, size)},
     };
 

@@ -347,12 +347,6 @@ static void local_kill(local_t *local)
     }
 }
 
-static void local_note_end(local_t *local, member_t *member)
-{
-    member->is_late = local->has_failed;
-    member->order   = local->num_ended++;
-}
-
 /* Read a worker's word; WORD_NONE after its end. */
 static word_t local_recv_word(local_t *local, unsigned index)
 {
@@ -368,7 +362,8 @@ static word_t local_recv_word(local_t *local, unsigned index)
         return (word_t)byte;
     }
     if (!member->has_failed) {
-        local_note_end(local, member);
+        member->is_late = local->has_failed;
+        member->order   = local->num_ended++;
     }
     if (got == 1) {
         member->has_failed = true;
