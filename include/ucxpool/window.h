@@ -73,7 +73,7 @@
  * The owner and its peers may access the window at any time. The library does
  * not order their accesses. A read of bytes that are written at the same time
  * returns old bytes, new bytes, or a mix of both. With CHECKSUM=crc32c, such a
- * read over `ucx` can end with UCXPOOL_ERR_CHECKSUM.
+ * read through messages can end with UCXPOOL_ERR_CHECKSUM.
  *
  * If the window is in the pool's memory, the caller must not free this memory
  * while the window exists. Otherwise peers may read and write the data of the
