@@ -70,6 +70,11 @@ END
 for cxx in $compilers; do
     command -v "$cxx" >/dev/null || continue
     for std in 17 20; do
+        # An application may compile the header with its own warnings.
+        echo '#include <ucxpool/ucxpool.hpp>' |
+            "$cxx" -std=c++$std -x c++ -fsyntax-only -Wall -Wextra -Wshadow \
+                -Wconversion -Wsign-conversion -Wold-style-cast -Werror \
+                -I"$top_srcdir/include" -I"$top_builddir/include" -
         compile $std "$top_srcdir/tests/cpp/test_cpp.cpp" program
         for UCXPOOL_WIRE in map ucx; do
             echo "$cxx, C++$std, $UCXPOOL_WIRE:"

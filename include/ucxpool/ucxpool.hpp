@@ -577,7 +577,7 @@ public:
 private:
     ucxpool_request_params_t &set(ucxpool_request_params_field_t field) noexcept
     {
-        params_.field_mask |= field;
+        params_.field_mask |= static_cast<std::uint64_t>(field);
         return params_;
     }
 
@@ -1257,7 +1257,9 @@ private:
         if (status == UCXPOOL_OK) {
             entries_.clear();
         } else if (pool) {
-            entries_.erase(entries_.begin(), entries_.begin() + num + 1);
+            entries_.erase(entries_.begin(),
+                           entries_.begin() +
+                               static_cast<std::ptrdiff_t>(num + 1));
         }
         check(status);
     }
