@@ -2,6 +2,7 @@
 
 #include "net_calls.h"
 #include "fds.h"
+#include "replace.h"
 #include "test.h"
 
 #include <errno.h>
@@ -106,14 +107,7 @@ static size_t limited(size_t length)
     return length < max_bytes ? length : max_bytes;
 }
 
-/* The linker defines the names __real_*. */
-#define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
-    _type __real_##_name _parameters; \
-    _type __wrap_##_name _parameters; \
-    _type __wrap_##_name _parameters \
-    { \
-        return fails(_call) ? (_failure) : __real_##_name _arguments; \
-    }
+#define WRAP(...) REPLACE_FAILING(fails, __VA_ARGS__)
 
 WRAP(NET_CALL_ACCEPT4, int, accept4, -1,
      (int fd, struct sockaddr *address, socklen_t *length, int flags),

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "calls.h"
+#include "replace.h"
 
 #include <errno.h>
 #include <openssl/rand.h>
@@ -16,14 +17,7 @@
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
 
-/* The linker defines the names __real_*. */
-#define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
-    _type __real_##_name _parameters; \
-    _type __wrap_##_name _parameters; \
-    _type __wrap_##_name _parameters \
-    { \
-        return calls_is_due(_call) ? (_failure) : __real_##_name _arguments; \
-    }
+#define WRAP(...) REPLACE_FAILING(calls_is_due, __VA_ARGS__)
 
 WRAP(CALLS_MALLOC, void *, malloc, NULL, (size_t size), (size))
 WRAP(CALLS_ALIGNED_ALLOC, void *, aligned_alloc, NULL,

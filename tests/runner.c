@@ -1,8 +1,10 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #define SKIPPED 77
 
@@ -99,6 +101,24 @@ static unsigned add_all(SRunner *runner)
         }
     }
     return num;
+}
+
+int test_exit_of(pid_t child)
+{
+    int status;
+
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status), "the child ended with %x",
+                  (unsigned)status);
+    return WEXITSTATUS(status);
+}
+
+void test_kill(pid_t child)
+{
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
 
 int test_run_all(void)

@@ -25,6 +25,7 @@
 #include <check.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define TEST_NO_TIMEOUT (-1)
 
@@ -61,6 +62,12 @@ void test_join(unsigned num);
 /* Call the functions now, the last one first, and free the memory. For tests
  * that start repeatedly. */
 void test_end(void);
+
+/* Wait until a child process exits. Returns its status. */
+int test_exit_of(pid_t child);
+
+/* Kill a child process that runs, and wait for its end. */
+void test_kill(pid_t child);
 
 /* Run all tests. Returns the exit status. The default main() calls this
  * function. */

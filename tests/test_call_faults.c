@@ -28,14 +28,7 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 
 /* --- more calls that fail ------------------------------------------------ */
 
-/* The linker defines the names __real_*. */
-#define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
-    _type __real_##_name _parameters; \
-    _type __wrap_##_name _parameters; \
-    _type __wrap_##_name _parameters \
-    { \
-        return calls_is_due(_call) ? (_failure) : __real_##_name _arguments; \
-    }
+#define WRAP(...) REPLACE_FAILING(calls_is_due, __VA_ARGS__)
 
 WRAP(CALLS_REALLOC, void *, realloc, NULL, (void *old, size_t size),
      (old, size))

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static const mem_cuda_driver_t *driver;
@@ -127,15 +126,12 @@ STAND_IN_TEST(a_machine_without_devices_is_unsupported)
 static ucxpool_status_t get_in_child(void)
 {
     const mem_cuda_driver_t *theirs;
-    int                      status = 0;
-    pid_t                    child  = fork();
+    pid_t                    child = fork();
 
     if (child == 0) {
         _exit(-mem_cuda_driver_get(&theirs));
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    return (ucxpool_status_t)-WEXITSTATUS(status);
+    return (ucxpool_status_t)-test_exit_of(child);
 }
 
 TEST(child_forked_before_first_use_may_use_cuda)

@@ -865,7 +865,7 @@ TEST_EACH(close_during_a_request_leaks_nothing, 2)
 TEST(a_forked_child_does_not_keep_the_socket_open)
 {
     uint8_t id[CORE_ID_SIZE];
-    int     fd, status;
+    int     fd;
     pid_t   child;
 
     pair_init(&pair, NULL, NULL);
@@ -878,8 +878,7 @@ TEST(a_forked_child_does_not_keep_the_socket_open)
     }
     pair_cleanup(&pair);
     ck_assert_int_eq(ipc_socket_connect("", id, &fd), ECONNREFUSED);
-    kill(child, SIGKILL);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    test_kill(child);
 }
 
 /* The child's descriptors may not be taken. */

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -221,8 +220,7 @@ TEST_WITH(a_strangers_socket_is_not_the_peers, .end = 1, .only_if = is_root)
     ipc_host_fill(&host);
     host.pid_namespace++; /* a PID that cannot be compared */
     ck_assert(!ipc_caller_is(&owner, &host));
-    ck_assert_int_eq(kill(child, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    test_kill(child);
     close(fd);
     ipc_folder_remove(folder, ids[0]);
     close(pipes[0]);

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define TAG      UINT64_C(3)
@@ -69,15 +68,6 @@ static bool is_epoll(int fd)
     return strcmp(name, "anon_inode:[eventpoll]") == 0;
 }
 
-static void check_ends_well(pid_t pid)
-{
-    int status;
-
-    ck_assert_int_ge(pid, 0);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
-}
-
 TEST(forked_child_has_no_connection)
 {
     bool  was_socket[MAX_FDS];
@@ -98,7 +88,7 @@ TEST(forked_child_has_no_connection)
         }
         _exit(0);
     }
-    check_ends_well(pid);
+    ck_assert_int_eq(test_exit_of(pid), 0);
     pair_exchange(&pair, LENGTH);
 }
 
@@ -117,7 +107,7 @@ TEST(a_forked_child_keeps_its_own_descriptors)
                   ? 0
                   : 1);
     }
-    check_ends_well(pid);
+    ck_assert_int_eq(test_exit_of(pid), 0);
     pair_cleanup(&pair);
     close(fds[0]);
     close(fds[1]);
@@ -137,7 +127,7 @@ TEST_EACH(child_can_destroy_its_parents_pools, 2)
         ucxpool_destroy(pair.b);
         exit(0);
     }
-    check_ends_well(pid);
+    ck_assert_int_eq(test_exit_of(pid), 0);
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
@@ -225,7 +215,7 @@ TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
         if (pid == 0) {
             _exit(warns_caller() == (i == 0) ? 0 : 1);
         }
-        check_ends_well(pid);
+        ck_assert_int_eq(test_exit_of(pid), 0);
         if (i == 0) {
             ucxpool_destroy(pool);
         }
@@ -254,7 +244,7 @@ TEST_WITH(child_of_a_process_that_keeps_a_worker_logs_the_same_warning,
     if (pid == 0) {
         _exit(warns_caller() ? 0 : 1);
     }
-    check_ends_well(pid);
+    ck_assert_int_eq(test_exit_of(pid), 0);
 }
 
 /* Accept clients, and write a byte when the log contains the warning. The
@@ -313,8 +303,7 @@ TEST(child_that_listens_logs_a_ucx_warning)
     }
     ck_assert_int_eq(read(fds[0], &byte, 1), 1);
     ucxpool_destroy(pool);
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    test_kill(pid);
     close(fds[0]);
 }
 
@@ -436,8 +425,7 @@ TEST(surviving_child_does_not_hide_its_parents_death)
     while (read(up[0], &grandchild, sizeof(grandchild)) != sizeof(grandchild)) {
         ucxpool_wait(pool, 10000000);
     }
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    test_kill(pid);
     /* The child never exits by itself. */
     assert_error(ucxpool_request_wait(recv, pair_patience()), PEER_LOST);
     ck_assert_int_eq(kill(grandchild, SIGKILL), 0);

@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB         ((size_t)1 << 20)
@@ -508,7 +507,6 @@ STAND_IN_TEST(child_does_not_free_its_parents_memory)
 {
     const int host    = UCXPOOL_FRAMEWORK_HOST;
     void     *address = ucxpool_torch_alloc(5000, host, NULL);
-    int       status;
     pid_t     child;
 
     ck_assert_ptr_nonnull(address);
@@ -517,8 +515,7 @@ STAND_IN_TEST(child_does_not_free_its_parents_memory)
     if (child == 0) {
         _exit(in_child(address));
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(child), 0);
     ck_assert_uint_eq(stats_of(host).num_live, 1);
     ck_assert_int_eq(((char *)address)[4999], 7);
     ucxpool_torch_free(address, 5000, host, NULL);
@@ -542,7 +539,7 @@ static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
     if (child == 0) {
         _exit(ucxpool_torch_alloc(5000, host, NULL) == NULL ? 1 : 0);
     }
-    ck_assert_int_eq(waitpid(child, &forked_status, 0), child);
+    forked_status = test_exit_of(child);
 }
 
 STAND_IN_TEST(process_can_fork_while_a_pool_is_created)
@@ -563,7 +560,6 @@ STAND_IN_TEST(child_does_not_free_to_an_explicit_pool)
     ucxpool_t *pool    = pool_of(UCXPOOL_FRAMEWORK_HOST);
     void      *address = ucxpool_rmm_alloc(5000, NULL, pool);
     size_t     size;
-    int        status;
     pid_t      child;
 
     ck_assert_ptr_nonnull(address);
@@ -573,8 +569,7 @@ STAND_IN_TEST(child_does_not_free_to_an_explicit_pool)
         _exit(ucxpool_heap_usable_size(pool, address, &size) == UCXPOOL_OK ? 0
                                                                            : 1);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(child), 0);
     ucxpool_rmm_free(address, 5000, NULL, pool);
     require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
 }
@@ -626,7 +621,6 @@ static void free_late(void)
 
 STAND_IN_TEST(memory_can_be_freed_at_process_exit)
 {
-    int   status;
     pid_t child = fork();
 
     if (child == 0) {
@@ -634,6 +628,5 @@ STAND_IN_TEST(memory_can_be_freed_at_process_exit)
         late = ucxpool_torch_alloc(5000, UCXPOOL_FRAMEWORK_HOST, NULL);
         exit(late == NULL ? 1 : 0);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(child), 0);
 }

@@ -114,8 +114,7 @@ static void start_processes(const char *settings, unsigned num, int port_fd)
 static void end_processes(void)
 {
     for (unsigned i = 0; i < NUM_PROCESSES; i++) {
-        ck_assert_int_eq(kill(processes[i], SIGKILL), 0);
-        ck_assert_int_eq(waitpid(processes[i], NULL, 0), processes[i]);
+        test_kill(processes[i]);
     }
 }
 

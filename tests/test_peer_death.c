@@ -354,8 +354,7 @@ TEST_EACH(a_caller_that_dies_while_connecting_does_not_abort_us, 8)
         ck_assert_int_eq(send(talk[0], "", 1, MSG_NOSIGNAL), 1);
         await_turn(pool, talk[0]);
     }
-    ck_assert_int_eq(kill(child, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    test_kill(child);
     assert_error(await_failure(listener), PEER_LOST);
     ucxpool_destroy(pool);
     close(talk[0]);

@@ -168,18 +168,14 @@ static void owner_write(const owner_t *owner, char byte)
 
 static void owner_end(owner_t *owner)
 {
-    int status;
-
     close(owner->to);
-    ck_assert_int_eq(waitpid(owner->pid, &status, 0), owner->pid);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(owner->pid), 0);
     close(owner->from);
 }
 
 static void owner_kill(owner_t *owner)
 {
-    ck_assert_int_eq(kill(owner->pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(owner->pid, NULL, 0), owner->pid);
+    test_kill(owner->pid);
     close(owner->to);
     close(owner->from);
 }
@@ -190,13 +186,11 @@ static void run_in_child(int (*check)(void))
     pid_t child = fork();
     int   status;
 
-    ck_assert_int_ge(child, 0);
     if (child == 0) {
         _exit(check());
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg((status == 0) || (WEXITSTATUS(status) == 77), "%x",
-                  (unsigned)status);
+    status = test_exit_of(child);
+    ck_assert_msg((status == 0) || (status == 77), "%d", status);
 }
 
 /* --- use ---------------------------------------------------------------- */
@@ -617,16 +611,14 @@ TEST(a_pid_of_another_namespace_is_not_used)
     ipc_host_fill(&host);
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
     pid = fork();
-    ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         stranger_main(pipes[1]);
     }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
+    status = test_exit_of(pid);
+    if (status == 77) {
         fprintf(stderr, "skipped: no PID namespace can be created here\n");
     } else {
-        ck_assert_int_eq(WEXITSTATUS(status), 0);
+        ck_assert_int_eq(status, 0);
         read_all(pipes[0], &stranger, sizeof(stranger));
         ck_assert(!ipc_host_is_visible(&stranger));
         ck_assert(ipc_host_fits(&stranger, reason, sizeof(reason)));

@@ -17,7 +17,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NUM_REGIONS 2u
@@ -116,11 +115,8 @@ static void start_owner(const mem_kind_t *kind)
 
 static void end_owner(void)
 {
-    int status = -1;
-
     close(to_owner);
-    ck_assert_int_eq(waitpid(owner, &status, 0), owner);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(owner), 0);
     close(from_owner);
 }
 

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
@@ -83,7 +82,6 @@ TEST(a_programs_own_handlers_stay)
  * environment variable. */
 static int num_kept(const char *name, const char *value)
 {
-    int   status;
     pid_t pid = fork();
 
     if (pid == 0) {
@@ -91,9 +89,7 @@ static int num_kept(const char *name, const char *value)
         execl("/proc/self/exe", "test_signals", "count", (char *)NULL);
         _exit(99);
     }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return test_exit_of(pid);
 }
 
 /* UCX 1.22, as released, installs no handler except for SIGHUP unless
@@ -116,7 +112,6 @@ TEST(the_environment_may_ask_for_ucxs_handlers)
 TEST(handlers_stay_if_the_library_is_loaded_late)
 {
     const char *builddir = getenv("top_builddir");
-    int         status;
     pid_t       pid;
 
     ck_assert_int_eq(chdir((builddir == NULL) ? "." : builddir), 0);
@@ -126,8 +121,7 @@ TEST(handlers_stay_if_the_library_is_loaded_late)
               (char *)NULL);
         _exit(99);
     }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_exit_of(pid), 0);
 }
 
 static int count(void)
