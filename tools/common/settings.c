@@ -32,16 +32,29 @@ bool setting_is_set(const ucxpool_config_attr_t *setting)
     return setting->source != UCXPOOL_CONFIG_SOURCE_DEFAULT;
 }
 
-ucxpool_status_t settings_change(ucxpool_config_t       *config,
-                                 const setting_change_t *changes, size_t num)
+ucxpool_status_t settings_create_pool(const setting_change_t *changes,
+                                      bool                    are_defaults,
+                                      const ucxpool_params_t *params,
+                                      ucxpool_t             **pool_p)
 {
-    ucxpool_status_t status = UCXPOOL_OK;
+    ucxpool_params_t  with   = *params;
+    ucxpool_config_t *config = NULL;
+    ucxpool_status_t  status = ucxpool_config_read(&config);
 
-    for (size_t i = 0; (i < num) && (status == UCXPOOL_OK); i++) {
-        if (changes[i].value != NULL) {
-            status = ucxpool_config_modify(config, changes[i].name,
-                                           changes[i].value);
+    for (; (changes->name != NULL) && (status == UCXPOOL_OK); changes++) {
+        ucxpool_config_attr_t setting = setting_get(config, changes->name);
+
+        if ((changes->value != NULL) &&
+            !(are_defaults && setting_is_set(&setting))) {
+            status =
+                ucxpool_config_modify(config, changes->name, changes->value);
         }
     }
+    if (status == UCXPOOL_OK) {
+        with.field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
+        with.config = config;
+        status      = ucxpool_create(&with, pool_p);
+    }
+    ucxpool_config_release(config);
     return status;
 }

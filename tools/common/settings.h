@@ -1,23 +1,32 @@
 /*
- * Functions that describe one setting of a pool, and change several. Names are
- * without UCXPOOL_.
+ * Functions that describe one setting of a pool, and create a pool with changed
+ * settings. Names are without UCXPOOL_.
  */
 #ifndef COMMON_SETTINGS_H
 #define COMMON_SETTINGS_H
 
 #include <ucxpool/config.h>
+#include <ucxpool/pool.h>
 
 #include <stdbool.h>
 
-/* A change of a setting. If the value is NULL, the change is ignored. */
+/* A change of a setting. */
 typedef struct setting_change {
-    const char *name;
-    const char *value;
+    const char *name;  /* NULL: after the last change */
+    const char *value; /* NULL: no change */
 } setting_change_t;
 
-/* Apply the changes in order, up to the first that fails. */
-ucxpool_status_t settings_change(ucxpool_config_t       *config,
-                                 const setting_change_t *changes, size_t num);
+/*
+ * Create a pool with the settings of the environment, to which the changes are
+ * applied in order.
+ *
+ * are_defaults  Do not change settings that the environment has.
+ * params        Without a config.
+ */
+ucxpool_status_t settings_create_pool(const setting_change_t *changes,
+                                      bool                    are_defaults,
+                                      const ucxpool_params_t *params,
+                                      ucxpool_t             **pool_p);
 
 /* Describe a setting, which must exist. */
 ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,

@@ -300,24 +300,16 @@ static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
     const setting_change_t changes[] = {
         {"WIRE", wire},         {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"},
         {"COMM_SIZE", "1m"},    {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},
-        {"CLOSE_TIMEOUT", "0"},
+        {"CLOSE_TIMEOUT", "0"}, {NULL, NULL},
     };
-    ucxpool_config_t *config = NULL;
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
-                                              UCXPOOL_PARAM_FIELD_NAME,
-                                .name = "ucxpool_info"};
-    ucxpool_status_t  status = ucxpool_config_read(&config);
+    const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_NAME,
+                                     .name       = "ucxpool_info"};
+    ucxpool_status_t       status =
+        settings_create_pool(changes, false, &params, &pair->pools[0]);
 
-    if (status == UCXPOOL_OK) {
-        status = settings_change(config, changes,
-                                 sizeof(changes) / sizeof(changes[0]));
-    }
-    params.config = config;
-    for (int i = 0; (status == UCXPOOL_OK) && (i < 2); i++) {
-        status = ucxpool_create(&params, &pair->pools[i]);
-    }
-    ucxpool_config_release(config);
-    return status;
+    return status != UCXPOOL_OK
+               ? status
+               : settings_create_pool(changes, false, &params, &pair->pools[1]);
 }
 
 /* Connect the pools over loopback, so that UCX listens on no other device. */

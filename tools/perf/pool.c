@@ -649,7 +649,8 @@ static const char *size_setting(const pool_params_t *params, char text[32])
     return text;
 }
 
-static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
+int pool_create(const pool_params_t *pool_params, const char *name,
+                ucxpool_t **pool_p)
 {
     /* If the setting required the map wire, a channel that cannot use this wire
      * would fail. With `auto`, the channel uses the map wire if possible, and
@@ -658,26 +659,12 @@ static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
         [MODE_MAP] = "auto", [MODE_UCX] = "ucx"};
     char                   size[32];
     const setting_change_t changes[] = {
-        {"WIRE", wires[params->mode]},
-        {"COMM_SIZE", size_setting(params, size)},
+        {"WIRE", wires[pool_params->mode]},
+        {"COMM_SIZE", size_setting(pool_params, size)},
+        {NULL, NULL},
     };
-
-    ucxpool_status_t status = ucxpool_config_read(config_p);
-
-    if (status == UCXPOOL_OK) {
-        status = settings_change(*config_p, changes, 2);
-    }
-    return pool_check(status, "the settings of the pool are invalid");
-}
-
-int pool_create(const pool_params_t *pool_params, const char *name,
-                ucxpool_t **pool_p)
-{
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
-                                              UCXPOOL_PARAM_FIELD_NAME,
-                                .name = name};
-    ucxpool_config_t *config = NULL;
-    int               result = read_config(pool_params, &config);
+    ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_NAME,
+                               .name       = name};
 
     if (pool_params->device != WORK_HOST) {
         params.field_mask |=
@@ -685,13 +672,8 @@ int pool_create(const pool_params_t *pool_params, const char *name,
         params.memory_kind = UCXPOOL_MEMORY_CUDA;
         params.device      = pool_params->device;
     }
-    params.config = config;
-    if (result == 0) {
-        result = pool_check(ucxpool_create(&params, pool_p),
-                            "cannot create the pool");
-    }
-    ucxpool_config_release(config);
-    return result;
+    return pool_check(settings_create_pool(changes, false, &params, pool_p),
+                      "cannot create the pool");
 }
 
 int pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,

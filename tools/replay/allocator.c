@@ -135,11 +135,12 @@ static uint64_t comm_size(const device_t *device, uint64_t capacity)
                : size;
 }
 
-/* Set the smallest size of blocks, regardless of the environment. */
-static ucxpool_status_t configure(ucxpool_config_t *config,
-                                  const device_t *device, uint64_t capacity)
+/* Create the pool with the smallest size of blocks, regardless of the
+ * environment. */
+static int heap_init(allocator_t *allocator, uint64_t capacity)
 {
-    uint64_t               comm = comm_size(device, capacity);
+    const device_t        *device = allocator->device;
+    uint64_t               comm   = comm_size(device, capacity);
     char                   comm_text[32], limit_text[32];
     const setting_change_t changes[] = {
         {"BLOCK_SIZE", is_host(device) ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE},
@@ -151,40 +152,23 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
         /* Failed allocations are results, which the report shows. They are not
          * logged. */
         {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
+        {NULL, NULL},
     };
+    ucxpool_params_t params = {.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND,
+                               .memory_kind = UCXPOOL_MEMORY_HOST};
 
     snprintf(comm_text, sizeof(comm_text), "%llu", (unsigned long long)comm);
     snprintf(limit_text, sizeof(limit_text), "%llu",
              (unsigned long long)(capacity + comm));
-    return settings_change(config, changes,
-                           sizeof(changes) / sizeof(changes[0]));
-}
-
-static int heap_init(allocator_t *allocator, uint64_t capacity)
-{
-    device_t         *device = allocator->device;
-    ucxpool_params_t  params = {0};
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-
-    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return pool_error();
+    if (!is_host(device)) {
+        params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = device->ordinal;
     }
-    status = configure(config, device, capacity);
-    if (status == UCXPOOL_OK) {
-        params.field_mask =
-            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_MEMORY_KIND;
-        params.config      = config;
-        params.memory_kind = UCXPOOL_MEMORY_HOST;
-        if (!is_host(device)) {
-            params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
-            params.memory_kind = UCXPOOL_MEMORY_CUDA;
-            params.device      = device->ordinal;
-        }
-        status = ucxpool_create(&params, &allocator->pool);
-    }
-    ucxpool_config_release(config);
-    return status == UCXPOOL_OK ? 0 : pool_error();
+    return settings_create_pool(changes, false, &params, &allocator->pool) ==
+                   UCXPOOL_OK
+               ? 0
+               : pool_error();
 }
 
 static void heap_cleanup(allocator_t *allocator)

@@ -101,20 +101,20 @@ void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
 
 /* --- the pool ----------------------------------------------------------- */
 
-/* Set what suits this tool, unless the user has set it. */
-static ucxpool_status_t pool_config_fit(ucxpool_config_t *config,
-                                        size_t            memory_size)
+/* Create the pool with settings that suit this tool, unless the user has set
+ * them. */
+static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
 {
     /* The size is in whole large pages. Every worker maps the pools of all
      * others, and mapping 4 KiB pages would take longer than the transfer. */
     size_t size = (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB;
     char   comm_size[32];
-    char   variable[64];
+    char   name[32];
     /* If the user has set a block size, the best region size is a different
      * one. */
-    bool             sizes  = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
-    bool             region = sizes && (getenv("UCXPOOL_COMM_SIZE") == NULL);
-    setting_change_t settings[] = {
+    bool sizes  = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
+    bool region = sizes && (getenv("UCXPOOL_COMM_SIZE") == NULL);
+    const setting_change_t changes[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
         /* The main process prints one error for all workers. */
@@ -126,39 +126,15 @@ static ucxpool_status_t pool_config_fit(ucxpool_config_t *config,
         {"REGION_SIZE", region ? comm_size : NULL},
         {"COMM_SIZE", sizes ? comm_size : NULL},
         {"BLOCK_SIZE", sizes ? "1m" : NULL},
+        {NULL, NULL},
     };
+    const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_NAME,
+                                     .name       = name};
 
     snprintf(comm_size, sizeof(comm_size), "%zum", (size / 2 + 1) * 2);
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-        snprintf(variable, sizeof(variable), "UCXPOOL_%s", settings[i].name);
-        if (getenv(variable) != NULL) {
-            settings[i].value = NULL;
-        }
-    }
-    return settings_change(config, settings,
-                           sizeof(settings) / sizeof(settings[0]));
-}
-
-static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
-{
-    ucxpool_config_t *config = NULL;
-    ucxpool_params_t  params = {0};
-    char              name[32];
-    ucxpool_status_t  status = ucxpool_config_read(&config);
-
     snprintf(name, sizeof(name), "worker-%u", exchange->self);
-    if (status == UCXPOOL_OK) {
-        status = pool_config_fit(config, memory_size);
-    }
-    if (status == UCXPOOL_OK) {
-        params.field_mask =
-            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
-        params.config = config;
-        params.name   = name;
-        status        = ucxpool_create(&params, &exchange->pool);
-    }
-    ucxpool_config_release(config);
-    return status == UCXPOOL_OK
+    return settings_create_pool(changes, true, &params, &exchange->pool) ==
+                   UCXPOOL_OK
                ? 0
                : keep_error("cannot create the pool of worker %u: %s",
                             exchange->self, ucxpool_error_detail());
