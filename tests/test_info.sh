@@ -220,6 +220,9 @@ has out '^  checksum +none '
 has out '^  listens on +loopback .*UCXPOOL_SECRET_FILE'
 has out '^  self test +passed \(over ucx\)$'
 has out '^  to this host +map \(.+\)$'
+ends 0 $small UCXPOOL_REQUIRE=map "$info" --test
+is_empty err
+has out '^  self test +passed \(over ucx\)$'
 ends 0 $small UCXPOOL_WIRE=ucx "$info"
 has out '^  to this host +ucx \(.+\)$'
 ends 0 $small "$info" -j

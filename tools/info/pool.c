@@ -292,15 +292,23 @@ typedef struct pair {
 } pair_t;
 
 /* Create two small pools. Their settings are those of the environment, except
- * for sizes, huge pages and, unless `wire` is NULL, the wire. The pools are too
- * small to fill huge pages. Neither pool waits for the other when it is
- * destroyed, because the other cannot progress during the wait. */
+ * for sizes, huge pages and, unless `wire` is NULL, the wire. If the wire is
+ * "ucx", REQUIRE is "any", because REQUIRE=map would forbid the test of UCX.
+ * The pools are too small to fill huge pages. Neither pool waits for the other
+ * when it is destroyed, because the other cannot progress during the wait. */
 static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
 {
+    bool tests_ucx = (wire != NULL) && (strcmp(wire, "ucx") == 0);
     const setting_change_t changes[] = {
-        {"WIRE", wire},         {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"},
-        {"COMM_SIZE", "1m"},    {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},
-        {"CLOSE_TIMEOUT", "0"}, {NULL, NULL},
+        {"REQUIRE", tests_ucx ? "any" : NULL},
+        {"WIRE", wire},
+        {"BLOCK_SIZE", "64k"},
+        {"REGION_SIZE", "auto"},
+        {"COMM_SIZE", "1m"},
+        {"FRAG_SIZE", "auto"},
+        {"HUGE_PAGES", "try"},
+        {"CLOSE_TIMEOUT", "0"},
+        {NULL, NULL},
     };
     const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_NAME,
                                      .name       = "ucxpool_info"};
