@@ -19,6 +19,9 @@
 #define base_align_up(_n, _alignment) \
     (((_n) + ((_alignment)-1)) & ~((__typeof__((_n) + 0))(_alignment)-1))
 
+/* The size of a cache line, in bytes. */
+#define BASE_CACHE_LINE ((size_t)64)
+
 #define base_container_of(_pointer, _type, _member) \
     ((_type *)((char *)(_pointer)-offsetof(_type, _member)))
 

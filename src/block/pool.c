@@ -367,8 +367,6 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define BLOCK_QUARANTINED (BLOCK_HELD + BLOCK_SHARE_LAST)
 #define BLOCK_LAST        (BLOCK_QUARANTINED + BLOCK_SHARE_LAST)
 
-#define CACHE_LINE 64
-
 /*
  * The numbers of a share's free and quarantined blocks are in one atomic word,
  * so that readers always see both together. The remaining blocks are held. The
@@ -394,7 +392,7 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
 
 typedef struct share_counts {
-    alignas(CACHE_LINE) _Atomic uint64_t word;
+    alignas(BASE_CACHE_LINE) _Atomic uint64_t word;
     _Atomic uint32_t high_water;
     uint32_t         total;
 } share_counts_t;
@@ -446,8 +444,9 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
     num_blocks = totals[BLOCK_SHARE_SEND] + totals[BLOCK_SHARE_RECV] +
                  totals[BLOCK_SHARE_USER];
 
-    pool = aligned_alloc(CACHE_LINE, base_align_up(sizeof(*pool) + num_blocks,
-                                                   (size_t)CACHE_LINE));
+    pool =
+        aligned_alloc(BASE_CACHE_LINE, base_align_up(sizeof(*pool) + num_blocks,
+                                                     BASE_CACHE_LINE));
     if (pool == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the states of %u blocks", num_blocks);

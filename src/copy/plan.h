@@ -78,22 +78,22 @@ size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
  */
 
 typedef struct copy_memory {
+    size_t num; /* number of segments, pieces, or ranges */
     /* At most one of these is set. */
     const ucxpool_segment_t *segments;
     void *const             *addresses; /* of pieces */
     const ucxpool_range_t   *ranges;
     uint64_t                 length; /* of each piece, or of each segment if all
                                         are known to be equal; else 0 */
-    size_t num;                      /* number of segments, pieces, or ranges */
-    bool   is_pinned; /* a GPU can read the array of segments or pieces */
-    bool   is_unseen; /* the caller declared that the segments have the same
-                         length; code that reads the array must check it */
+    bool is_pinned; /* a GPU can read the array of segments or pieces */
+    bool is_unseen; /* the caller declared that the segments have the same
+                       length; code that reads the array must check it */
 } copy_memory_t;
 
 static inline copy_memory_t
 copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 {
-    copy_memory_t memory = {segments, NULL, NULL, 0, num, false, false};
+    copy_memory_t memory = {num, segments, NULL, NULL, 0, false, false};
 
     return memory;
 }
@@ -101,7 +101,7 @@ copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
                                                   size_t num, uint64_t length)
 {
-    copy_memory_t memory = {NULL, addresses, NULL, length, num, false, false};
+    copy_memory_t memory = {num, NULL, addresses, NULL, length, false, false};
 
     return memory;
 }
@@ -109,7 +109,7 @@ static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
 static inline copy_memory_t copy_memory_of_ranges(const ucxpool_range_t *ranges,
                                                   size_t                 num)
 {
-    copy_memory_t memory = {NULL, NULL, ranges, 0, num, false, false};
+    copy_memory_t memory = {num, NULL, NULL, ranges, 0, false, false};
 
     return memory;
 }

@@ -20,17 +20,15 @@ static void init_links(ucxpool_request_t *request)
     base_list_init(&request->stream.link);
 }
 
-static ucxpool_request_t *request_get(ucxpool_t           *pool,
-                                      core_request_list_t *list)
+/* Requests begin at cache lines. */
+static ucxpool_request_t *request_alloc(ucxpool_t           *pool,
+                                        core_request_list_t *list)
 {
-    size_t             size = sizeof(ucxpool_request_t) + list->state_size;
-    ucxpool_request_t *request =
-        base_list_pop(&list->free, ucxpool_request_t, link);
+    size_t size = base_align_up(sizeof(ucxpool_request_t) + list->state_size,
+                                BASE_CACHE_LINE);
+    ucxpool_request_t *request = aligned_alloc(BASE_CACHE_LINE, size);
 
-    if (request != NULL) {
-        return request;
-    }
-    request = core_alloc(pool, size);
+    pool->stats.allocations++;
     if (request == NULL) {
         base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a request");
         return NULL;
@@ -41,6 +39,30 @@ static ucxpool_request_t *request_get(ucxpool_t           *pool,
     request->state = request + 1;
     init_links(request);
     base_list_add_tail(&pool->requests.all, &request->all_link);
+    return request;
+}
+
+/* Load the fields of the request that the next call returns. */
+static void prefetch(const core_request_list_t *list)
+{
+    const uint8_t *next = (const uint8_t *)list->free.next;
+
+    for (size_t at = 0; at < offsetof(ucxpool_request_t, stream);
+         at += BASE_CACHE_LINE) {
+        __builtin_prefetch(next + at, 1);
+    }
+}
+
+static ucxpool_request_t *request_get(ucxpool_t           *pool,
+                                      core_request_list_t *list)
+{
+    ucxpool_request_t *request =
+        base_list_pop(&list->free, ucxpool_request_t, link);
+
+    if (request == NULL) {
+        return request_alloc(pool, list);
+    }
+    prefetch(list);
     return request;
 }
 
@@ -446,7 +468,9 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     }
     base_list_del(&request->link);
     base_list_del(&request->run_link);
-    base_list_del(&request->deadline_link);
+    if (request->deadline != BASE_CLOCK_FOREVER) {
+        base_list_del(&request->deadline_link);
+    }
     if (request->kind->ended != NULL) {
         request->kind->ended(request, status);
     }

@@ -70,7 +70,6 @@ typedef struct core_stream {
 
 /* The data to send, or the buffers to receive into. */
 typedef struct core_data {
-    copy_memory_t memory; /* owned by the caller */
     union {
         struct {
             ucxpool_segment_t segment; /* copy of the caller's list, if it has
@@ -80,10 +79,11 @@ typedef struct core_data {
         ucxpool_range_t range; /* copy of the caller's list, if it has only one
                                   range; not used by receives */
     };
-    copy_run_t   *runs; /* kept when the request is reused */
-    size_t        num_runs;
-    size_t        runs_size; /* allocated size */
     copy_totals_t totals;
+    copy_memory_t memory; /* owned by the caller */
+    size_t        num_runs;
+    copy_run_t   *runs;      /* kept when the request is reused */
+    size_t        runs_size; /* allocated size */
 } core_data_t;
 
 typedef struct core_metadata {
@@ -98,14 +98,14 @@ typedef void (*core_request_hook_t)(ucxpool_request_t *request,
 /* How the completion of a request is reported. */
 typedef struct core_notify {
     ucxpool_request_cb_t callback; /* NULL: none */
-    void                *callback_arg;
-    const char          *caller; /* thread that runs the callback, identified by
-                                    base_lock_me; NULL: none; atomic */
-    void *completion_ptr;
+    void                *completion_ptr;
     /* For internal use: called when the request ends, with the lock held. NULL:
      * none. */
     core_request_hook_t hook;
     void               *hook_arg;
+    void               *callback_arg;
+    const char         *caller; /* thread that runs the callback, identified by
+                                   base_lock_me; NULL: none; atomic */
 } core_notify_t;
 
 /* A free list of requests that are followed in memory by state of the same
@@ -118,15 +118,15 @@ typedef struct core_request_list {
 struct xfer_send;
 struct wire_recv;
 
+/* The fields that a short message uses are at the beginning. */
 struct ucxpool_request {
     base_list_t link;            /* in posted, in the channel's queue, */
                                  /* packing or flushes, or in free */
-    base_list_t        run_link; /* in runnable, waiters, or posted by tag */
     base_list_t        end_link; /* in completed, then in to_report */
-    base_list_t        all_link;
-    base_list_t        deadline_link;
+    base_list_t        run_link; /* in runnable, waiters, or posted by tag */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* holds a reference; or NULL */
+
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     int                        shown;  /* status as callers see it; atomic:
@@ -142,19 +142,22 @@ struct ucxpool_request {
     bool          has_host_segments; /* segments that the GPU cannot access */
     bool          has_gpu_segments;  /* segments that the GPU can access */
     core_notify_t notify;
-    uint64_t      deadline;
-    uint64_t      started; /* see core_latency_begin() */
-    uint64_t      order;   /* the order of sends and flushes, or of posted
-                              receives */
-    uint64_t        tag;
-    uint64_t        mask;
-    core_stream_t   stream;
-    core_data_t     data;
-    core_metadata_t metadata;
-    char           *detail; /* kept when the request is reused; NULL: none */
 
-    copy_plan_t         *plan; /* of the data; NULL: not created yet */
+    uint64_t tag;
+    uint64_t mask;
+    uint64_t order;      /* the order of sends and flushes, or of posted
+                            receives */
+    uint64_t    started; /* see core_latency_begin() */
+    uint64_t    deadline;
+    core_data_t data;
+
+    core_stream_t   stream;
+    core_metadata_t metadata;
+    char           *detail;    /* kept when the request is reused; NULL: none */
+    copy_plan_t    *plan;      /* of the data; NULL: not created yet */
     core_request_list_t *home; /* the free list of this request */
+    base_list_t          deadline_link;
+    base_list_t          all_link;
 
     /* The state, which follows the request in memory. */
     union {

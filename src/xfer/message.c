@@ -18,8 +18,6 @@
  * channels in between. */
 #define ROUND_MAX 64u
 
-#define CACHE_LINE 64u
-
 /* --- lists and the index --------------------------------------------------
  * The index holds the messages that no receive has matched. The lists of the
  * index have the order of pool->xfer->unexpected. Early messages are indexed
@@ -656,7 +654,8 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     uint64_t       tag;
 
     /* The peer's CPU has the cache lines of the messages. Load all at once. */
-    for (size_t i = CACHE_LINE; i < in_short->num * size; i += CACHE_LINE) {
+    for (size_t i = BASE_CACHE_LINE; i < in_short->num * size;
+         i += BASE_CACHE_LINE) {
         __builtin_prefetch(at + i);
     }
     for (uint32_t i = 0; (i < in_short->num) && core_channel_is_live(channel);
