@@ -44,8 +44,11 @@ static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 40, "layout");
-static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
-              "a SHORT and its run must fit");
+static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) <= PROTO_DATA_MAX,
+              "a message of a SHORT and its run must fit");
+static_assert((PROTO_SHORT_MAX % 8 == 0) &&
+                  (sizeof(uint64_t) + PROTO_SHORT_MAX <= PROTO_DATA_MAX),
+              "the longest message must fit in a SHORT");
 static_assert(sizeof(proto_window_open_t) == 56, "layout");
 static_assert(sizeof(proto_window_opened_t) == 56, "layout");
 static_assert(sizeof(proto_window_cuda_t) == 104, "layout");

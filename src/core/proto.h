@@ -11,6 +11,7 @@
 #ifndef CORE_PROTO_H
 #define CORE_PROTO_H
 
+#include "base/math.h"
 #include "copy/plan.h"
 #include "ipc/cuda.h"
 #include "ipc/file.h"
@@ -22,7 +23,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 3
+#define PROTO_VERSION 4
 
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
@@ -223,7 +224,7 @@ typedef struct proto_short {
 /* Returns the size of a message in the variable part of a SHORT. */
 static inline size_t proto_short_size(size_t length)
 {
-    return sizeof(uint64_t) + ((length + 7) & ~(size_t)7);
+    return sizeof(uint64_t) + base_align_up(length, 8);
 }
 
 /* Variable part: runs[num_runs], which are the message's runs from index
