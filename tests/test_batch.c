@@ -346,8 +346,8 @@ TEST_EACH(a_long_batch_arrives_in_order, 2 * NUM_WIRES)
     }
 }
 
-/* The lengths of consecutive sends that report nothing. Sends of the same
- * length share an entry of the ring. */
+/* The lengths of consecutive sends without requests. Sends of the same length
+ * share an entry of the ring. */
 static size_t some_length(unsigned index)
 {
     static const size_t of[] = {8, 8, 8, 8, 9, 1, 1, 0, 500, 500, 4000};

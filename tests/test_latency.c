@@ -94,26 +94,39 @@ TEST_EACH(each_short_message_counts_once, NUM_WIRES)
     ck_assert_uint_eq(get(pair.b, "send_map_eager").count, 0);
 }
 
+#define NUM_OPS     64
+#define NUM_BATCHES 20
+
+/* After the first samples, sends of a batch share entries of the ring. */
 TEST_EACH(each_send_of_a_batch_counts_once, NUM_WIRES)
 {
-    ucxpool_request_t *recvs[8];
-    ucxpool_op_t       ops[8];
+    ucxpool_request_t *recvs[NUM_OPS];
+    ucxpool_op_t       ops[NUM_OPS];
+    core_counters_t    counts;
     size_t             num;
 
     pair_begin(&pair, wires[_i], wires[_i]);
-    for (int i = 0; i < 8; i++) {
-        recvs[i] = pair_recv(pair.b, NULL, target, 8, TAG);
-        ops[i]   = (ucxpool_op_t){.kind    = UCXPOOL_OP_SEND,
-                                  .channel = pair.to_b,
-                                  .data    = ucxpool_source_buffer(source, 8),
-                                  .tag     = TAG};
+    for (int i = 0; i < NUM_OPS; i++) {
+        ops[i] = (ucxpool_op_t){.kind    = UCXPOOL_OP_SEND,
+                                .channel = pair.to_b,
+                                .data    = ucxpool_source_buffer(source, 8),
+                                .tag     = TAG};
     }
-    assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), 8, &num));
-    for (int i = 0; i < 8; i++) {
-        assert_ok(pair_finish(&pair, recvs[i]));
+    for (int batch = 0; batch < NUM_BATCHES; batch++) {
+        for (int i = 0; i < NUM_OPS; i++) {
+            recvs[i] = pair_recv(pair.b, NULL, target, 8, TAG);
+        }
+        assert_ok(ucxpool_post(pair.a, ops, sizeof(ops[0]), NUM_OPS, &num));
+        for (int i = 0; i < NUM_OPS; i++) {
+            assert_ok(pair_finish(&pair, recvs[i]));
+        }
     }
-    check(pair.a, "send", names[_i], "eager", 8);
-    check(pair.b, "recv", names[_i], "eager", 8);
+    check(pair.a, "send", names[_i], "eager", NUM_BATCHES * NUM_OPS);
+    check(pair.b, "recv", names[_i], "eager", NUM_BATCHES * NUM_OPS);
+    counts = pair_stats(pair.a).counts;
+    ck_assert_uint_eq(counts.messages_sent, NUM_BATCHES * NUM_OPS);
+    ck_assert_uint_eq(counts.sent[CORE_MODE_EAGER].fragments,
+                      NUM_BATCHES * NUM_OPS);
 }
 
 TEST_EACH(long_messages_count_by_their_way, NUM_WIRES)

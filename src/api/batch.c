@@ -112,7 +112,7 @@ static ucxpool_status_t post(ucxpool_t *pool, const ucxpool_op_t *op,
                       (int)op->kind);
 }
 
-/* Returns true if the operation sends a buffer and reports nothing. */
+/* Returns true if the operation sends a buffer, without params and request. */
 static bool is_plain_send(const ucxpool_op_t *op, size_t op_size)
 {
     return (op->kind == UCXPOOL_OP_SEND) && (op->params == NULL) &&
@@ -120,39 +120,35 @@ static bool is_plain_send(const ucxpool_op_t *op, size_t op_size)
            is_buffer(&op->data) && is_known(op, op_size);
 }
 
-/*
- * Send the first operations together, as short messages, if they are sends of
- * the same length on the same channel that report nothing. Returns their
- * number; 0: the first operation must be posted.
- */
+/* Send the leading operations as one SHORT if they are plain sends of one
+ * length on one channel. Returns their number; 0: post the first operation
+ * alone. */
 static size_t send_together(const ucxpool_t *pool, const uint8_t *at,
                             size_t op_size, size_t num_ops)
 {
-    const ucxpool_op_t *first  = op_at(at);
-    size_t              length = first->data.length;
+    const ucxpool_op_t *first   = op_at(at);
+    ucxpool_channel_t  *channel = first->channel;
     xfer_short_t        messages[XFER_SHORTS_MAX];
     uint32_t            num = 0;
     size_t              max;
 
-    if (!is_plain_send(first, op_size) || (first->channel == NULL) ||
-        (first->channel->pool != pool)) {
+    if ((channel == NULL) || (channel->pool != pool)) {
         return 0;
     }
-    max = base_min(num_ops, xfer_short_max(first->channel, length));
-    if (max == 0) {
-        return 0;
-    }
-    while (num < max) {
+    max = base_min(num_ops, xfer_short_max(channel, first->data.length));
+    for (; num < max; at += op_size) {
         const ucxpool_op_t *op = op_at(at);
 
-        if (!is_plain_send(op, op_size) || (op->channel != first->channel) ||
-            (op->data.length != length)) {
+        if (!is_plain_send(op, op_size) || (op->channel != channel) ||
+            (op->data.length != first->data.length)) {
             break;
         }
         messages[num++] = (xfer_short_t){op->tag, op->data.at.buffer};
-        at += op_size;
     }
-    return xfer_short_send(first->channel, messages, num, length) ? num : 0;
+    return ((num != 0) &&
+            xfer_short_send(channel, messages, num, first->data.length))
+               ? num
+               : 0;
 }
 
 ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
@@ -181,7 +177,7 @@ ucxpool_status_t ucxpool_post(ucxpool_t *pool, const ucxpool_op_t *ops,
     core_control_hold(pool);
     while ((num < num_ops) && (status == UCXPOOL_OK)) {
         done = 0;
-        if (op_at(at)->kind == UCXPOOL_OP_SEND) {
+        if (op_at(at)->kind == UCXPOOL_OP_SEND) { /* avoids calls */
             done = send_together(pool, at, op_size, num_ops - num);
         }
         if (done == 0) {

@@ -180,8 +180,8 @@ typedef struct core_flow {
                               0: no send waits */
     uint64_t next_sequence;
     uint64_t expected_sequence;
-    uint64_t arrived_sequence; /* sequence number of the next descriptor in the
-                                  ring */
+    uint64_t arrived_sequence; /* sequence number of the next message in the
+                                  ring: a DESC, or a message of a SHORT */
     uint64_t num_posted;       /* sends that were posted */
 } core_flow_t;
 

@@ -5,7 +5,7 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 
-/* The maximum number of messages that are read from one ring before the next
+/* The maximum number of entries that are read from one ring before the next
  * ring. On a GPU the limit is lower, because handling a message may include a
  * kernel launch. */
 #define ROUND_MAX 64u
@@ -120,8 +120,8 @@ void core_inbox_cleanup(ucxpool_t *pool)
     (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
-/* Handle one message, and return its type. Returns false if the ring is empty,
- * or the channel has ended. */
+/* Handle one entry, and return the type of its message. Returns false if the
+ * ring is empty, or the channel has ended. */
 static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
 {
     core_ring_entry_t entry;
@@ -154,7 +154,7 @@ static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
     return true;
 }
 
-/* Read at most `max` messages. Lists of runs do not count, because they are
+/* Read at most `max` entries. Lists of runs do not count, because they are
  * only copied. */
 static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 {

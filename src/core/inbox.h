@@ -57,7 +57,7 @@ typedef struct core_dispatch {
 ucxpool_status_t core_inbox_init(ucxpool_t *pool);
 void             core_inbox_cleanup(ucxpool_t *pool);
 
-/* Read the rings of all channels, a bounded number of messages from each. */
+/* Read the rings of all channels, a bounded number of entries from each. */
 unsigned core_inbox_progress(ucxpool_t *pool);
 
 /* Read all messages in the ring of a channel that is about to end. */

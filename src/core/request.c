@@ -20,7 +20,7 @@ static void init_links(ucxpool_request_t *request)
     base_list_init(&request->stream.link);
 }
 
-/* Requests begin at cache lines. */
+/* Requests are aligned to cache lines. */
 static ucxpool_request_t *request_alloc(ucxpool_t           *pool,
                                         core_request_list_t *list)
 {

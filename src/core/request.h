@@ -118,7 +118,8 @@ typedef struct core_request_list {
 struct xfer_send;
 struct wire_recv;
 
-/* The fields that a short message uses are at the beginning. */
+/* The fields that a short message uses are at the beginning, before `stream`. A
+ * cache line ends before `kind`. */
 struct ucxpool_request {
     base_list_t link;            /* in posted, in the channel's queue, */
                                  /* packing or flushes, or in free */
@@ -166,6 +167,9 @@ struct ucxpool_request {
         struct wire_recv *recv;
     };
 };
+
+static_assert(offsetof(struct ucxpool_request, kind) == BASE_CACHE_LINE,
+              "a cache line ends before `kind`");
 
 static inline void core_request_list_init(core_request_list_t *list,
                                           size_t               state_size)

@@ -138,7 +138,9 @@ static inline void core_latency_end(core_latency_t      *latency,
                                     core_operation_t operation, unsigned path,
                                     uint64_t started)
 {
-    if ((started != 0) || (--wire->left[operation][path] < 0)) {
+    if (started == 0) {
+        core_latency_skip(latency, wire, operation, path, 1);
+    } else {
         core_latency_update(latency, wire, operation, path, started);
     }
 }
@@ -158,7 +160,7 @@ typedef enum core_mode {
 
 typedef struct core_traffic {
     uint64_t bytes;
-    uint64_t fragments; /* wire operations */
+    uint64_t fragments; /* wire operations; eager: messages */
 } core_traffic_t;
 
 /* Count one wire operation. */

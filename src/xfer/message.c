@@ -591,7 +591,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     arrive(message);
 }
 
-/* Create a message from one in a SHORT. */
+/* Create a record for a message of a SHORT. */
 static void short_arrived(ucxpool_channel_t *channel, uint64_t sequence,
                           uint64_t tag, const void *data, size_t size)
 {
@@ -653,7 +653,8 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     size_t         size = proto_short_size(in_short->length);
     uint64_t       tag;
 
-    /* The peer's CPU has the cache lines of the messages. Load all at once. */
+    /* Load all cache lines at once, because the peer's CPU has modified them.
+     */
     for (size_t i = BASE_CACHE_LINE; i < in_short->num * size;
          i += BASE_CACHE_LINE) {
         __builtin_prefetch(at + i);

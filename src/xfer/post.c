@@ -350,7 +350,7 @@ static inline ucxpool_status_t post(ucxpool_request_t *request,
     request->tag         = tag;
     request->mask        = mask;
     request->any_channel = (channel == NULL);
-    if (!base_list_is_empty(&pool->xfer->unexpected)) {
+    if (!base_list_is_empty(&pool->xfer->unexpected)) { /* avoids the call */
         message = xfer_message_match(pool, channel, tag, mask);
     }
     if ((message == NULL) && (channel != NULL) &&
@@ -462,11 +462,12 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
 /* --- short messages ------------------------------------------------------- */
 
 /*
- * A short message is one segment of host memory, sent through a ring as one
- * entry, which needs only a credit. If the message can be sent at once and the
- * caller requests neither a handle nor a notification, no request is created.
- * Otherwise a request is queued, without a plan, a number or fragments, and its
- * struct xfer_send is not accessed.
+ * A short message is one segment of host memory. It is sent through a ring, in
+ * an entry that it may share with other messages (SHORT), and needs only a
+ * credit. If the message can be sent at once and the caller requests neither a
+ * handle nor a notification, no request is created. Otherwise a request is
+ * queued, without a plan, a number or fragments, and its struct xfer_send is
+ * not accessed.
  */
 
 static xfer_short_t short_of(const ucxpool_segment_t *segment, uint64_t tag)
@@ -544,21 +545,6 @@ static bool needs_no_request(const ucxpool_channel_t *channel)
            channel->pool->latency.skips[CORE_OPERATION_SEND];
 }
 
-/* Send messages without requests. Returns false if they cannot be sent now. */
-static inline bool send_without_request(ucxpool_channel_t  *channel,
-                                        const xfer_short_t *messages,
-                                        uint32_t num, size_t length)
-{
-    if (!needs_no_request(channel) || !put(channel, messages, num, length)) {
-        return false;
-    }
-    channel->flow.num_posted += num;
-    channel->counts.messages_sent += num;
-    core_latency_skip(&channel->pool->latency, channel->latency,
-                      CORE_OPERATION_SEND, CORE_MODE_EAGER, num);
-    return true;
-}
-
 uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 {
     size_t num = XFER_SHORTS_SIZE / proto_short_size(length);
@@ -572,7 +558,14 @@ uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 bool xfer_short_send(ucxpool_channel_t *channel, const xfer_short_t *messages,
                      uint32_t num, size_t length)
 {
-    return send_without_request(channel, messages, num, length);
+    if (!put(channel, messages, num, length)) {
+        return false;
+    }
+    channel->flow.num_posted += num;
+    channel->counts.messages_sent += num;
+    core_latency_skip(&channel->pool->latency, channel->latency,
+                      CORE_OPERATION_SEND, CORE_MODE_EAGER, num);
+    return true;
 }
 
 /* --- short messages as requests ------------------------------------------- */
@@ -627,8 +620,8 @@ static ucxpool_status_t post_short(ucxpool_channel_t   *channel,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (needs_no_handle(params, request_p) &&
-        send_without_request(channel, &message, 1, memory->segments->length)) {
+    if (needs_no_handle(params, request_p) && needs_no_request(channel) &&
+        xfer_short_send(channel, &message, 1, memory->segments->length)) {
         return UCXPOOL_OK;
     }
     started = core_latency_begin(&pool->latency, CORE_OPERATION_SEND,
