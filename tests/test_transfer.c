@@ -127,10 +127,11 @@ TEST_EACH(a_checksum_detects_memory_that_changes_while_it_is_sent, 2)
         }
         ucxpool_progress(pair.b);
     }
-    pair_finish_error(&pair, recv, UCXPOOL_ERR_CHECKSUM,
-                      "the checksum of a fragment is wrong: the memory was "
-                      "changed while it was sent, or the data was corrupted in "
-                      "transit");
+    pair_finish_error(
+        &pair, recv, UCXPOOL_ERR_CHECKSUM,
+        "the checksum of a fragment is wrong: the sender's memory was "
+        "changed while it was sent, or the data was corrupted in "
+        "transit");
     pair_until(&pair, pair_ended(send));
     assert_error(ucxpool_request_test(send), REFUSED);
     ucxpool_request_release(send);

@@ -301,15 +301,15 @@ static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
     };
 }
 
-/* Set the error detail without logging it, because callers retry often. */
+/* Log the error only at level trace, because callers retry often. */
 static ucxpool_status_t too_few_blocks(size_t num_blocks)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_TRACE);
 
     base_error(UCXPOOL_ERR_NO_BLOCKS,
-               "cannot get %zu blocks of the user share, because fewer are "
-               "free: put blocks, raise UCXPOOL_COMM_SIZE, or lower "
-               "UCXPOOL_SEND_SHARE and UCXPOOL_RECV_SHARE",
+               "the user share has fewer free blocks than %zu: put blocks, "
+               "raise UCXPOOL_COMM_SIZE, or lower UCXPOOL_SEND_SHARE and "
+               "UCXPOOL_RECV_SHARE",
                num_blocks);
     base_error_log_at(level);
     return UCXPOOL_ERR_NO_BLOCKS;

@@ -28,7 +28,8 @@
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Returns "; " and what to change after this errno value, or "". */
+/* Returns the remedy for an errno value, as "; raise ..." to append to an
+ * error, or "". */
 const char *base_errno_remedy(int error);
 
 /* Like base_error(), for an errno value. Appends the text and the remedy of the

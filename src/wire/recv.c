@@ -184,9 +184,9 @@ void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
         recv_count(request, data, mode);
     } else if (status == UCXPOOL_ERR_CHECKSUM) {
         wire_recv_stop(request, status,
-                       "the checksum of a fragment is wrong: the memory was "
-                       "changed while it was sent, or the data was corrupted "
-                       "in transit");
+                       "the checksum of a fragment is wrong: the sender's "
+                       "memory was changed while it was sent, or the data was "
+                       "corrupted in transit");
     }
 }
 

@@ -846,12 +846,11 @@ static ucxpool_status_t import_receive(wireup_fd_import_t *fd_import)
         return UCXPOOL_INPROGRESS;
     }
     if (error != 0) {
-        return no(fd_import, "cannot receive its descriptors: %s",
-                  (error == EMFILE)
-                      ? "this process has too many open files (ulimit -n)"
-                  : (error == ECONNRESET)
+        return no(fd_import, "cannot receive its descriptors: %s%s",
+                  (error == ECONNRESET)
                       ? "it closed the connection; its log may have the reason"
-                      : strerror(error));
+                      : strerror(error),
+                  base_errno_remedy(error));
     }
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
         (given.version != PROTO_VERSION) || (given.count != num_fds) ||
