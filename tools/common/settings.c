@@ -33,7 +33,7 @@ bool setting_is_set(const ucxpool_config_attr_t *setting)
 }
 
 ucxpool_status_t settings_create_pool(const setting_change_t *changes,
-                                      bool                    are_defaults,
+                                      bool keep_user_settings,
                                       const ucxpool_params_t *params,
                                       ucxpool_t             **pool_p)
 {
@@ -45,7 +45,7 @@ ucxpool_status_t settings_create_pool(const setting_change_t *changes,
         ucxpool_config_attr_t setting = setting_get(config, changes->name);
 
         if ((changes->value != NULL) &&
-            !(are_defaults && setting_is_set(&setting))) {
+            !(keep_user_settings && setting_is_set(&setting))) {
             status =
                 ucxpool_config_modify(config, changes->name, changes->value);
         }

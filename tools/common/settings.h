@@ -20,11 +20,12 @@ typedef struct setting_change {
  * Create a pool with the settings of the environment, to which the changes are
  * applied in order.
  *
- * are_defaults  Do not change settings that the environment has.
- * params        Without a config.
+ * keep_user_settings  Skip changes of settings that the user has set.
+ * params              Parameters of the pool, without a config.
+ * pool_p              [out] The pool.
  */
 ucxpool_status_t settings_create_pool(const setting_change_t *changes,
-                                      bool                    are_defaults,
+                                      bool keep_user_settings,
                                       const ucxpool_params_t *params,
                                       ucxpool_t             **pool_p);
 

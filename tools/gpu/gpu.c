@@ -55,7 +55,7 @@ void *gpu_driver_open(char *text, size_t text_size)
         return -1; \
     }
 
-#define FIND_IF_ANY(_name, _symbol, _params) \
+#define FIND_OPTIONAL(_name, _symbol, _params) \
     function = dlsym(library, _symbol); \
     memcpy(&table->_name, &function, sizeof(function));
 
@@ -65,7 +65,7 @@ static int fill_driver(gpu_driver_t *table, void *library, char *text,
     void *function;
 
     GPU_DRIVER_CALLS(FIND)
-    GPU_POOL_CALLS(FIND_IF_ANY)
+    GPU_POOL_CALLS(FIND_OPTIONAL)
     return 0;
 }
 

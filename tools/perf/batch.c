@@ -9,12 +9,12 @@
 typedef struct batch_order {
     uint32_t side;
     uint32_t verify;
-    uint64_t num_messages; /* 0: the batch before was the last one */
+    uint64_t num_messages; /* 0: no more batches */
     uint64_t seed;
 } batch_order_t;
 
-/* The message OVER has one byte. */
-static const char over = 'o';
+/* Sent when one side has finished its part of a batch. */
+static const char done_byte = 'o';
 
 #define REPORT_SIZE 124
 
@@ -68,10 +68,10 @@ static int verify(const stage_t *stage, const batch_order_t *order, char *text,
  * before either frees that memory. */
 static int leave(stage_t *stage)
 {
-    char word = 1;
+    char byte = 1;
 
     stage_destroy_senders(stage);
-    return control_swap(stage->control, &word, &word, sizeof(word));
+    return control_swap(stage->control, &byte, &byte, sizeof(byte));
 }
 
 /* --- the leader ----------------------------------------------------------- */
@@ -98,7 +98,7 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
 {
     end_t *const *ends  = stage->ends[order->side];
     uint64_t      start = clock_now();
-    char          word;
+    char          byte;
 
     if (!side_is(ends[0]->side, IS_ONE_SIDED)) {
         return end_exchange(ends[0], ends[1], order->num_messages, times,
@@ -109,12 +109,12 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
         return -1;
     }
     if (ends[1] != NULL) {
-        if (control_recv(stage->control, &word, sizeof(word)) != 0) {
+        if (control_recv(stage->control, &byte, sizeof(byte)) != 0) {
             return -1;
         }
         *seconds_p = (double)(clock_now() - start) * 1e-9;
     }
-    return control_send(stage->control, &over, sizeof(over));
+    return control_send(stage->control, &done_byte, sizeof(done_byte));
 }
 
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
@@ -155,13 +155,13 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 static int serve(stage_t *stage, end_t *end)
 {
     control_t *control = stage->control;
-    char       word;
+    char       byte;
     size_t     length;
     int        taken = 0;
 
     if (side_is(end->side, IS_ASLEEP)) {
         control->idle = NULL;
-        taken         = control_recv(control, &word, sizeof(word));
+        taken         = control_recv(control, &byte, sizeof(byte));
         stage_enter(stage, stage->current);
         return taken;
     }
@@ -174,10 +174,10 @@ static int serve(stage_t *stage, end_t *end)
             sched_yield();
         }
         if (calls % LOOK == 0) {
-            taken = control->poll(control, 0, &word, sizeof(word), &length);
+            taken = control->poll(control, 0, &byte, sizeof(byte), &length);
         }
     }
-    if ((taken > 0) && (length != sizeof(word))) {
+    if ((taken > 0) && (length != sizeof(byte))) {
         return tool_error("the other process has another version: run the "
                           "same ucxpool_perf on both sides");
     }
@@ -196,7 +196,7 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
     if ((ends[1] != NULL) &&
         ((end_exchange(ends[1], NULL, order->num_messages, NULL, &seconds) !=
           0) ||
-         (control_send(stage->control, &over, sizeof(over)) != 0))) {
+         (control_send(stage->control, &done_byte, sizeof(done_byte)) != 0))) {
         return -1;
     }
     return serve(stage, ends[0]);

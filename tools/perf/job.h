@@ -168,10 +168,11 @@ enum {
     IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
     IS_COMM_RECV = 1u << 12,
     IS_BATCH     = 1u << 13, /* posts several operations in a call */
-    /* The pool is compared with the fastest side of each of these, and of the
-     * sides that are neither, in each mode. */
+    /* Each pool side is compared with the fastest IS_EACH side, the fastest
+     * IS_WHOLE side, and the fastest other side, in each mode. */
     IS_EACH  = 1u << 14, /* one message, get, put or copy per buffer */
-    IS_WHOLE = 1u << 15  /* one of contiguous memory */
+    IS_WHOLE = 1u << 15  /* one message, get, put or copy of contiguous
+                            memory */
 };
 
 /* Returns true if the side has any of these properties. */
