@@ -88,14 +88,14 @@ class Transfer(_core.Request):
     """A send, receive or flush that has been posted: await it, or call wait().
     asyncio.gather() and ensure_future() accept it like any other awaitable.
 
-    The transfer holds its buffers until it ends, even if no variable refers to
-    it anymore. Canceling a task that awaits a transfer cancels the transfer;
-    the task continues when the transfer no longer uses its buffers. A transfer
-    raises PeerLostError if the peer dies, RefusedError if the receiver refuses
-    the message, TruncatedError if the buffers are too short, TimedOutError
-    after its timeout, and CanceledError if the transfer or its message is
-    canceled, or if the channel or pool is closed before the transfer has
-    ended."""
+    The buffers stay referenced until the transfer has ended, even if the
+    program keeps no reference to the transfer. Canceling a task that awaits a
+    transfer cancels the transfer; the task continues when the transfer no
+    longer uses its buffers. A transfer raises PeerLostError if the peer dies,
+    RefusedError if the receiver refuses the message, TruncatedError if the
+    buffers are too short, TimedOutError after its timeout, and CanceledError
+    if the transfer or its message is canceled, or if the channel or pool is
+    closed before the transfer has ended."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
@@ -219,10 +219,10 @@ class Message(_core.Message):
 
     def into(self, buffers, timeout=None):
         """Receive the message into one or several writable buffers: `await
-        message.into(array)`, or `.into(array).wait()`. The buffers may be
-        split differently from the sender's, and may be longer. If they are too
-        short, the call raises TruncatedError at once, and the message can
-        still be received. timeout is in seconds (None: the setting
+        message.into(array)`, or `.into(array).wait()`. The buffers need
+        not be split like the sender's, and their total length may be larger. If
+        they are too short, the call raises TruncatedError at once, and the
+        message can still be received. timeout is in seconds (None: the setting
         REQUEST_TIMEOUT)."""
         return self._pool._started(self._post_into(buffers, timeout))
 
@@ -523,9 +523,10 @@ class Listener(_core.Listener):
     manager. The pool holds a reference to the listener until the listener is
     closed.
 
-    handler  a coroutine function that is run as a task with the channel of each
-             peer, or None. The pool holds the task until it has ended. The
-             task's exceptions go to the event loop's exception handler"""
+    handler  a coroutine function, or None. For each accepted channel,
+             handler(channel) runs as a task. The pool holds the task until
+             it has ended. The task's exceptions go to the event loop's
+             exception handler"""
 
     def __init__(self):
         self._accepted = collections.deque()
@@ -742,8 +743,8 @@ class RemoteWindow(_core.Remote):
     def read(self, places, into, *, length=None, notify=None, metadata=b"",
              timeout=None):
         """Read the places, one after the other, into a writable buffer,
-        several buffers, or Pieces of a buffer. The buffers may be split
-        differently from the places, and may be longer.
+        several buffers, or Pieces of a buffer. The buffers need not be split
+        like the places, and their total length may be larger.
 
         If notify is given, the owner gets a message without data when
         everything has been read. notify is the tag of this message, and

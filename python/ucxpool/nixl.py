@@ -559,9 +559,9 @@ class nixl_agent:
 
     def register_memory(self, reg_list: Any, mem_type: str | None = None,
                         backends: list[str] = []) -> nixlRegDList:
-        """Register memory, which must exist until it is deregistered. Takes
-        the same arguments as get_reg_descs(). Raises nixlBackendError if the
-        library cannot register it."""
+        """Register memory. The memory must stay allocated until it is
+        deregistered. Takes the same arguments as get_reg_descs(). Raises
+        nixlBackendError if the library cannot register it."""
         descs = self.get_reg_descs(reg_list, mem_type)
         if descs is None:
             raise nixlInvalidParamError("no descriptors to register")
