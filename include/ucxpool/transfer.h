@@ -319,11 +319,12 @@ typedef struct ucxpool_request_params {
  * A send can end before its message has been announced to the receiver. This
  * happens if the send is canceled or times out while it is queued. It also
  * happens if a file range of a message of up to EAGER_SIZE bytes cannot be
- * read. The receiver then never sees the message, over either wire. A receive
- * that would have matched the message stays posted and can match another one.
+ * read. The receiver then never sees the message. This applies to both wires. A
+ * receive that would have matched the message stays posted and can match
+ * another one.
  *
- * Long messages to several GPUs are sent one at a time, in the order described
- * at ucxpool_remote_window_write().
+ * If a pool on a GPU has long messages for several other GPUs, it sends them
+ * one at a time. ucxpool_remote_window_write() describes the order.
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  the sum of the lengths overflows; an address is
@@ -484,15 +485,16 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
                                        const ucxpool_request_params_t *params,
                                        ucxpool_request_t **request_p);
 
-/* Returns the state of a request: UCXPOOL_INPROGRESS, or its result. A request
- * with a callback has ended once the callback has returned. Does not make
- * progress. */
+/* Returns the state of a request: UCXPOOL_INPROGRESS, or its result. If the
+ * request has a callback, the result is returned only after the callback has
+ * returned (see ucxpool_request_cb_t). Does not make progress. */
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
- * Progress until the request has ended, or the timeout expires. A request with
- * a callback has ended once the callback has returned. If the request failed,
- * ucxpool_error_detail() then returns the request's error detail.
+ * Progress until the request has ended, or the timeout expires. If the request
+ * has a callback, also waits until the callback has returned (see
+ * ucxpool_request_cb_t). If the request failed, ucxpool_error_detail() then
+ * returns the request's error detail.
  *
  * UCXPOOL_INPROGRESS  the request has not ended yet
  * others              the result of the request
