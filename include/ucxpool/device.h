@@ -26,11 +26,11 @@ typedef enum ucxpool_device_ability {
     UCXPOOL_DEVICE_IPC = 1u << 0,
     /* the GPU supports virtual memory management: cuMemCreate(), cuMemMap() */
     UCXPOOL_DEVICE_VMM = 1u << 1,
-    /* virtual memory can be exported as file descriptors, to processes of the
+    /* virtual memory can be exported as file descriptors, to processes on the
      * same host */
     UCXPOOL_DEVICE_POSIX_HANDLES = 1u << 2,
-    /* virtual memory can be exported as fabric handles, to hosts of one NVLink
-     * domain; the system may still forbid their use */
+    /* virtual memory can be exported as fabric handles, to hosts in the same
+     * NVLink domain; the system may still forbid their use */
     UCXPOOL_DEVICE_FABRIC_HANDLES = 1u << 3,
     /* network cards can access memory from cuMemAlloc() (GPUDIRECT) and virtual
      * memory (GPUDIRECT_VMM) */

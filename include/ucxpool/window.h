@@ -14,7 +14,8 @@
  * UCXPOOL_WAY_MESSAGES, for which the owner's pool must make progress.
  *
  * When a window is imported, the library selects the way in which the window's
- * bytes are transferred. ucxpool_remote_window_query() returns this way:
+ * bytes are transferred. ucxpool_remote_window_query() returns the selected
+ * way, which is one of these:
  *
  *     UCXPOOL_WAY_MAPPED    Same host, same user. The window is in a file that
  *                           both processes map: memory from
@@ -66,9 +67,9 @@
  *                           with ucxpool_send() and ucxpool_recv()
  *
  * The library uses the first way in this list that is available. With
- * WINDOW_WAY=direct it never uses messages: a remote window without another way
- * fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting REQUIRE
- * limits the path of the channel, but not the way of a window.
+ * WINDOW_WAY=direct it never uses messages: if no other way is available, the
+ * remote window fails with UCXPOOL_ERR_UNSUPPORTED and the reason. The setting
+ * REQUIRE limits the path of the channel, but not the way of a window.
  *
  * The owner and its peers may access the window at any time. The library does
  * not order their accesses. A read of bytes that are written at the same time
@@ -117,13 +118,13 @@ typedef struct ucxpool_window_params {
     const char *name; /* for errors and the log; at most 31 bytes are kept */
     /*
      * A memory file (memfd_create()). The window's memory must be a shared
-     * mapping of this file, at any offset. Peers of the same host and user map
-     * the file. The file must be sealed against shrinking (F_SEAL_SHRINK),
-     * because truncating the file would kill the processes that read it. If the
-     * file is not sealed, or is too short for the window, peers do not map it,
-     * and way_reason of their remote windows contains the reason. The
-     * descriptor belongs to the caller, who may close it after the call.
-     * Ignored in a pool on a GPU.
+     * mapping of this file, at any offset. Peers on the same host that run as
+     * the same user map the file. The file must be sealed against shrinking
+     * (F_SEAL_SHRINK), because truncating the file would kill the processes
+     * that read it. If the file is not sealed, or is too short for the window,
+     * peers do not map it, and way_reason of their remote windows contains the
+     * reason. The descriptor belongs to the caller, who may close it after the
+     * call. Ignored in a pool on a GPU.
      */
     int fd;
 } ucxpool_window_params_t;
