@@ -44,8 +44,8 @@ extern "C" {
  *                               UCXPOOL_MAP_WAY)
  *
  * Reads and writes of windows are counted for each way (window.h): mapped,
- * process, cuda, rma, messages. In the way `messages`, a read or write consists
- * of messages, which are also counted in the message statistics above.
+ * process, cuda, rma, messages. If the way is `messages`, a read or write
+ * consists of messages, which are also counted in the message statistics above.
  *
  * A send waits for a block if no block of the share send is free. A short send
  * waits for a credit if the peer has not received earlier short messages. The
@@ -55,9 +55,10 @@ extern "C" {
  *
  * The names of the heap's statistics (heap.h) begin with heap_. These
  * statistics are 0 before the first allocation. heap_reserved == heap_live +
- * heap_free, where memory that waits for a stream counts as free. The
- * fragmentation of the free memory is 1 - heap_largest_contiguous / heap_free,
- * and with stitching 1 - heap_largest_stitchable / heap_free.
+ * heap_free. Freed memory counts as free even if work in a stream may still be
+ * using it. The fragmentation of the free memory is 1 -
+ * heap_largest_contiguous / heap_free, and with stitching 1 -
+ * heap_largest_stitchable / heap_free.
  */
 
 typedef enum ucxpool_stat_kind {
@@ -232,10 +233,10 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
  *                  pool. As OpenMetrics requires, samples of counters are named
  *                  ucxpool_NAME_total
  *
- * degraded_to ("none", "fewer" or "pinned") and degraded_why are also printed.
- * They are not statistics: ucxpool_query() returns them. In OpenMetrics,
- * ucxpool_degraded{to="..."} is 1 for the value of degraded_to, and 0 for the
- * others.
+ * The fields degraded_to ("none", "fewer" or "pinned") and degraded_why of
+ * ucxpool_attr_t are also printed, although they are not statistics. In
+ * OpenMetrics, ucxpool_degraded{to="..."} is 1 for the value of degraded_to,
+ * and 0 for the others.
  */
 typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_TEXT        = 0,
