@@ -13,9 +13,9 @@
  *       stitched  | chunk 1 | chunk 3 |
  *
  * Fragmentation therefore rarely makes an allocation fail: the heap can combine
- * any chunks that are completely free. Chunks are large (HEAP_CHUNK) for long
+ * any chunks that are completely free. Chunks are large (HEAP_CHUNK) for large
  * allocations and 2 MiB otherwise. Free space smaller than a chunk is used for
- * shorter allocations. The addresses of an allocation are contiguous and never
+ * smaller allocations. The addresses of an allocation are contiguous and never
  * change.
  *
  * The heap of a pool is in host memory, or in the memory of the pool's GPU. The
@@ -36,9 +36,10 @@
  * work has ended, or makes the other stream wait for it. In a heap of host
  * memory a stream is only a label, and freed memory can be reused at once.
  *
- * CUDA graphs. Allocate the memory that a graph uses before its capture begins,
- * and free it after its last launch. The heap tracks work with events that it
- * records in streams, so it does not detect the launches of a graph.
+ * CUDA graphs. Before capturing a graph, allocate the memory that the graph
+ * uses. Free this memory only after the last launch of the graph. The heap
+ * tracks work with events that it records in streams, so it does not detect the
+ * launches of a graph.
  *
  * CU_STREAM_PER_THREAD names a different stream in each thread and is rejected.
  * Call ucxpool_heap_stream_end() before destroying a stream, because a new
@@ -79,7 +80,7 @@ extern "C" {
  *                            fragmentation of the free memory. The heap is
  *                            unchanged
  * UCXPOOL_ERR_UNSUPPORTED    the GPU has no virtual memory management
- * UCXPOOL_ERR_IO             another failure of the driver or the system
+ * UCXPOOL_ERR_IO             any other failure of the driver or the system
  */
 ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
                                     void **address_p);
