@@ -93,8 +93,9 @@ ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool);
  * size    Bytes. If 0, the function returns NULL.
  * device  As numbered by PyTorch.
  *
- * Returns memory for that stream, or NULL. After NULL, PyTorch frees its cached
- * memory, retries, and raises torch.OutOfMemoryError.
+ * Returns memory for that stream, or NULL. If NULL is returned, PyTorch frees
+ * its cached memory and retries. If the retry also fails, PyTorch raises
+ * torch.OutOfMemoryError.
  */
 void *ucxpool_torch_alloc(ssize_t size, int device, void *stream);
 
@@ -158,8 +159,8 @@ void  ucxpool_cupy_free(void *stream_p, void *address, int device);
 
 /*
  * Allocate and free for an rmm::mr::callback_memory_resource. RMM passes a
- * stream in a C++ wrapper, so its callbacks must unwrap the stream. From RMM
- * 26.10 on, ucxpool/rmm.hpp has a resource that needs no callbacks.
+ * stream in a C++ wrapper, so its callbacks must unwrap the stream. For RMM
+ * 26.10 and later, ucxpool/rmm.hpp has a resource that needs no callbacks.
  *
  * pool  The pool, which the resource passes as the argument of the callbacks.
  *       NULL: the pool of device 0.
