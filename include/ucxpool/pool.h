@@ -121,9 +121,9 @@ typedef struct ucxpool_params {
  * UCXPOOL_ERR_IO             UCX or the system failed
  *
  * After an error all resources have been released. On success the pool has
- * allocated the memory of all its blocks, which may be less than COMM_SIZE (see
- * degraded_to). Pages that have not been used yet do not count as resident
- * memory of the process (/proc/PID/smaps_rollup).
+ * allocated the memory of all its blocks. The total size of the blocks may be
+ * less than COMM_SIZE (see degraded_to). Pages that have not been used yet do
+ * not count as resident memory of the process (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p);
@@ -220,14 +220,14 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * Several threads. The descriptor is for one event loop: one thread at a time
  * arms the pool, polls the descriptor and calls ucxpool_progress(), and the
  * same thread must handle the results. Other threads may post, cancel, query
- * and release, and may call ucxpool_progress(). Each of these calls makes the
- * descriptor readable, so that the loop runs again. Other threads must not call
- * ucxpool_arm(), ucxpool_wait(), ucxpool_request_wait() or
- * ucxpool_channel_wait(). If another thread armed the pool, it could clear
- * notifications that the event loop has not seen. The loop might then sleep
- * although its request has ended. If several threads must wait, let all of them
- * call the waiting functions, which wake every waiting thread, or use one pool
- * per thread.
+ * and release requests, and may call ucxpool_progress(). A post, a cancel or a
+ * call of ucxpool_progress() makes the descriptor readable, so that the loop
+ * runs again. Other threads must not call ucxpool_arm(), ucxpool_wait(),
+ * ucxpool_request_wait() or ucxpool_channel_wait(). If another thread armed the
+ * pool, it could clear notifications that the event loop has not seen. The loop
+ * might then sleep although its request has ended. If several threads must
+ * wait, let all of them call the waiting functions, which wake every waiting
+ * thread, or use one pool per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */
