@@ -93,10 +93,10 @@ typedef struct ucxpool_verbs ucxpool_verbs_t;
  *                            in the process; or the pool is on a GPU and
  *                            neither dmabuf nor nvidia-peermem is available
  * UCXPOOL_ERR_PERMISSION     the system does not allow the registration
- * UCXPOOL_ERR_IO             another error of the device
+ * UCXPOOL_ERR_IO             any other error of the device
  *
- * May be called from any thread. Blocks while the pool's memory is pinned;
- * transfers in other threads continue.
+ * May be called from any thread. The call blocks until the pool's memory has
+ * been pinned. Transfers in other threads continue during this time.
  */
 ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
                                         int access, ucxpool_verbs_t **verbs_p);
