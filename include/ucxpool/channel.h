@@ -101,11 +101,11 @@ typedef struct ucxpool_channel_params {
     void          *user_ptr; /* see ucxpool_channel_set_user_ptr() */
     /*
      * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
-     * If the channel would use another path, it fails before its first message,
-     * with UCXPOOL_ERR_UNSUPPORTED and a reason. The peer's channel fails with
-     * the same status, and its reason contains this one. Default: the setting
-     * REQUIRE. The paths do not limit how windows are accessed: WINDOW_WAY does
-     * (window.h).
+     * If the channel would use any other path, it fails before its first
+     * message, with UCXPOOL_ERR_UNSUPPORTED and a reason. The peer's channel
+     * fails with the same status, and its reason contains this one. Default:
+     * the setting REQUIRE. The paths do not limit how windows are accessed:
+     * WINDOW_WAY does (window.h).
      */
     uint64_t require;
 } ucxpool_channel_params_t;
@@ -121,7 +121,7 @@ typedef struct ucxpool_channel_params {
  *
  * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, the
  *                            address is damaged, or require has an unknown bit
- * UCXPOOL_ERR_PROTOCOL       the address has another protocol version
+ * UCXPOOL_ERR_PROTOCOL       the address has a different protocol version
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
@@ -241,8 +241,8 @@ typedef struct ucxpool_channel_attr {
     /*
      * The addresses of both ends of the connection between listener and client,
      * in numeric form, as this machine sees them: "10.0.0.1:7000",
-     * "[::1]:7000". The data may use another path, see wire. Both strings are
-     * "" until the client is connected. For channels over an address or an
+     * "[::1]:7000". The data may use a different path, see wire. Both strings
+     * are "" until the client is connected. For channels over an address or an
      * endpoint they are always "".
      */
     char local_address[UCXPOOL_HOST_PORT_SIZE];

@@ -37,8 +37,8 @@ typedef enum ucxpool_status {
     UCXPOOL_ERR_NO_MESSAGE    = -11, /* no matching message has arrived */
     UCXPOOL_ERR_BUSY          = -12, /* work is pending: progress first */
     UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
-    UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has another protocol version,
-                                        or sent an invalid message */
+    UCXPOOL_ERR_PROTOCOL      = -14, /* the peer has a different protocol
+                                        version, or sent an invalid message */
     UCXPOOL_ERR_CHECKSUM = -15,      /* the data was corrupted in transit, or
                                         its memory changed while it was sent */
     UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */

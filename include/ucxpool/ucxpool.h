@@ -57,8 +57,8 @@
  * pool and frees its memory.
  *
  * Timeouts. All timeouts are in nanoseconds. If the timeout of a function
- * expires, the function returns UCXPOOL_INPROGRESS. UCXPOOL_ERR_TIMED_OUT has
- * another meaning: the deadline of a request has passed.
+ * expires, the function returns UCXPOOL_INPROGRESS. UCXPOOL_ERR_TIMED_OUT has a
+ * different meaning: the deadline of a request has passed.
  *
  * Structs. The functions that query an object take the size of the struct that
  * they fill. If the library is newer than the program, it fills only the fields
