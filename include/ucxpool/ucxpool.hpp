@@ -1,8 +1,8 @@
 /*
  * The library for C++17 and later: handles that release their objects,
- * exceptions with the error's detail, data from containers and spans, and from
- * C++20 on coroutines. This header only calls the C functions of ucxpool.h,
- * which it includes; link with libucxpool.
+ * exceptions with the error's detail, data from containers and spans, and
+ * coroutines (C++20 and later). This header only calls the C functions of
+ * ucxpool.h, which it includes; link with libucxpool.
  *
  *     ucxpool::pool        pool;
  *     ucxpool::channel     channel = pool.connect("127.0.0.1:7000");
@@ -423,8 +423,9 @@ template <typename T>
 inline constexpr bool is_segment = is_any_of<T, ucxpool_segment_t, ::iovec>;
 
 /*
- * Element types whose objects can be sent as raw bytes. Views and descriptions
- * of memory are excluded, because their bytes are pointers.
+ * Element types whose objects can be sent as raw bytes. Pointers, views and the
+ * structs that describe memory are excluded, because their bytes are addresses,
+ * not data.
  */
 template <typename T>
 inline constexpr bool is_plain =
@@ -453,9 +454,9 @@ public:
 
     /*
      * A container with data() and size(): a vector, an array, a string, a span.
-     * Elements of type ucxpool_const_segment_t (source only), ucxpool_segment_t
-     * or iovec are a list of segments. Elements of type ucxpool_range_t (source
-     * only) are a list of ranges. Elements of any other type are sent or
+     * A container of ucxpool_const_segment_t (source only), ucxpool_segment_t
+     * or iovec is a list of segments. A container of ucxpool_range_t (source
+     * only) is a list of ranges. Elements of any other type are sent or
      * received as raw bytes.
      */
     template <typename C, typename T = detail::element<C>>
@@ -972,7 +973,7 @@ public:
         return value;
     }
 
-    /* Returns statistics as text: those of ucxpool_stats_string(). */
+    /* Returns the text of ucxpool_stats_string(). */
     std::string stats(ucxpool_stats_format_t format) const
     {
         std::unique_ptr<char, void (*)(char *)> text{
@@ -1274,7 +1275,7 @@ private:
  *
  * The thread that progresses the pool resumes the coroutine. It does so in
  * ucxpool_progress() and in functions that wait or that destroy an object. No
- * lock is held. The library has no other thread and no scheduler.
+ * lock is held. The library has no thread of its own and no scheduler.
  * The rules for callbacks apply to a resumed coroutine until it suspends again:
  * it may call any function except ucxpool_destroy(), and should not block,
  * because it delays this thread. If the pool is destroyed, its coroutines are
