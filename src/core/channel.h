@@ -172,7 +172,7 @@ typedef struct core_flow {
     uint32_t credits;      /* eager messages that may be sent */
     uint32_t credits_owed; /* credits to return to the peer */
     uint32_t num_eager;    /* received eager messages that are still in use */
-    uint32_t announced;    /* units of the peer's max_unexpected in use */
+    uint32_t announced;    /* units of the peer's max_unexpected we use */
     uint64_t announce_at;  /* when short sends that still wait for a credit are
                               sent as descriptors without data; 0: no send
                               waits */
@@ -333,7 +333,7 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel);
 void core_channel_schedule_hello(ucxpool_channel_t *channel, uint64_t moment);
 
 /* Make the next progress call send HELLO, because this side begins the
- * channel. */
+ * handshake. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
 /* Returns true if UCX can send over the channel. */

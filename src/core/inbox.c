@@ -6,8 +6,8 @@
 #include "ucx/status.h"
 
 /* The maximum number of entries that are read from one ring before the next
- * ring. On a GPU the limit is lower, because handling a message may include a
- * kernel launch. */
+ * ring is read. On a GPU the limit is lower, because handling a message may
+ * include a kernel launch. */
 #define ROUND_MAX 64u
 
 /* In this many rounds, every message that was in the ring at the start is read,

@@ -14,8 +14,8 @@
 #include "core/pool.h"
 #include "ipc/host.h"
 
-/* A field of a listener's answer: which side begins the channels between the
- * two pools. See core_remote_set_turn(). */
+/* A field of a listener's answer: which side begins the handshakes of the
+ * channels between the two pools. See core_remote_set_turn(). */
 typedef enum core_blob_turn {
     CORE_BLOB_NO_TURN   = 0, /* not decided */
     CORE_BLOB_CALLERS   = 1, /* the client, which receives the answer */
@@ -62,8 +62,8 @@ void core_blob_set_turn(core_blob_t *address, core_blob_turn_t turn);
 ucxpool_status_t core_blob_check(const void *data, size_t length,
                                  core_blob_t *head_p);
 
-/* The side that begins a channel: it creates the endpoint and sends HELLO
- * first. */
+/* The side that begins a channel's handshake: it creates its endpoint and sends
+ * HELLO first. */
 typedef enum core_turn {
     CORE_TURN_UNKNOWN,
     CORE_TURN_OURS,
@@ -98,10 +98,11 @@ void           core_remote_put(core_remote_t *remote);
 bool core_remote_is_self(const core_remote_t *remote);
 
 /*
- * Decide which side begins the channels between two pools. The decision is made
- * once for all their channels. If one pool connects to a listener of the other,
- * the side that connects first begins. The listener's answer contains this
- * decision. If they connect by address, the side with the smaller id begins.
+ * Decide which side begins the handshakes between two pools. The decision is
+ * made once for all their channels. If one pool connects to a listener of the
+ * other, the side that connects first begins. The listener's answer contains
+ * this decision. If they connect by address, the side with the smaller id
+ * begins.
  *
  * answer  The side that begins, according to the listener's answer.
  */
@@ -114,11 +115,11 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
 
 /* Record that the pool of a checked blob has connected to a listener of this
  * pool. Returns the `turn` field for the answer: which side begins the
- * channel. by_endpoint: the client's HELLO will arrive over an endpoint. */
+ * handshake. by_endpoint: the client's HELLO will arrive over an endpoint. */
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
                                     bool by_endpoint);
 
-/* Returns true if this side begins the channel. */
+/* Returns true if this side begins the handshake. */
 bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
 
 /*
@@ -135,8 +136,8 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep);
 
 /*
- * The peer will create an endpoint to this pool. Create the other end first, if
- * the peer's death could otherwise abort this process.
+ * The peer will create an endpoint to this pool. Create this pool's endpoint to
+ * the peer first, if the peer's death could otherwise abort this process.
  *
  * UCX before 1.14 answers a connection request over an endpoint that it creates
  * at that moment. Over TCP, the answer is queued until the peer confirms the

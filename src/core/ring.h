@@ -113,7 +113,7 @@ void core_ring_attach(core_ring_t *ring, const void *theirs);
 
 /*
  * Reserve room for one message. Returns false if the ring is full. The caller
- * fills both parts and commits.
+ * fills both parts, and then calls core_ring_commit() or core_ring_publish().
  */
 bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p);
@@ -154,7 +154,8 @@ void core_ring_awake(core_ring_t *ring);
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
 /* Returns true if the peer must be woken, once for each of its sleeps. Call
- * this after a commit or a fence, and after a consume that returned true. */
+ * this after core_ring_commit(), after core_ring_publish() and a fence, and
+ * after core_ring_consume() has returned true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 /* Revoke a message, or check whether the peer has revoked it. word: index of

@@ -70,8 +70,8 @@ typedef struct core_histogram {
 
 /* The histograms of one wire, by operation and path. */
 typedef struct core_latency_wire {
-    /* The number of operations that may still end untimed before a sample is
-     * due. */
+    /* Decreases by 1 for each operation that is not timed. When it becomes
+     * negative, the next operation is sampled. */
     int64_t          left[CORE_OPERATION_LAST][CORE_LATENCY_LAST_PATH + 1];
     core_histogram_t histograms[CORE_OPERATION_LAST]
                                [CORE_LATENCY_LAST_PATH + 1];

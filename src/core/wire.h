@@ -13,7 +13,7 @@ typedef struct core_fragment core_fragment_t;
 struct core_fragment {
     ucxpool_request_t   *request;
     unsigned             number;    /* index in send.fragments */
-    base_list_t          link;      /* send.unsent, free, or none */
+    base_list_t          link;      /* in send.unsent, the free list, or none */
     base_list_t          all_link;  /* pool->xfer->fragments */
     copy_job_t           copy;      /* the gather, on a GPU */
     const void          *bytes;     /* the fragment's data */
