@@ -355,8 +355,8 @@ struct copy_cuda_copier {
     copy_cuda_job_t          jobs[];
 };
 
-/* Each word has its own cache line, so that polling one word does not slow down
- * writes to another. Tiles and lists are aligned to cache lines. */
+/* Each job's word has its own cache line, so that polling one word does not
+ * slow down writes to another. Tiles and lists are aligned to cache lines. */
 #define LINE_SIZE ((size_t)64)
 
 static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
@@ -494,8 +494,8 @@ static void streams_wait(const copy_cuda_copier_t *copier)
     }
 }
 
-/* Compute the size of one job's pinned memory: for the word, the tiles, the
- * list and the bounce buffer. */
+/* Compute the size of one job's pinned memory: for its completion word, the
+ * tiles, the list and the bounce buffer. */
 static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
 {
     size_t size;

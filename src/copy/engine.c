@@ -126,7 +126,8 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
     for (uint32_t i = 0; i < launch->list.num_entries; i++) {
         entry_t entry = entry_get(&launch->list, i, &next);
         char   *place = job->bounce + entry.offset;
-        /* The range may end in the last segment of a uniform list. */
+        /* All entries of a uniform list have the same length, but the range may
+         * end in the middle of the last segment. */
         size_t length =
             (size_t)base_min(entry.length, launch->covered - entry.offset);
         void *memory = (void *)(uintptr_t)*entry.address;

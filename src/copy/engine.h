@@ -59,9 +59,10 @@ typedef struct copy_work {
     bool         is_gather;     /* to the block; false: from the block */
     bool         has_far_block; /* scatter: the block is on another GPU */
     bool         is_pushed;     /* the block belongs to the receiver */
-    /* A flag in the receiver's memory. A gather to this memory writes the flag,
-     * and must then take only one launch. The scatter from this memory waits
-     * for the flag, so it may start before the gather ends. */
+    /* A flag in the receiver's memory. A gather to this memory writes the flag
+     * when the data is complete. A gather with a flag must fit in one launch.
+     * The scatter from this memory waits for the flag, so it may start before
+     * the gather ends. */
     copy_flag_t flag;
     bool has_host_block;    /* for a scatter: the GPU cannot access the block */
     bool has_host_segments; /* the GPU cannot access some of the segments */

@@ -55,8 +55,8 @@ typedef struct walk {
     copy_memtypes_t          found;
     size_t                   num_unknown;
     size_t                   num_unknown_total; /* unknown segments in total */
-    /* Segments that the driver does not know, and their indexes. Entries are
-     * set when they are used. */
+    /* Segments that the driver does not know, and their indexes. Only the first
+     * num_unknown entries are valid. */
     mem_span_t unknown[MEM_SPANS_MAX];
     size_t     indexes[MEM_SPANS_MAX];
 } walk_t;
