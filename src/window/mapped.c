@@ -497,7 +497,8 @@ typedef struct copies {
     uint64_t     size;
 } copies_t;
 
-/* Add a copy of the rest of the piece, at most up to the end of the view. */
+/* Add an entry that copies the piece after its first `done` bytes, at most up
+ * to the end of the view. *length_p is the length of the entry. */
 static void add_copy(copies_t *copies, const window_operation_t *operation,
                      const window_piece_t *piece, uint64_t done,
                      uint64_t *length_p)

@@ -1,6 +1,7 @@
-/* Operations through messages. The importer first sends a CALL, which describes
- * the operation. For a write, it then sends the data as an ordinary message.
- * For a read, it receives the message in which the owner sends the data. */
+/* Window reads and writes whose data is sent in messages: the importer's side.
+ * The importer first sends a CALL, which describes the operation. For a write,
+ * it then sends the data as an ordinary message. For a read, it receives the
+ * message in which the owner sends the data. */
 #include "window/service.h"
 #include "window/way.h"
 

@@ -95,7 +95,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     if (status == UCXPOOL_OK) {
         count(operation);
     }
-    /* The tag of an operation through messages is internal. */
+    /* The tag of an operation that uses messages is internal. */
     request->tag         = 0;
     request->notify.hook = NULL;
     operation->request   = NULL;

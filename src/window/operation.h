@@ -49,7 +49,7 @@ typedef struct window_operation {
      * flush was posted. */
     unsigned num_rma;
     bool     is_flushed;
-    /* For operations through messages. */
+    /* For operations that use messages. */
     bool               is_answered;  /* the data of a read is arriving */
     ucxpool_segment_t  call;         /* the CALL with its places */
     ucxpool_request_t *notification; /* sent on success; NULL: none */

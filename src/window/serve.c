@@ -1,6 +1,6 @@
 /*
- * Operations through messages, on the owner's side: the owner's pool copies to
- * or from its window for a peer.
+ * Window reads and writes whose data is sent in messages: the owner's side. The
+ * owner's pool copies to or from its window for a peer.
  *
  * A CALL lists places: ranges of the window (ucxpool_place_t). The owner checks
  * them, and replaces them by addresses in its copy of the CALL. An ordinary

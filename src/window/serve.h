@@ -1,4 +1,4 @@
-/* Operations through messages, on the owner's side. */
+/* Window reads and writes whose data is sent in messages: the owner's side. */
 #ifndef WINDOW_SERVE_H
 #define WINDOW_SERVE_H
 

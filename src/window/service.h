@@ -29,13 +29,13 @@ struct window_channel {
     base_list_t remotes; /* remote windows: the peer's windows */
     base_list_t grants;  /* the peer's imports of our windows */
     unsigned    num_grants;
-    base_list_t served; /* the peer's operations through messages on our
+    base_list_t served; /* the peer's operations that use messages, on our
                          * windows */
     unsigned    num_served;
     uint64_t    served_size; /* total size of their CALL messages */
-    base_list_t queued;      /* our operations through messages, CALL not sent
+    base_list_t queued;      /* our operations that use messages, CALL not sent
                               * yet */
-    base_list_t called;      /* our operations through messages, CALL sent */
+    base_list_t called;      /* our operations that use messages, CALL sent */
     base_list_t moving;      /* our operations through UCX's get and put that
                               * have more to post */
     base_list_t moved;       /* our operations through UCX's get and put that

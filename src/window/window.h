@@ -13,7 +13,7 @@
  * grant      one import of a window, on the owner's side
  * remote     the same import, on the importer's side: a remote window
  * operation  a read or write of a remote window, on the importer's side
- * served     an operation through messages, on the owner's side
+ * served     an operation whose data is sent in messages, on the owner's side
  *
  * A grant exists for as long as its importer may access the memory.
  */
