@@ -19,9 +19,9 @@
 #define ROUND_MAX 64u
 
 /* --- lists and the index --------------------------------------------------
- * The index holds the messages that no receive has matched. The lists of the
- * index have the order of pool->xfer->unexpected. Early messages are indexed
- * only by number.
+ * The index holds the messages that no receive has matched. The messages in
+ * each list of the index are in the same order as in pool->xfer->unexpected.
+ * Early messages are indexed only by number.
  */
 
 static void index_add(ucxpool_message_t *message)

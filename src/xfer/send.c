@@ -432,8 +432,8 @@ static void leave_readers(ucxpool_request_t *request)
     }
 }
 
-/* Returns true if the send may read now. Otherwise the send is woken when its
- * turn to read comes. */
+/* Returns true if the send may read a fragment from its file now. Otherwise the
+ * send is woken when its turn to read comes. */
 static bool may_read(ucxpool_request_t *request)
 {
     ucxpool_t   *pool = request->pool;

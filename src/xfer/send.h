@@ -51,7 +51,7 @@ struct xfer_send {
                       blocks are ours */
     unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
-    uint32_t          cost; /* units of the peer's max_unexpected in use */
+    uint32_t          cost; /* units of the peer's max_unexpected it uses */
     uint64_t          block_size; /* size of the smallest block */
     uint64_t          sequence;
     uint64_t          offset; /* stream offset of the next fragment */
