@@ -295,7 +295,8 @@ static void cancel_requests(ucxpool_channel_t *channel)
                 UCXPOOL_ERR_CANCELED, text);
 }
 
-/* Free sends that have ended, but whose memory the peer could still read. */
+/* Free the sends that were kept after their end because the peer could read
+ * their memory. Called when the peer can no longer read it. */
 static void forget_sends(ucxpool_channel_t *channel)
 {
     const core_numbers_t *sends = &channel->requests.sends;

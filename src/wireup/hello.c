@@ -1054,7 +1054,8 @@ void wireup_hello_unanswered(ucxpool_channel_t *channel)
                                                                 : PATIENCE_NS));
 }
 
-/* Stop waiting for memory that the peer will not offer. */
+/* The peer cannot map our memory: stop importing the peer's memory, and send
+ * READY with the peer's reason. */
 static void refuse_too(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
