@@ -157,8 +157,8 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
  *     epoll_fd -> timer, event, listeners -> ..., sockets
  *              -> UCX's worker -> its interfaces -> their connections
  *
- * The system lists the descriptors of an epoll (/proc/self/fdinfo), including
- * descriptors that UCX opens and closes. A forked child replaces these
+ * The kernel lists the descriptors in an epoll (/proc/self/fdinfo), so the
+ * library also finds those that UCX has opened. A forked child replaces these
  * descriptors by /dev/null. It never calls shutdown(), which would end the
  * parent's connection. A spawned or executed program does not inherit them,
  * because they are close-on-exec. UCX's listening sockets are in the epoll of
@@ -242,8 +242,8 @@ typedef struct ucx_claim {
 } ucx_claim_t;
 
 /*
- * Claim the ids for claim->name. The caller fills in the claim, and must keep
- * it until it is released.
+ * Claim the ids for the pool. The caller fills in the claim, and must keep it
+ * until it is released.
  *
  * UCXPOOL_ERR_INVALID_PARAM  another pool has claimed one of these ids of this
  *                            worker
