@@ -73,7 +73,8 @@ struct heap_stream {
     /* Tickets up to this one have completed when the fence is reached. */
     uint64_t covers;
 
-    /* Used by the stream's own threads, without the heap's lock. */
+    /* Protected by `lock`, so that most allocations and frees in the stream do
+     * not take the heap's lock. */
     char              apart_before[HEAP_APART];
     base_lock_t       lock;
     heap_free_cache_t cache; /* large ranges */
