@@ -234,9 +234,10 @@ static bool user_map_find(uint32_t user, user_map_t *map_p)
     return is_found;
 }
 
-/* Returns the user's ID in the parent user namespace, so that containers with
- * different maps can be compared. Returns IPC_NO_USER if it is unknown. The
- * process may enter another user namespace between two calls. */
+/* Returns the user's ID in the parent user namespace. Containers may map user
+ * IDs differently, so only these IDs can be compared between containers.
+ * Returns IPC_NO_USER if the ID is unknown. The process may enter another user
+ * namespace between two calls. */
 static uint32_t outer_user(uint32_t user)
 {
     uint64_t   name_space = namespace_of("/proc/self/ns/user");
