@@ -23,8 +23,8 @@ static pthread_once_t       once = PTHREAD_ONCE_INIT;
  * In a forked child: forget the parent's pools. The child must not use or even
  * destroy them. The lock is initialized again, because a thread that does not
  * exist in the child may hold it. A pool that was being created during the fork
- * is leaked in the child. The lock protects no other data that a fork could
- * leave inconsistent.
+ * is leaked in the child. The lock protects only pools[], whose elements are
+ * atomic, so a fork cannot leave them inconsistent.
  *
  * The fork does not wait for the lock. The lock is held while a pool is
  * created, and cuInit() may fork during this time to load a kernel module.
