@@ -247,10 +247,20 @@ static void refuse_unknown_field(void)
     check_refused(2, 1, UCXPOOL_ERR_UNSUPPORTED);
 }
 
+static void refuse_huge_length(void)
+{
+    static uint8_t byte;
+
+    for (size_t length = SIZE_MAX - 20; length != 0; length++) {
+        ops[1] = send_op(pair.to_b, &byte, length);
+        check_refused(2, 1, UCXPOOL_ERR_INVALID_PARAM);
+    }
+}
+
 static void (*const refusals[])(void) = {
     refuse_null_channel,  refuse_foreign_channel,   refuse_ended_channel,
     refuse_null_window,   refuse_foreign_window,    refuse_unknown_kind,
-    refuse_unknown_field, refuse_source_of_receive,
+    refuse_unknown_field, refuse_source_of_receive, refuse_huge_length,
 };
 #define NUM_REFUSALS (int)(sizeof(refusals) / sizeof(refusals[0]))
 

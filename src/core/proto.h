@@ -221,7 +221,8 @@ typedef struct proto_short {
     uint32_t     length; /* of each message, in bytes, 1 or more */
 } proto_short_t;
 
-/* Returns the size of a message in the variable part of a SHORT. */
+/* Returns the size of a message in the variable part of a SHORT. length: at
+ * most PROTO_SHORT_MAX */
 static inline size_t proto_short_size(size_t length)
 {
     return sizeof(uint64_t) + base_align_up(length, 8);

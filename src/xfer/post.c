@@ -547,11 +547,12 @@ static bool needs_no_request(const ucxpool_channel_t *channel)
 
 uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 {
-    size_t num = XFER_SHORTS_SIZE / proto_short_size(length);
+    size_t num;
 
     if (!length_fits(channel, length) || !needs_no_request(channel)) {
         return 0;
     }
+    num = XFER_SHORTS_SIZE / proto_short_size(length);
     return (uint32_t)base_min(base_max(num, 1), channel->flow.credits);
 }
 
