@@ -4,6 +4,7 @@
 #include "core/control.h"
 #include "core/inbox.h"
 #include "wire/wire.h"
+#include "xfer/post.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -651,12 +652,12 @@ void xfer_message_short(ucxpool_channel_t   *channel,
 {
     const uint8_t *at   = data;
     size_t         size = proto_short_size(in_short->length);
+    size_t         end  = base_min(in_short->num * size, XFER_SHORTS_SIZE);
     uint64_t       tag;
 
-    /* Load all cache lines at once, because the peer's CPU has modified them.
-     */
-    for (size_t i = BASE_CACHE_LINE; i < in_short->num * size;
-         i += BASE_CACHE_LINE) {
+    /* The peer's CPU has modified the cache lines of the messages. Load all at
+     * once. Of one long message, the CPU loads the rest by itself. */
+    for (size_t i = BASE_CACHE_LINE; i < end; i += BASE_CACHE_LINE) {
         __builtin_prefetch(at + i);
     }
     for (uint32_t i = 0; (i < in_short->num) && core_channel_is_live(channel);

@@ -48,7 +48,7 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
 
 /* The maximum size of the variable part of a SHORT with several messages, and
  * the maximum number of messages in it. */
-#define XFER_SHORTS_SIZE 1024u
+#define XFER_SHORTS_SIZE ((size_t)1024)
 #define XFER_SHORTS_MAX  (XFER_SHORTS_SIZE / 16) /* proto_short_size(1) */
 
 /* A short message in host memory. */
