@@ -38,7 +38,7 @@ static bool has_outside(void)
     return outside[0] != '\0';
 }
 
-/* Pools of which b listens; a has these settings. */
+/* Create both pools. Pool b listens, and pool a has these settings. */
 static ucxpool_listener_t *init(pair_t *pair, const char *settings)
 {
     pair->a = pair_pool(settings);

@@ -30,9 +30,8 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
 void           core_control_end(ucxpool_channel_t *channel);
 
 /* Begin a SHORT of `num` messages of `length` bytes in the channel's ring.
- * Returns its variable part, which the
- * caller fills before it calls core_control_end(). Returns NULL if there is no
- * room now. */
+ * Returns its variable part, which the caller fills before it calls
+ * core_control_end(). Returns NULL if there is no room now. */
 void *core_control_begin_short(ucxpool_channel_t *channel, uint32_t num,
                                uint32_t length);
 

@@ -303,7 +303,7 @@ static inline bool core_request_has_ended(const ucxpool_request_t *request)
 void core_request_reuse(ucxpool_request_t *request);
 
 /* Return the handle of a request to its caller. If request_p is NULL, the
- * request has no handle and is reused as soon as it has ended. */
+ * caller gets no handle, and the request is reused when it ends. */
 static inline void core_request_hand_out(ucxpool_request_t  *request,
                                          ucxpool_request_t **request_p)
 {
