@@ -135,8 +135,8 @@ class Process:
         for pool in self.pools:
             pool.call("check", pool.handle)
             for share in BLOCKS:
-                total, free = (self.count(pool, f"blocks_{share}_{what}")
-                               for what in ("total", "free"))
+                total, free = (self.count(pool, f"blocks_{share}{what}")
+                               for what in ("", "_free"))
                 until = time.monotonic() + SECONDS
                 while total - free > (share == "recv"):
                     if time.monotonic() > until:

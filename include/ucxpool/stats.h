@@ -31,7 +31,7 @@ extern "C" {
  *
  * Blocks are counted separately for each share. The `send` and `recv` shares
  * are for transfers; the `user` share is for the caller (memory.h). For each
- * share, blocks_SHARE_total == _free + _held + _quarantined at any time.
+ * share, blocks_SHARE == _free + _held + _quarantined at any time.
  *
  * Bytes and fragments, sent and received, are counted separately for each
  * transfer mode. A fragment is the part of a message that one wire operation

@@ -44,8 +44,8 @@ typedef struct stat_entry {
 #define HEAP(_member, _kind, _unit, _help) \
     ENTRY("heap_" #_member, heap._member, _kind, _unit, _help)
 #define SHARE(_name, _share) \
-    ENTRY("blocks_" _name "_total", pool.blocks[_share].total, GAUGE, "", \
-          "Total number of blocks in the share."), \
+    ENTRY("blocks_" _name, pool.blocks[_share].total, GAUGE, "", \
+          "Blocks of the share."), \
         ENTRY("blocks_" _name "_free", pool.blocks[_share].free, GAUGE, "", \
               "Free blocks of the share."), \
         ENTRY("blocks_" _name "_held", pool.blocks[_share].held, GAUGE, "", \

@@ -72,14 +72,12 @@ static void report_shares(report_t *report, const ucxpool_config_t *config,
                           ucxpool_t *pool)
 {
     because_setting(report, config, "SEND_SHARE");
-    report_number(report, "blocks_to_send",
-                  pool_stat(pool, "blocks_send_total"));
+    report_number(report, "blocks_to_send", pool_stat(pool, "blocks_send"));
     because_setting(report, config, "RECV_SHARE");
-    report_number(report, "blocks_to_receive",
-                  pool_stat(pool, "blocks_recv_total"));
+    report_number(report, "blocks_to_receive", pool_stat(pool, "blocks_recv"));
     report_because(report, "the rest of the blocks");
     report_number(report, "blocks_for_the_caller",
-                  pool_stat(pool, "blocks_user_total"));
+                  pool_stat(pool, "blocks_user"));
 }
 
 /* Returns the page size in bytes at an address, from /proc/self/smaps, or 0 if
