@@ -128,9 +128,9 @@ def torch_aba(options):
 
 def brief(stats):
     return {key: stats[key] for key in
-            ("limit", "live", "reserved", "peak_reserved", "free",
-             "largest_contiguous", "stitches", "restitches", "failures",
-             "stream_waits", "syncs")}
+            ("limit_bytes", "live_bytes", "reserved_bytes",
+             "peak_reserved_bytes", "free_bytes", "largest_contiguous_bytes",
+             "stitches", "restitches", "failures", "stream_waits", "syncs")}
 
 
 # --- CuPy --------------------------------------------------------------------
@@ -414,7 +414,7 @@ def train(options, make, batches):
     if options.own:
         reserved = torch.cuda.max_memory_reserved()
     else:
-        reserved = heap(options).stats()["peak_reserved"]
+        reserved = heap(options).stats()["peak_reserved_bytes"]
     return {"step_ms": 1e3 * statistics.median(times), "loss": value,
             "reserved": reserved}
 

@@ -213,15 +213,15 @@ TEST_EACH(counters_are_printed_in_three_formats, NUM_MEMORIES)
     create(_i, "MEMORY_LIMIT=64m COMM_SIZE=16m");
     (void)get(3 * MIB);
     print(UCXPOOL_STATS_TEXT, text, sizeof(text));
-    assert_has(text, "\n  heap_live                      3145728 bytes\n");
+    assert_has(text, "\n  heap_live_bytes                3145728 bytes\n");
     assert_has(text, " 3145728 live\n");
     assert_has(text, " live\n");
     assert_has(text, " hole\n");
     print(UCXPOOL_STATS_JSON, text, sizeof(text));
-    assert_has(text, ",\"heap_live\":3145728,");
+    assert_has(text, ",\"heap_live_bytes\":3145728,");
     assert_has(text, "{\"size\":4194304,\"live\":1,\"live_bytes\":3145728,");
     print(UCXPOOL_STATS_OPENMETRICS, text, sizeof(text));
-    assert_has(text, "\nucxpool_heap_live{pool=\"");
+    assert_has(text, "\nucxpool_heap_live_bytes{pool=\"");
     assert_has(text, "\nucxpool_heap_allocations_total{");
     ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
 }

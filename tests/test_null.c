@@ -336,9 +336,9 @@ TEST(statistics)
     refused(ucxpool_stats_read(NULL, &value, 1, &size));
     refused(ucxpool_stats_read(pool, NULL, 1, &size));
     refused(ucxpool_stats_read(pool, &value, 1, NULL));
-    refused(ucxpool_stats_get(NULL, "block_size", &value));
+    refused(ucxpool_stats_get(NULL, "block_size_bytes", &value));
     refused(ucxpool_stats_get(pool, NULL, &value));
-    refused(ucxpool_stats_get(pool, "block_size", NULL));
+    refused(ucxpool_stats_get(pool, "block_size_bytes", NULL));
     ignored(ucxpool_stats_print(NULL, stdout, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_stats_print(pool, NULL, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_heap_print(NULL, stdout, UCXPOOL_STATS_TEXT));

@@ -608,7 +608,7 @@ static bool ends_with(const char *name, const char *end)
 }
 
 /* OpenMetrics reserves these suffixes, and the library adds _total itself. */
-TEST(names_have_no_reserved_suffix)
+TEST(names_end_with_their_unit_and_not_with_a_reserved_suffix)
 {
     static const char *const reserved[] = {"_total", "_created", "_count",
                                            "_sum",   "_bucket",  "_info"};
@@ -619,6 +619,11 @@ TEST(names_have_no_reserved_suffix)
         for (size_t j = 0; j < sizeof(reserved) / sizeof(*reserved); j++) {
             ck_assert_msg(!ends_with(attr.name, reserved[j]), "%s", attr.name);
         }
+        ck_assert_msg(ends_with(attr.name, "_bytes") ==
+                              (strcmp(attr.unit, "bytes") == 0) &&
+                          ends_with(attr.name, "_ns") ==
+                              (strcmp(attr.unit, "ns") == 0),
+                      "%s", attr.name);
     }
 }
 
@@ -641,11 +646,11 @@ TEST(values_are_read_from_the_pool)
                       stats.blocks[BLOCK_SHARE_RECV].total);
     ck_assert_uint_eq(value_of(pair.a, "registration_ns"),
                       stats.registration_ns);
-    ck_assert_uint_eq(value_of(pair.a, "heap_asked"), 5000);
-    ck_assert_uint_eq(value_of(pair.a, "heap_reserved"),
-                      value_of(pair.a, "heap_live") +
-                          value_of(pair.a, "heap_free"));
-    ck_assert_uint_eq(value_of(pair.b, "heap_asked"), 0);
+    ck_assert_uint_eq(value_of(pair.a, "heap_asked_bytes"), 5000);
+    ck_assert_uint_eq(value_of(pair.a, "heap_reserved_bytes"),
+                      value_of(pair.a, "heap_live_bytes") +
+                          value_of(pair.a, "heap_free_bytes"));
+    ck_assert_uint_eq(value_of(pair.b, "heap_asked_bytes"), 0);
     ucxpool_query(pair.a, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.block_size, stats.block_size);
     ck_assert_uint_eq(attr.num_regions, stats.num_regions);

@@ -54,11 +54,11 @@ extern "C" {
  * is added when it ends.
  *
  * The names of the heap's statistics (heap.h) begin with heap_. These
- * statistics are 0 before the first allocation. heap_reserved == heap_live +
- * heap_free. Freed memory counts as free even if work in a stream may still be
- * using it. The fragmentation of the free memory is 1 -
- * heap_largest_contiguous / heap_free, and with stitching 1 -
- * heap_largest_stitchable / heap_free.
+ * statistics are 0 before the first allocation. heap_reserved_bytes ==
+ * heap_live_bytes + heap_free_bytes. Freed memory counts as free even if work
+ * in a stream may still be using it. The fragmentation of the free memory is
+ * 1 - heap_largest_contiguous_bytes / heap_free_bytes, and with stitching
+ * 1 - heap_largest_stitchable_bytes / heap_free_bytes.
  */
 
 typedef enum ucxpool_stat_kind {

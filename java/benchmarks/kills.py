@@ -152,7 +152,7 @@ def report(application):
 def held(told, staging):
     """Leaks of an executor with no transfer in progress: bytes of its heap
     except those for staging, and blocks."""
-    kept = {"heap_live": told["pool.heap_live"] - staging}
+    kept = {"heap_live_bytes": told["pool.heap_live_bytes"] - staging}
     for share in ("send", "recv"):
         for state in ("held", "quarantined"):
             kept[f"{share} {state}"] = told[f"pool.blocks_{share}_{state}"]
@@ -182,7 +182,7 @@ def leaks(cluster, spared, staging):
     while True:
         found = {}
         for executor, told in counters(cluster, spared).items():
-            if "pool.heap_live" not in told:
+            if "pool.heap_live_bytes" not in told:
                 found[executor] = {"no pool": 1}
                 continue
             kept = held(told, staging)

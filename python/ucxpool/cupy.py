@@ -131,8 +131,8 @@ class Allocator:
             address = heap.alloc(size, entry.variable.value)
         except OutOfMemoryError as reason:
             stats = heap.stats()
-            raise _CupyOutOfMemoryError(size, stats["live"],
-                                        stats["limit"]) from reason
+            raise _CupyOutOfMemoryError(size, stats["live_bytes"],
+                                        stats["limit_bytes"]) from reason
         heap.free(address, entry.variable.value)
         return self.malloc(size)
 

@@ -44,7 +44,7 @@ class Manager(HostOnlyCUDAMemoryManager):
     def _stats(self):
         heap = self._heap()
         stats = heap.stats()
-        if stats["limit"] == 0:
+        if stats["limit_bytes"] == 0:
             # A heap has no limit before its first allocation.
             heap.free(heap.alloc(1))
             stats = heap.stats()
@@ -52,7 +52,7 @@ class Manager(HostOnlyCUDAMemoryManager):
 
     def initialize(self):
         # Numba delays freeing up to a fraction of this.
-        self.deallocations.memory_capacity = self._stats()["limit"]
+        self.deallocations.memory_capacity = self._stats()["limit_bytes"]
 
     def memalloc(self, size):
         size = max(size, 1)
@@ -75,8 +75,8 @@ class Manager(HostOnlyCUDAMemoryManager):
 
     def get_memory_info(self):
         stats = self._stats()
-        return MemoryInfo(free=stats["limit"] - stats["live"],
-                          total=stats["limit"])
+        return MemoryInfo(free=stats["limit_bytes"] - stats["live_bytes"],
+                          total=stats["limit_bytes"])
 
     def get_ipc_handle(self, memory):
         raise NotImplementedError(

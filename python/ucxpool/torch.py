@@ -85,10 +85,10 @@ def _stats(device):
 
 def memory_allocated(device=None):
     """Return the bytes in live tensors, like torch.cuda.memory_allocated()."""
-    return _stats(device)["live"]
+    return _stats(device)["live_bytes"]
 
 
 def memory_reserved(device=None):
     """Return the bytes that the heap holds, like
     torch.cuda.memory_reserved()."""
-    return _stats(device)["reserved"]
+    return _stats(device)["reserved_bytes"]

@@ -41,8 +41,10 @@ typedef struct stat_entry {
     }
 #define POOL(_member, _kind, _unit, _help) \
     ENTRY(#_member, pool._member, _kind, _unit, _help)
-#define HEAP(_member, _kind, _unit, _help) \
-    ENTRY("heap_" #_member, heap._member, _kind, _unit, _help)
+#define HEAP(_member, _kind, _help) \
+    ENTRY("heap_" #_member, heap._member, _kind, "", _help)
+#define HEAP_BYTES(_member, _kind, _help) \
+    ENTRY("heap_" #_member "_bytes", heap._member, _kind, "bytes", _help)
 #define SHARE(_name, _share) \
     ENTRY("blocks_" _name, pool.blocks[_share].total, GAUGE, "", \
           "Blocks of the share."), \
@@ -84,7 +86,8 @@ static const stat_entry_t entries[] = {
     SHARE("send", BLOCK_SHARE_SEND),
     SHARE("recv", BLOCK_SHARE_RECV),
     SHARE("user", BLOCK_SHARE_USER),
-    POOL(block_size, GAUGE, "bytes", "Bytes of one block."),
+    ENTRY("block_size_bytes", pool.block_size, GAUGE, "bytes",
+          "Bytes of one block."),
     POOL(num_regions, GAUGE, "", "Physical allocations."),
     POOL(registered_bytes, GAUGE, "bytes", "Bytes registered with UCX."),
     POOL(registrations, COUNTER, "", "Calls that registered memory."),
@@ -101,7 +104,8 @@ static const stat_entry_t entries[] = {
     POOL(registration_ns, COUNTER, "ns", "Nanoseconds spent on registrations."),
     POOL(budget_bytes, GAUGE, "bytes",
          "Bytes of BAR1 available to blocks; 0: no limit."),
-    POOL(bytes_asked, GAUGE, "bytes", "Bytes of blocks that were requested."),
+    ENTRY("blocks_asked_bytes", pool.bytes_asked, GAUGE, "bytes",
+          "Bytes of blocks that were requested."),
     POOL(blocks_asked, GAUGE, "", "Blocks that were requested."),
     POOL(degradations, COUNTER, "", "Failed attempts to create the blocks."),
     POOL(verbs_domains, GAUGE, "",
@@ -151,35 +155,32 @@ static const stat_entry_t entries[] = {
     WAY("rma", UCXPOOL_WAY_RMA),
     WAY("messages", UCXPOOL_WAY_MESSAGES),
 #define NUM_HEAP 24
-    HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
-    HEAP(reserved, GAUGE, "bytes",
-         "Bytes of physical memory that the heap holds."),
-    HEAP(live, GAUGE, "bytes", "Bytes allocated, after rounding."),
-    HEAP(free, GAUGE, "bytes",
-         "Bytes of reserved memory that are not allocated."),
-    HEAP(asked, GAUGE, "bytes", "Bytes allocated, as requested."),
-    HEAP(peak_reserved, GAUGE, "bytes", "Maximum number of reserved bytes."),
-    HEAP(num_live, GAUGE, "", "Allocations that are live."),
-    HEAP(largest_contiguous, GAUGE, "bytes",
-         "Bytes of the longest free range."),
-    HEAP(largest_stitchable, GAUGE, "bytes", "Total bytes of free pages."),
-    HEAP(chunks, GAUGE, "", "Large physical allocations."),
-    HEAP(pages, GAUGE, "", "Physical allocations of 2 MiB."),
-    HEAP(stitched_live, GAUGE, "", "Allocations that are stitched."),
-    HEAP(stitched_kept, GAUGE, "", "Stitched ranges kept for reuse."),
-    HEAP(mapped, GAUGE, "bytes", "Bytes of address space that are mapped."),
-    HEAP(mappings, GAUGE, "", "Mappings of chunks and pages."),
-    HEAP(allocations, COUNTER, "", "Allocations made."),
-    HEAP(failures, COUNTER, "", "Allocations that failed."),
-    HEAP(grows, COUNTER, "",
-         "Times that the heap took memory from the system."),
-    HEAP(stitches, COUNTER, "", "Ranges stitched."),
-    HEAP(restitches, COUNTER, "", "Allocations that reused a stitched range."),
-    HEAP(splits, COUNTER, "", "Chunks split into pages."),
-    HEAP(stream_waits, COUNTER, "",
+    HEAP_BYTES(limit, GAUGE, "Bytes that the heap may hold."),
+    HEAP_BYTES(reserved, GAUGE,
+               "Bytes of physical memory that the heap holds."),
+    HEAP_BYTES(live, GAUGE, "Bytes allocated, after rounding."),
+    HEAP_BYTES(free, GAUGE, "Bytes of reserved memory that are not allocated."),
+    HEAP_BYTES(asked, GAUGE, "Bytes allocated, as requested."),
+    HEAP_BYTES(peak_reserved, GAUGE, "Maximum number of reserved bytes."),
+    HEAP(num_live, GAUGE, "Allocations that are live."),
+    HEAP_BYTES(largest_contiguous, GAUGE, "Bytes of the longest free range."),
+    HEAP_BYTES(largest_stitchable, GAUGE, "Total bytes of free pages."),
+    HEAP(chunks, GAUGE, "Large physical allocations."),
+    HEAP(pages, GAUGE, "Physical allocations of 2 MiB."),
+    HEAP(stitched_live, GAUGE, "Allocations that are stitched."),
+    HEAP(stitched_kept, GAUGE, "Stitched ranges kept for reuse."),
+    HEAP_BYTES(mapped, GAUGE, "Bytes of address space that are mapped."),
+    HEAP(mappings, GAUGE, "Mappings of chunks and pages."),
+    HEAP(allocations, COUNTER, "Allocations made."),
+    HEAP(failures, COUNTER, "Allocations that failed."),
+    HEAP(grows, COUNTER, "Times that the heap took memory from the system."),
+    HEAP(stitches, COUNTER, "Ranges stitched."),
+    HEAP(restitches, COUNTER, "Allocations that reused a stitched range."),
+    HEAP(splits, COUNTER, "Chunks split into pages."),
+    HEAP(stream_waits, COUNTER,
          "Times that a stream was made to wait for another."),
-    HEAP(syncs, COUNTER, "", "Times that a caller had to wait for a stream."),
-    HEAP(trimmed, COUNTER, "bytes", "Bytes returned to the system."),
+    HEAP(syncs, COUNTER, "Times that a caller had to wait for a stream."),
+    HEAP_BYTES(trimmed, COUNTER, "Bytes returned to the system."),
 };
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
@@ -205,10 +206,10 @@ static const struct {
     const char *help;
 } ratios[] = {
     {"heap_fragmentation", offsetof(snapshot_t, heap.fragmentation),
-     "1 - heap_largest_contiguous / heap_free."},
+     "1 - heap_largest_contiguous_bytes / heap_free_bytes."},
     {"heap_fragmentation_stitched",
      offsetof(snapshot_t, heap.fragmentation_stitched),
-     "1 - heap_largest_stitchable / heap_free."},
+     "1 - heap_largest_stitchable_bytes / heap_free_bytes."},
 };
 
 #define NUM_RATIOS (sizeof(ratios) / sizeof(ratios[0]))

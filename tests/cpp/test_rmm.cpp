@@ -229,7 +229,7 @@ static void the_failure_callback_runs_when_memory_is_out()
     heap_resource                                resource(pool);
     rmm::mr::failure_callback_resource_adaptor<> retrying(
         resource, free_ballast, &resource);
-    std::size_t half = stat("heap_limit") / 2 + MIB;
+    std::size_t half = stat("heap_limit_bytes") / 2 + MIB;
 
     ballast       = resource.allocate(default_stream, half, ALIGN);
     void *address = retrying.allocate(default_stream, half, ALIGN);

@@ -45,7 +45,7 @@ class TorchTest(FrameworkTest):
         self.assertEqual(address % 512, 0)
         self.assertEqual(self.num_live(), 1)
         self.assertEqual(torch.memory_allocated(),
-                         ucxpool.heap_stats(0)["live"])
+                         ucxpool.heap_stats(0)["live_bytes"])
         for device in (0, "cuda", "cuda:0", None):
             self.assertGreaterEqual(torch.memory_reserved(device), 5 * MIB)
         given.record_stream(address, 0)
@@ -116,7 +116,7 @@ class CupyTest(FrameworkTest):
         with self.assertRaises(fakes.CupyOutOfMemoryError) as caught:
             fakes.Cupy.allocator(1 << 40)
         self.assertIn("1,099,511,627,776", str(caught.exception))
-        self.assertIn(f"{ucxpool.heap_stats(0)['live']:,}",
+        self.assertIn(f"{ucxpool.heap_stats(0)['live_bytes']:,}",
                       str(caught.exception))
         self.assertIsInstance(caught.exception.__cause__,
                               ucxpool.OutOfMemoryError)
@@ -130,7 +130,7 @@ class CupyTest(FrameworkTest):
         try:
             cycle = Cycle()
             cycle.itself = cycle
-            limit = ucxpool.heap_stats(0)["limit"]
+            limit = ucxpool.heap_stats(0)["limit_bytes"]
             cycle.memory = fakes.Cupy.allocator(limit // 2)
             del cycle
             memory = fakes.Cupy.allocator(limit * 3 // 4)

@@ -142,11 +142,11 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
                 channel.send([whole])
 
     async def test_buffer_is_freed_with_its_last_reference(self):
-        before = self.heap.stats()["live"]
+        before = self.heap.stats()["live_bytes"]
         buffer = self.heap.buffer(1 << 20)
-        self.assertGreater(self.heap.stats()["live"], before)
+        self.assertGreater(self.heap.stats()["live_bytes"], before)
         del buffer
-        self.assertEqual(self.heap.stats()["live"], before)
+        self.assertEqual(self.heap.stats()["live_bytes"], before)
 
     async def test_info_names_the_gpu(self):
         self.assertEqual(self.pool.info()["device"], 0)

@@ -37,11 +37,11 @@ class HeapTest(unittest.TestCase):
             self.assertEqual(ctypes.string_at(address, size),
                              bytes([number]) * size)
         self.assertEqual(self.heap.stats()["num_live"], len(sizes))
-        self.assertEqual(self.heap.stats()["asked"], sum(sizes))
+        self.assertEqual(self.heap.stats()["asked_bytes"], sum(sizes))
         for address, _ in live:
             self.heap.free(address)
         self.assertEqual(self.heap.stats()["num_live"], 0)
-        self.assertEqual(self.heap.stats()["live"], 0)
+        self.assertEqual(self.heap.stats()["live_bytes"], 0)
 
     def test_scattered_free_memory_becomes_one_range(self):
         # Free every second piece, so that no two free ones are adjacent.
@@ -75,10 +75,10 @@ class HeapTest(unittest.TestCase):
 
     def test_trim_releases_free_memory(self):
         self.heap.free(self.heap.alloc(32 * MIB))
-        reserved = self.heap.stats()["reserved"]
+        reserved = self.heap.stats()["reserved_bytes"]
         self.assertGreaterEqual(reserved, 32 * MIB)
         self.assertEqual(self.heap.trim(), reserved)
-        self.assertEqual(self.heap.stats()["reserved"], 0)
+        self.assertEqual(self.heap.stats()["reserved_bytes"], 0)
 
     def test_out_of_memory_gives_a_reason(self):
         with self.assertRaises(ucxpool.OutOfMemoryError) as caught:
@@ -108,7 +108,7 @@ class HeapTest(unittest.TestCase):
         for limit in ("64m", "64M", 64 * MIB, "65536k"):
             with ucxpool.Heap(memory_limit=limit) as heap:
                 heap.free(heap.alloc(60 * MIB))
-                self.assertEqual(heap.stats()["limit"], 64 * MIB)
+                self.assertEqual(heap.stats()["limit_bytes"], 64 * MIB)
                 with self.assertRaises(ucxpool.OutOfMemoryError):
                     heap.alloc(65 * MIB)
 
@@ -117,7 +117,7 @@ class HeapTest(unittest.TestCase):
                                                     8 * MIB)):
             with ucxpool.Heap(memory_limit="64m", **settings) as heap:
                 heap.alloc(1)
-                self.assertEqual(heap.stats()["limit"],
+                self.assertEqual(heap.stats()["limit_bytes"],
                                  64 * MIB - bytes_of_blocks)
 
     def test_streams_are_numbers_or_objects(self):

@@ -51,7 +51,7 @@ class Base(unittest.TestCase):
         """Wait until all memory is released: blocks for an ended task may still
         be arriving."""
         end = time.monotonic() + LIMIT
-        while any(counted["pool.heap_live"] != IDLE
+        while any(counted["pool.heap_live_bytes"] != IDLE
                   for counted in cluster.counters().values()):
             self.assertLess(time.monotonic(), end, cluster.counters())
 
@@ -192,7 +192,7 @@ class Others(Base):
         told = self.check_pool(cluster)
         for counted in told.values():
             self.assertEqual(counted["spilledBytes"], 0)
-            self.assertLessEqual(counted["pool.heap_reserved"], 48 << 20)
+            self.assertLessEqual(counted["pool.heap_reserved_bytes"], 48 << 20)
         return sum(counted["fetchedBlocks"] for counted in told.values())
 
     def test_many_partitions(self):

@@ -33,7 +33,7 @@ class Failures(unittest.TestCase):
             counted = cluster.counters()[stopped]
             self.assertGreater(counted["failedBlocks"], 0)
             self.assertEqual(counted["nettyBlocks"], 0)
-            self.assertEqual(counted["pool.heap_live"], 2 << 20)
+            self.assertEqual(counted["pool.heap_live_bytes"], 2 << 20)
 
     def test_maps_of_truncated_files_run_again(self):
         def cut(others):
@@ -47,7 +47,7 @@ class Failures(unittest.TestCase):
             stopped = self.while_stopped(cluster, cut)
             counted = cluster.counters()[stopped]
             self.assertGreater(counted["failedBlocks"], 0)
-            self.assertEqual(counted["pool.heap_live"], 2 << 20)
+            self.assertEqual(counted["pool.heap_live_bytes"], 2 << 20)
 
     def test_maps_of_missing_files_run_again(self):
         with Cluster(PLUGIN) as cluster:

@@ -87,7 +87,7 @@ class TwoHosts(unittest.TestCase):
         for counted in counters.values():
             self.assertEqual(counted["nettyBlocks"], 0)
             self.assertEqual(counted["failedBlocks"], 0)
-            self.assertEqual(counted["pool.heap_live"], IDLE)
+            self.assertEqual(counted["pool.heap_live_bytes"], IDLE)
 
 
 def executors_of(cluster):
@@ -136,7 +136,8 @@ def until_idle(cluster):
     end = time.monotonic() + LIMIT
     while True:
         told = cluster.counters()
-        if (all(counted["pool.heap_live"] == IDLE for counted in told.values())
+        if (all(counted["pool.heap_live_bytes"] == IDLE
+                for counted in told.values())
                 or time.monotonic() > end):
             return told
 

@@ -45,7 +45,7 @@ class Shuffle(unittest.TestCase):
                 self.assertGreaterEqual(
                     counted["pool.messages_received"],
                     counted["requests"] + counted["replies"])
-                self.assertEqual(counted["pool.heap_live"], 2 << 20)
+                self.assertEqual(counted["pool.heap_live_bytes"], 2 << 20)
 
     def shuffle_many_small_blocks(self, cluster):
         """There are so many maps (60) and reducers (30) that each executor gets
@@ -150,7 +150,7 @@ class Shuffle(unittest.TestCase):
         with Cluster({**PLUGIN, "spark.ucxpool.port": free_port()}) as cluster:
             self.shuffle_many_small_blocks(cluster)
             told = cluster.counters()
-            with_pool = [x for x in told.values() if "pool.heap_live" in x]
+            with_pool = [x for x in told.values() if "pool.heap_live_bytes" in x]
             self.assertEqual(len(with_pool), 1, told)
             self.assertEqual(with_pool[0]["fetchedBlocks"], 0)
             self.assertGreater(with_pool[0]["nettyBlocks"], 0)

@@ -44,7 +44,7 @@ static void report_sizes(report_t *report, const ucxpool_config_t *config,
     report_number(report, "regions", num);
     report_size(report, "region_size", num == 0 ? 0 : bytes / num);
     because_setting(report, config, "BLOCK_SIZE");
-    report_size(report, "block_size", pool_stat(pool, "block_size"));
+    report_size(report, "block_size", pool_stat(pool, "block_size_bytes"));
     report_number(report, "registrations", pool_stat(pool, "registrations"));
     report_text(report, "registration_time", "%.3f ms",
                 (double)pool_stat(pool, "registration_ns") / 1e6);
@@ -64,7 +64,8 @@ static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
     }
     report_because(report, "%s", attr->degraded_why);
     report_text(report, "degraded_to", "%s", names[attr->degraded_to]);
-    report_size(report, "memory_asked_for", pool_stat(pool, "bytes_asked"));
+    report_size(report, "memory_asked_for",
+                pool_stat(pool, "blocks_asked_bytes"));
     report_number(report, "blocks_asked_for", pool_stat(pool, "blocks_asked"));
 }
 

@@ -144,7 +144,7 @@ static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
  * is logged. */
 static bool pool_has_room(ucxpool_t *pool, size_t size)
 {
-    uint64_t block_size = pool_stat(pool, "block_size");
+    uint64_t block_size = pool_stat(pool, "block_size_bytes");
 
     return (block_size != 0) && (pool_stat(pool, "blocks_user_free") >=
                                  (size + block_size - 1) / block_size);

@@ -240,12 +240,12 @@ public class PoolTest {
         Buffer buffer = left.allocate(1000);
 
         assertEquals(1000, buffer.byteBuffer().remaining());
-        assertTrue(left.stats().get("heap_live") >= 1000);
+        assertTrue(left.stats().get("heap_live_bytes") >= 1000);
         buffer.retain();
         buffer.release();
-        assertTrue(left.stats().get("heap_live") >= 1000);
+        assertTrue(left.stats().get("heap_live_bytes") >= 1000);
         buffer.release();
-        assertEquals(0, (long) left.stats().get("heap_live"));
+        assertEquals(0, (long) left.stats().get("heap_live_bytes"));
         assertThrows(IllegalStateException.class, buffer::release);
         assertThrows(IllegalStateException.class, buffer::retain);
     }
@@ -267,7 +267,7 @@ public class PoolTest {
         file.release();
         assertThrows(IllegalStateException.class, kept::retain);
         assertThrows(IllegalStateException.class, file::retain);
-        assertEquals(0, (long) left.stats().get("heap_live"));
+        assertEquals(0, (long) left.stats().get("heap_live_bytes"));
     }
 
     @Test
@@ -313,7 +313,7 @@ public class PoolTest {
                      () -> left.allocateRegistered(64 << 20));
         left.allocate(1 << 20).release();
         left.trim(0);
-        assertEquals(0, (long) left.stats().get("heap_reserved"));
+        assertEquals(0, (long) left.stats().get("heap_reserved_bytes"));
     }
 
     private void assertOutOfMemory(long code) {

@@ -232,7 +232,7 @@ final class Ends implements AutoCloseable {
     }
 
     long heapLive() {
-        return asking.poolStats().get("heap_live");
+        return asking.poolStats().get("heap_live_bytes");
     }
 
     /** Fetch an empty block, which needs no memory. */

@@ -66,7 +66,7 @@ public class ReceivedBlockTest {
     }
 
     private long heapLive() throws IOException {
-        return pool.stats().get("heap_live");
+        return pool.stats().get("heap_live_bytes");
     }
 
     @Test
