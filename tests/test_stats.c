@@ -323,12 +323,12 @@ TEST_EACH(waits_for_blocks_are_counted_by_channel, NUM_WIRES)
         pair_finish_both(&pair, sends[i], recvs[i]);
     }
     ck_assert_uint_gt(of_channel(pair.to_b, "block_waits"), 0);
-    ck_assert_uint_gt(of_channel(pair.to_b, "blocked_ns"), 0);
+    ck_assert_uint_gt(of_channel(pair.to_b, "block_wait_ns"), 0);
     stats = pair_stats(pair.a);
     ck_assert_uint_eq(stats.counts.block_waits,
                       of_channel(pair.to_b, "block_waits"));
-    ck_assert_uint_eq(stats.counts.blocked_ns,
-                      of_channel(pair.to_b, "blocked_ns"));
+    ck_assert_uint_eq(stats.counts.block_wait_ns,
+                      of_channel(pair.to_b, "block_wait_ns"));
 }
 
 /* The statistics of a channel have the names of the pool's, and their sum. */
@@ -439,7 +439,7 @@ static const char *parse_sample(const char *line)
     if ((*++at != ' ') || !isdigit((unsigned char)at[1])) {
         return NULL;
     }
-    return at + 1 + strspn(at + 1, "0123456789");
+    return at + 1 + strspn(at + 1, "0123456789.");
 }
 
 /* A sample belongs to the family announced last. Counters end in _total. */
@@ -494,6 +494,12 @@ static void expect_line(char *line, size_t size, ucxpool_stats_format_t format,
                  space, attr->unit);
     } else if (format == UCXPOOL_STATS_JSON) {
         snprintf(line, size, ",\"%s\":%" PRIu64 ",", attr->name, value);
+    } else if (strcmp(attr->unit, "ns") == 0) {
+        snprintf(line, size,
+                 "\nucxpool_%.*s_seconds%s{pool=\"ucxpool\"} %" PRIu64
+                 ".%09" PRIu64 "\n",
+                 (int)strlen(attr->name) - 3, attr->name, suffix,
+                 value / 1000000000, value % 1000000000);
     } else {
         snprintf(line, size, "\nucxpool_%s%s{pool=\"ucxpool\"} %" PRIu64 "\n",
                  attr->name, suffix, value);

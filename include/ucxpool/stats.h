@@ -223,7 +223,8 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
 /* --- printing ------------------------------------------------------------- */
 
 /*
- * Each format has all statistics, under the names of ucxpool_stats_query():
+ * Each format has all statistics, under the names of ucxpool_stats_query().
+ * The names end with the unit, if there is one: _bytes or _ns.
  *
  *     text         a line with the pool's name, then a line
  *                  "  NAME VALUE UNIT" for each statistic
@@ -231,7 +232,8 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
  *                  "NAME":VALUE, ...}
  *     OpenMetrics  a family ucxpool_NAME for each statistic, with the label
  *                  pool. As OpenMetrics requires, samples of counters are named
- *                  ucxpool_NAME_total
+ *                  ucxpool_NAME_total, and times are in seconds: NAME_ns
+ *                  becomes NAME_seconds
  *
  * The fields degraded_to ("none", "fewer" or "pinned") and degraded_why of
  * ucxpool_attr_t are also printed, although they are not statistics. In

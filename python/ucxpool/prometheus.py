@@ -39,7 +39,7 @@ _TRAFFIC = re.compile(r"(sent|received|read|written)_(?:map_|ucx_)?(\w+)_"
 _MESSAGES = re.compile(r"messages_(\w+)")
 _OTHERS = {"block_waits": ("waits", "block"),
            "credit_waits": ("waits", "credit"),
-           "blocked_ns": ("wait_seconds", "block"),
+           "block_wait_ns": ("wait_seconds", "block"),
            "credit_wait_ns": ("wait_seconds", "credit"),
            "copies_avoided_bytes": ("copies_avoided_bytes",)}
 
@@ -183,11 +183,14 @@ class Collector:
                 for pool, *stats in found]
 
     def _families(self):
+        names = _core.stat_names()
         families = {
             name: (CounterMetricFamily if kind == "counter"
-                   else GaugeMetricFamily)("ucxpool_" + name, text,
-                                           labels=["pool"])
-            for name, _, text, kind in _core.stat_names()}
+                   else GaugeMetricFamily)(
+                       "ucxpool_" + re.sub("_ns$", "_seconds", name), text,
+                       labels=["pool"])
+            for name, _, text, kind in names}
+        scales = {name: 1e9 for name, unit, _, _ in names if unit == "ns"}
         unlabeled = GaugeMetricFamily(
             "ucxpool_channels_unlabeled",
             "Channels beyond max_channels, which have no metrics.",
@@ -199,7 +202,8 @@ class Collector:
         pools = []
         for pool, label, stats, histograms in self._open_pools():
             for name, value in stats.items():
-                families[name].add_metric([label], value)
+                families[name].add_metric([label],
+                                          value / scales.get(name, 1))
             for histogram in histograms.values():
                 if histogram["count"]:
                     _add_latency(latency, label, histogram)

@@ -101,7 +101,7 @@ static const stat_entry_t entries[] = {
     POOL(channels_failed, COUNTER, "", "Channels that failed."),
     POOL(handshakes_refused, COUNTER, "", "Handshakes that the pool rejected."),
     POOL(allocations, COUNTER, "", "Calls of malloc() made by transfers."),
-    POOL(registration_ns, COUNTER, "ns", "Nanoseconds spent on registrations."),
+    POOL(registration_ns, COUNTER, "ns", "Time spent on registrations."),
     POOL(budget_bytes, GAUGE, "bytes",
          "Bytes of BAR1 available to blocks; 0: no limit."),
     ENTRY("blocks_asked_bytes", pool.bytes_asked, GAUGE, "bytes",
@@ -111,8 +111,8 @@ static const stat_entry_t entries[] = {
     POOL(verbs_domains, GAUGE, "",
          "Protection domains that regions are registered in."),
     POOL(verbs_registrations, COUNTER, "", "Registrations with verbs."),
-    POOL(verbs_register_ns, COUNTER, "ns",
-         "Nanoseconds spent on registrations with verbs."),
+    POOL(verbs_registration_ns, COUNTER, "ns",
+         "Time spent on registrations with verbs."),
     POOL(verbs_host_regions, GAUGE, "",
          "Regions of host memory now registered with verbs."),
     POOL(verbs_host_bytes, GAUGE, "bytes",
@@ -138,11 +138,10 @@ static const stat_entry_t entries[] = {
     COUNT(messages_refused, "", "Received messages answered with an error."),
     COUNT(copies_avoided_bytes, "bytes", "Bytes sent or received in place."),
     COUNT(block_waits, "", "Times that a send waited for a block."),
-    COUNT(blocked_ns, "ns", "Nanoseconds that sends waited for a block."),
+    COUNT(block_wait_ns, "ns", "Time that sends waited for a block."),
     COUNT(credit_waits, "",
           "Times that a short send waited for a credit of the peer."),
-    COUNT(credit_wait_ns, "ns",
-          "Nanoseconds that short sends waited for a credit."),
+    COUNT(credit_wait_ns, "ns", "Time that short sends waited for a credit."),
     MODE("eager", CORE_MODE_EAGER),
     MODE("map_packed", CORE_MODE_MAP_PACKED),
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
@@ -492,18 +491,32 @@ static void print_sample(FILE *stream, const char *name, const char *suffix,
     base_quote_print(stream, pool);
 }
 
+static void print_value(FILE *stream, uint64_t value, bool is_time)
+{
+    if (is_time) {
+        fprintf(stream, "} %" PRIu64 ".%09" PRIu64 "\n", value / 1000000000,
+                value % 1000000000);
+    } else {
+        fprintf(stream, "} %" PRIu64 "\n", value);
+    }
+}
+
+/* Times are in seconds, the unit of OpenMetrics. */
 static void print_metrics(const char *pool, const section_t *section,
                           const snapshot_t *snapshot, FILE *stream)
 {
     for (size_t i = 0; i < section->num; i++) {
         const ucxpool_stat_attr_t *attr     = &section->entries[i].attr;
         bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
+        bool                       is_time  = strcmp(attr->unit, "ns") == 0;
+        char                       name[64];
 
-        print_family(stream, attr->name, is_gauge ? "gauge" : "counter",
-                     attr->help);
-        print_sample(stream, attr->name, is_gauge ? "" : "_total", pool);
-        fprintf(stream, "} %" PRIu64 "\n",
-                value_of(snapshot, &section->entries[i]));
+        snprintf(name, sizeof(name), "%.*s%s",
+                 (int)(strlen(attr->name) - (is_time ? strlen("_ns") : 0)),
+                 attr->name, is_time ? "_seconds" : "");
+        print_family(stream, name, is_gauge ? "gauge" : "counter", attr->help);
+        print_sample(stream, name, is_gauge ? "" : "_total", pool);
+        print_value(stream, value_of(snapshot, &section->entries[i]), is_time);
     }
 }
 

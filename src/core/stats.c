@@ -47,15 +47,15 @@ static void add_domains(const core_domains_t *domains, core_stats_t *stats_p)
     const uint64_t *regions = domains->counts.num_regions;
     const uint64_t *bytes   = domains->counts.bytes;
 
-    stats_p->verbs_domains        = load(&domains->num_domains);
-    stats_p->verbs_registrations  = load(&domains->counts.num_calls);
-    stats_p->verbs_register_ns    = load(&domains->counts.ns);
-    stats_p->verbs_host_regions   = load(&regions[MEM_VERBS_HOST]);
-    stats_p->verbs_host_bytes     = load(&bytes[MEM_VERBS_HOST]);
-    stats_p->verbs_dmabuf_regions = load(&regions[MEM_VERBS_DMABUF]);
-    stats_p->verbs_dmabuf_bytes   = load(&bytes[MEM_VERBS_DMABUF]);
-    stats_p->verbs_peer_regions   = load(&regions[MEM_VERBS_PEER]);
-    stats_p->verbs_peer_bytes     = load(&bytes[MEM_VERBS_PEER]);
+    stats_p->verbs_domains         = load(&domains->num_domains);
+    stats_p->verbs_registrations   = load(&domains->counts.num_calls);
+    stats_p->verbs_registration_ns = load(&domains->counts.ns);
+    stats_p->verbs_host_regions    = load(&regions[MEM_VERBS_HOST]);
+    stats_p->verbs_host_bytes      = load(&bytes[MEM_VERBS_HOST]);
+    stats_p->verbs_dmabuf_regions  = load(&regions[MEM_VERBS_DMABUF]);
+    stats_p->verbs_dmabuf_bytes    = load(&bytes[MEM_VERBS_DMABUF]);
+    stats_p->verbs_peer_regions    = load(&regions[MEM_VERBS_PEER]);
+    stats_p->verbs_peer_bytes      = load(&bytes[MEM_VERBS_PEER]);
 }
 
 void core_stats_get(ucxpool_t *pool, core_stats_t *stats_p)

@@ -182,7 +182,7 @@ typedef struct core_counters {
     uint64_t       messages_refused;     /* messages answered with an error */
     uint64_t       copies_avoided_bytes; /* sent or received in place */
     uint64_t       block_waits;          /* sends that waited for a block */
-    uint64_t       blocked_ns;           /* total time of block_waits */
+    uint64_t       block_wait_ns;        /* total time of block_waits */
     uint64_t       credit_waits;         /* waits of short sends for a credit */
     uint64_t       credit_wait_ns;
     core_traffic_t sent[CORE_MODE_LAST];
@@ -226,9 +226,9 @@ typedef struct core_stats {
     /* Registrations by ucxpool_verbs_register() in all protection domains; a
      * region in two domains counts twice. */
     uint64_t verbs_domains;
-    uint64_t verbs_registrations; /* registrations of regions, in total */
-    uint64_t verbs_register_ns;   /* total time of these registrations */
-    uint64_t verbs_host_regions;  /* registered with ibv_reg_mr */
+    uint64_t verbs_registrations;   /* registrations of regions, in total */
+    uint64_t verbs_registration_ns; /* total time of these registrations */
+    uint64_t verbs_host_regions;    /* registered with ibv_reg_mr */
     uint64_t verbs_host_bytes;
     uint64_t verbs_dmabuf_regions; /* GPU memory, with ibv_reg_dmabuf_mr */
     uint64_t verbs_dmabuf_bytes;

@@ -388,7 +388,7 @@ static void stop_waiting(ucxpool_request_t *request)
 {
     base_range_end(&request->send->blocked);
     if (request->send->blocked_since != 0) {
-        request->channel->counts.blocked_ns +=
+        request->channel->counts.block_wait_ns +=
             base_clock_now() - request->send->blocked_since;
         request->send->blocked_since = 0;
     }

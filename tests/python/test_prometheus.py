@@ -1,6 +1,7 @@
 """Tests the collector of ucxpool.prometheus, and the dashboard for Grafana and
 the alerts in docs/guide."""
 import asyncio
+import ctypes
 import importlib.util
 import json
 import pathlib
@@ -12,6 +13,9 @@ import ucxpool
 
 if importlib.util.find_spec("prometheus_client") is None:
     raise unittest.SkipTest("prometheus_client is not installed")
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import ucxpool.prometheus
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide"
@@ -61,6 +65,56 @@ async def exported():
                 "histogram": ["_bucket", "_sum", "_count"]}
     return {family.name + suffix for family in families
             for suffix in suffixes[family.type]}
+
+
+def printed():
+    """Return the families that the library prints as OpenMetrics: those of a
+    pool, and those of its heap."""
+    string = ctypes.CDLL(ucxpool.library_path()).ucxpool_stats_string
+    string.argtypes, string.restype = (ctypes.c_void_p, ctypes.c_int
+                                       ), ctypes.c_void_p
+    with ucxpool.Heap(comm_size="8m") as heap:
+        return [list(text_string_to_metric_families(text))
+                for text in (heap._lib.text(string(heap.pool, 2)),
+                             heap.report("openmetrics"))]
+
+
+def collected():
+    """Return the families that Prometheus reads from the collector."""
+    with ucxpool.Pool(comm_size="8m") as pool:
+        registry = CollectorRegistry()
+        registry.register(ucxpool.prometheus.Collector(pool))
+        text = generate_latest(registry).decode()
+    return list(text_string_to_metric_families(text))
+
+
+class Names(unittest.TestCase):
+    def test_names_follow_the_rules_of_openmetrics_and_promtool(self):
+        pool, heap = printed()
+        for family in pool + heap + collected():
+            self.assertIn(family.type, ("counter", "gauge", "histogram"))
+            self.assertTrue(family.documentation, family.name)
+            self.assertRegex(family.name, "^ucxpool_[a-z_]+$")
+            self.assertNotRegex(
+                family.name,
+                "_(total|created|count|sum|bucket|info|gauge|counter|"
+                "(pico|nano|micro|milli|kilo|mega|giga|kibi|mebi|gibi)[a-z]+|"
+                "minutes|hours|days|s|ms|us|ns|sec|b|kb|mb|gb|m|h|d)(_|$)")
+
+    def test_the_library_and_the_collector_use_the_same_names(self):
+        kinds = {(family.name, family.type) for family in collected()}
+        pool, _ = printed()
+        self.assertGreater(len(pool), 100)
+        self.assertEqual({(family.name, family.type) for family in pool}
+                         - kinds, {("ucxpool_degraded", "gauge")})
+
+    def test_times_are_in_seconds(self):
+        with ucxpool.Pool(comm_size="8m") as pool:
+            samples = collect(ucxpool.prometheus.Collector(pool))
+            self.assertEqual(
+                samples["ucxpool_registration_seconds_total",
+                        ("pool", pool.info()["name"])],
+                pool.stats()["registration_ns"] / 1e9)
 
 
 class Collector(unittest.IsolatedAsyncioTestCase):
