@@ -22,15 +22,6 @@
 _Static_assert(sizeof(ipc_cuda_t) == 96, "is sent over the wire as is");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "the handle fits");
 
-static ucxpool_status_t share_error(const mem_regions_t *regions,
-                                    CUresult result, const char *call,
-                                    unsigned index)
-{
-    return mem_cuda_error(regions->cuda->driver, result,
-                          "%s of region %u of GPU %d (%s)", call, index,
-                          regions->cuda->ordinal, regions->cuda->name);
-}
-
 static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
                                  ipc_cuda_t *share)
 {
@@ -45,7 +36,8 @@ static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
         &handle, (CUdeviceptr)(uintptr_t)regions->regions[index].address);
     mem_cuda_device_leave(regions->cuda);
     if (result != CUDA_SUCCESS) {
-        return share_error(regions, result, "cuIpcGetMemHandle", index);
+        return mem_cuda_device_status(
+            regions->cuda, result, "cuIpcGetMemHandle of region %u of", index);
     }
     share->way = IPC_CUDA_IPC;
     memcpy(share->handle, &handle, sizeof(handle));
@@ -69,8 +61,9 @@ static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
         result = regions->cuda->driver->cuMemExportToShareableHandle(
             &fd, region->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
         if (result != CUDA_SUCCESS) {
-            return share_error(regions, result, "cuMemExportToShareableHandle",
-                               index);
+            return mem_cuda_device_status(
+                regions->cuda, result,
+                "cuMemExportToShareableHandle of region %u of", index);
         }
         region->fd = fd;
     }
@@ -123,9 +116,8 @@ static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
                           "has no IPC handle");
     }
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result,
-                              "cuIpcGetMemHandle of memory of GPU %d (%s)",
-                              device->ordinal, device->name);
+        return mem_cuda_device_status(device, result,
+                                      "cuIpcGetMemHandle of memory of");
     }
     *share = (ipc_cuda_t){.size = size, .way = IPC_CUDA_IPC, .fd = -1};
     memcpy(share->uuid, &device->uuid, sizeof(share->uuid));
@@ -223,17 +215,14 @@ static size_t range_size(const gpu_attempt_t *attempt)
 static ucxpool_status_t map_error(const gpu_attempt_t *attempt, CUresult result,
                                   const char *call)
 {
-    return mem_cuda_error(attempt->device->driver, result,
-                          "%s of a peer's %" PRIu64 " bytes on GPU %d (%s)",
-                          call, attempt->share->size, attempt->device->ordinal,
-                          attempt->device->name);
+    return mem_cuda_device_status(attempt->device, result,
+                                  "%s of a peer's %" PRIu64 " bytes on", call,
+                                  attempt->share->size);
 }
 
 static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
 {
-    mem_cuda_ignore(device->driver,
-                    device->driver->cuIpcCloseMemHandle(address),
-                    "cuIpcCloseMemHandle");
+    mem_cuda_try(device->driver, cuIpcCloseMemHandle, address);
 }
 
 /* Check that the announced number of bytes is mapped from this address on. */
@@ -299,7 +288,7 @@ CUresult ipc_cuda_map_file(const mem_cuda_driver_t *driver, int fd,
     *call_p = "cuMemMap";
     result  = driver->cuMemMap(address, size, 0, handle, 0);
     /* The mapping keeps a reference to the memory. */
-    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+    mem_cuda_try(driver, cuMemRelease, handle);
     return result;
 }
 
@@ -312,8 +301,7 @@ static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
     size_t                   size   = (size_t)attempt->share->size;
 
     for (unsigned i = 0; i < num_regions; i++) {
-        mem_cuda_ignore(driver, driver->cuMemUnmap(address + i * size, size),
-                        "cuMemUnmap");
+        mem_cuda_try(driver, cuMemUnmap, address + i * size, size);
     }
 }
 
@@ -346,7 +334,7 @@ static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
         return UCXPOOL_OK;
     }
     regions_unmap(attempt, num, *address_p);
-    mem_cuda_range_free(driver, *address_p, range_size(attempt));
+    mem_cuda_try(driver, cuMemAddressFree, *address_p, range_size(attempt));
     return map_error(attempt, result, call);
 }
 
@@ -428,7 +416,8 @@ void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
         ipc_close(device, there);
     } else {
         regions_unmap(&attempt, num_regions, there);
-        mem_cuda_range_free(device->driver, there, range_size(&attempt));
+        mem_cuda_try(device->driver, cuMemAddressFree, there,
+                     range_size(&attempt));
     }
     mem_cuda_device_leave(device);
 }

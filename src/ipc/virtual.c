@@ -13,13 +13,6 @@
 
 /* --- the owner's side ----------------------------------------------------- */
 
-static ucxpool_status_t export_error(const mem_cuda_device_t *device,
-                                     CUresult result, const char *call)
-{
-    return mem_cuda_error(device->driver, result, "%s of memory of GPU %d (%s)",
-                          call, device->ordinal, device->name);
-}
-
 static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
                                     CUmemGenericAllocationHandle handle,
                                     int                         *fd_p)
@@ -32,9 +25,8 @@ static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
                           "the virtual memory was created without support for "
                           "file descriptors (requestedHandleTypes)");
     }
-    return (result == CUDA_SUCCESS)
-               ? UCXPOOL_OK
-               : export_error(device, result, "cuMemExportToShareableHandle");
+    return mem_cuda_device_status(device, result,
+                                  "cuMemExportToShareableHandle of memory of");
 }
 
 /* Make room for another handle. */
@@ -94,7 +86,8 @@ static ucxpool_status_t retain_handle(const mem_cuda_device_t *device,
                           "nor by cuMemCreate()");
     }
     if (result != CUDA_SUCCESS) {
-        return export_error(device, result, "cuMemRetainAllocationHandle");
+        return mem_cuda_device_status(
+            device, result, "cuMemRetainAllocationHandle of memory of");
     }
     memory->handles[memory->num++] = handle;
     return UCXPOOL_OK;
@@ -118,7 +111,8 @@ static ucxpool_status_t retain_at(const mem_cuda_device_t *device,
     }
     result = device->driver->cuMemGetAddressRange(&base, &size, address);
     if (result != CUDA_SUCCESS) {
-        return export_error(device, result, "cuMemGetAddressRange");
+        return mem_cuda_device_status(device, result,
+                                      "cuMemGetAddressRange of memory of");
     }
     if (!add_to_run(&memory->layout, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
@@ -178,9 +172,7 @@ static void release_all(const mem_cuda_device_t *device,
                         ipc_virtual_memory_t    *memory)
 {
     for (uint32_t i = 0; i < memory->num; i++) {
-        mem_cuda_ignore(device->driver,
-                        device->driver->cuMemRelease(memory->handles[i]),
-                        "cuMemRelease");
+        mem_cuda_try(device->driver, cuMemRelease, memory->handles[i]);
     }
     free(memory->handles);
     *memory = (ipc_virtual_memory_t){.handles = NULL};
@@ -239,9 +231,9 @@ static ucxpool_status_t map_error(const mem_cuda_device_t *device,
                                   const ipc_virtual_t *range, CUresult result,
                                   const char *call)
 {
-    return mem_cuda_error(device->driver, result,
-                          "%s of a peer's %" PRIu64 " bytes on GPU %d (%s)",
-                          call, range->size, device->ordinal, device->name);
+    return mem_cuda_device_status(device, result,
+                                  "%s of a peer's %" PRIu64 " bytes on", call,
+                                  range->size);
 }
 
 /* Check the layout of a peer's memory, and add up the sizes of the
@@ -344,8 +336,7 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
             is_writable);
     }
     mem_cuda_device_leave(device);
-    return (result == CUDA_SUCCESS) ? UCXPOOL_OK
-                                    : map_error(device, range, result, call);
+    return map_error(device, range, result, call);
 }
 
 void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *range)
@@ -357,11 +348,9 @@ void ipc_virtual_unmap(const mem_cuda_device_t *device, ipc_virtual_t *range)
     }
     driver = device->driver;
     if (range->mapped_size != 0) {
-        mem_cuda_ignore(driver,
-                        driver->cuMemUnmap(range->address, range->mapped_size),
-                        "cuMemUnmap");
+        mem_cuda_try(driver, cuMemUnmap, range->address, range->mapped_size);
     }
-    mem_cuda_range_free(driver, range->address, range->size);
+    mem_cuda_try(driver, cuMemAddressFree, range->address, range->size);
     mem_cuda_device_leave(device);
     *range = (ipc_virtual_t){.size = 0};
 }

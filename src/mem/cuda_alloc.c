@@ -49,10 +49,8 @@ static void alloc_destroy(mem_regions_t *regions)
     const mem_cuda_device_t *device = regions->cuda;
 
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_ignore(
-            device->driver,
-            device->driver->cuMemFree((CUdeviceptr)(uintptr_t)regions->address),
-            "cuMemFree");
+        mem_cuda_try(device->driver, cuMemFree,
+                     (CUdeviceptr)(uintptr_t)regions->address);
         mem_cuda_device_leave(device);
     }
 }

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "mem/cuda_driver.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,12 +35,8 @@ static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
     CUresult result = device->driver->cuDeviceGetAttribute(value_p, attribute,
                                                            device->device);
 
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuDeviceGetAttribute(%d) of GPU %d",
-                              (int)attribute, device->ordinal);
-    }
-    return UCXPOOL_OK;
+    return mem_cuda_device_status(device, result, "cuDeviceGetAttribute(%d) of",
+                                  (int)attribute);
 }
 
 /* Returns true if an attribute is set. Returns false for attributes that the
@@ -144,13 +142,21 @@ static ucxpool_status_t identity_get(mem_cuda_device_t *device)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t call_status(const mem_cuda_device_t *device,
-                                    CUresult result, const char *call)
+ucxpool_status_t mem_cuda_device_status(const mem_cuda_device_t *device,
+                                        CUresult result, const char *format,
+                                        ...)
 {
-    return (result == CUDA_SUCCESS)
-               ? UCXPOOL_OK
-               : mem_cuda_error(device->driver, result, "%s of GPU %d (%s)",
-                                call, device->ordinal, device->name);
+    char    text[BASE_ERROR_SIZE];
+    va_list args;
+
+    if (result == CUDA_SUCCESS) {
+        return UCXPOOL_OK;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return mem_cuda_error(device->driver, result, "%s GPU %d (%s)", text,
+                          device->ordinal, device->name);
 }
 
 ucxpool_status_t mem_cuda_device_describe(int                ordinal,
@@ -185,10 +191,11 @@ ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
     }
     status = mem_cuda_device_describe(ordinal, device);
     if (status == UCXPOOL_OK) {
-        status = call_status(device,
-                             device->driver->cuDevicePrimaryCtxRetain(
-                                 &device->context, device->device),
-                             "cuDevicePrimaryCtxRetain");
+        status =
+            mem_cuda_device_status(device,
+                                   device->driver->cuDevicePrimaryCtxRetain(
+                                       &device->context, device->device),
+                                   "cuDevicePrimaryCtxRetain of");
     }
     if (status != UCXPOOL_OK) {
         free(device);
@@ -201,27 +208,23 @@ ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
 void mem_cuda_device_close(mem_cuda_device_t *device)
 {
     if (device != NULL) {
-        mem_cuda_ignore(
-            device->driver,
-            device->driver->cuDevicePrimaryCtxRelease(device->device),
-            "cuDevicePrimaryCtxRelease");
+        mem_cuda_try(device->driver, cuDevicePrimaryCtxRelease, device->device);
         free(device);
     }
 }
 
 ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device)
 {
-    return call_status(device,
-                       device->driver->cuCtxPushCurrent(device->context),
-                       "cuCtxPushCurrent");
+    return mem_cuda_device_status(
+        device, device->driver->cuCtxPushCurrent(device->context),
+        "cuCtxPushCurrent of");
 }
 
 void mem_cuda_device_leave(const mem_cuda_device_t *device)
 {
     CUcontext ours;
 
-    mem_cuda_ignore(device->driver, device->driver->cuCtxPopCurrent(&ours),
-                    "cuCtxPopCurrent");
+    mem_cuda_try(device->driver, cuCtxPopCurrent, &ours);
 }
 
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
@@ -240,8 +243,9 @@ CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
 ucxpool_status_t mem_cuda_device_sizes(const mem_cuda_device_t *device,
                                        size_t *free_p, size_t *total_p)
 {
-    return call_status(device, device->driver->cuMemGetInfo(free_p, total_p),
-                       "cuMemGetInfo");
+    return mem_cuda_device_status(device,
+                                  device->driver->cuMemGetInfo(free_p, total_p),
+                                  "cuMemGetInfo of");
 }
 
 ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
@@ -256,15 +260,7 @@ ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
                           what, device->ordinal, device->name, asked_size,
                           free_size);
     }
-    return mem_cuda_error(device->driver, result, "%s on GPU %d (%s)", what,
-                          device->ordinal, device->name);
-}
-
-void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
-                         size_t size)
-{
-    mem_cuda_ignore(driver, driver->cuMemAddressFree(address, size),
-                    "cuMemAddressFree");
+    return mem_cuda_device_status(device, result, "%s on", what);
 }
 
 ucxpool_status_t mem_cuda_no_vmm(const mem_cuda_device_t *device,

@@ -96,9 +96,15 @@ CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
                              CUdeviceptr address, size_t size,
                              bool is_writable);
 
-/* Free reserved addresses. Nothing may be mapped there. */
-void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
-                         size_t size);
+/*
+ * Convert the result of a call of the driver. Returns UCXPOOL_OK for
+ * CUDA_SUCCESS. Otherwise records an error like mem_cuda_error(). The format
+ * ends before the device, which is appended: "cuMemMap of %zu bytes on".
+ */
+ucxpool_status_t mem_cuda_device_status(const mem_cuda_device_t *device,
+                                        CUresult result, const char *format,
+                                        ...)
+    __attribute__((format(printf, 3, 4)));
 
 /*
  * Record why the memory of a pool could not be allocated.

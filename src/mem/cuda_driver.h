@@ -203,4 +203,9 @@ ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
 void mem_cuda_ignore(const mem_cuda_driver_t *driver, CUresult result,
                      const char *what);
 
+/* Call a function that cannot report an error:
+ * mem_cuda_try(driver, cuMemFree, address). */
+#define mem_cuda_try(_driver, _function, ...) \
+    mem_cuda_ignore(_driver, (_driver)->_function(__VA_ARGS__), #_function)
+
 #endif

@@ -29,13 +29,8 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
     result = device->driver->cuMemHostAlloc(
         address_p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     mem_cuda_device_leave(device);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuMemHostAlloc of %zu bytes for %s on GPU %d "
-                              "(%s)",
-                              size, what, device->ordinal, device->name);
-    }
-    return UCXPOOL_OK;
+    return mem_cuda_device_status(
+        device, result, "cuMemHostAlloc of %zu bytes for %s on", size, what);
 }
 
 ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
@@ -76,8 +71,7 @@ void mem_cuda_pinned_free(void *address)
     header = (header_t *)(void *)((char *)address - HEADER_SIZE);
     device = header->device;
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_ignore(device->driver, device->driver->cuMemFreeHost(header),
-                        "cuMemFreeHost");
+        mem_cuda_try(device->driver, cuMemFreeHost, header);
         mem_cuda_device_leave(device);
     }
     mem_cuda_device_close(device);
@@ -90,9 +84,7 @@ void mem_cuda_pinned_free(void *address)
 
 void mem_cuda_unpin(const mem_cuda_device_t *device, void *address)
 {
-    mem_cuda_ignore(device->driver,
-                    device->driver->cuMemHostUnregister(address),
-                    "cuMemHostUnregister");
+    mem_cuda_try(device->driver, cuMemHostUnregister, address);
 }
 
 static ucxpool_status_t pin_error(const mem_cuda_device_t *device,

@@ -76,8 +76,7 @@ void mem_cuda_markers_destroy(mem_cuda_markers_t *markers)
             mem_cuda_ignore(driver, driver->cuCtxSynchronize(),
                             "cuCtxSynchronize");
         }
-        mem_cuda_ignore(driver, driver->cuMemFreeHost(markers->pinned),
-                        "cuMemFreeHost");
+        mem_cuda_try(driver, cuMemFreeHost, markers->pinned);
         mem_cuda_device_leave(markers->device);
     }
     free(markers);
@@ -107,10 +106,9 @@ ucxpool_status_t mem_cuda_marker_set(mem_cuda_markers_t *markers,
                                  marker->number);
     mem_cuda_device_leave(markers->device);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(markers->device->driver, result,
-                              "setting a marker in the stream of a request on "
-                              "GPU %d (%s)",
-                              markers->device->ordinal, markers->device->name);
+        return mem_cuda_device_status(
+            markers->device, result,
+            "setting a marker in the stream of a request on");
     }
     markers->free_markers = marker->next;
     markers->num_set++;
@@ -155,15 +153,12 @@ static ucxpool_status_t create(mem_cuda_device_t *device, join_t *join)
 
     result = driver->cuStreamCreate(&join->stream, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result, "cuStreamCreate on GPU %d",
-                              device->ordinal);
+        return mem_cuda_device_status(device, result, "cuStreamCreate on");
     }
     result = driver->cuEventCreate(&join->event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) {
-        mem_cuda_ignore(driver, driver->cuStreamDestroy(join->stream),
-                        "cuStreamDestroy");
-        return mem_cuda_error(driver, result, "cuEventCreate on GPU %d",
-                              device->ordinal);
+        mem_cuda_try(driver, cuStreamDestroy, join->stream);
+        return mem_cuda_device_status(device, result, "cuEventCreate on");
     }
     join->device = device;
     return UCXPOOL_OK;
@@ -208,13 +203,10 @@ static ucxpool_status_t wait_for(const join_t *join, void *stream)
     if (result == CUDA_SUCCESS) {
         result = driver->cuStreamWaitEvent(join->stream, join->event, 0);
     }
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result,
-                              "waiting for stream %p on GPU %d, which uses the "
-                              "memory to be freed",
-                              stream, join->device->ordinal);
-    }
-    return UCXPOOL_OK;
+    return mem_cuda_device_status(join->device, result,
+                                  "waiting for stream %p, which uses the "
+                                  "memory to be freed, on",
+                                  stream);
 }
 
 static ucxpool_status_t wait_for_all(const join_t *join, void *stream,

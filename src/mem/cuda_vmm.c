@@ -46,14 +46,6 @@ static CUresult pieces_map(const mem_regions_t *regions,
     return mem_cuda_access_set(regions->cuda, address, num_pieces * size, true);
 }
 
-static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
-                                     CUresult result, size_t num_pieces)
-{
-    return mem_cuda_error(device->driver, result,
-                          "mapping %zu regions of GPU %d (%s) contiguously",
-                          num_pieces, device->ordinal, device->name);
-}
-
 static ucxpool_status_t range_stitch(const mem_regions_t *regions,
                                      const mem_piece_t   *pieces,
                                      size_t num_pieces, CUdeviceptr *address_p)
@@ -66,7 +58,7 @@ static ucxpool_status_t range_stitch(const mem_regions_t *regions,
 
     result = driver->cuMemAddressReserve(&address, size, 0, 0, 0);
     if (result != CUDA_SUCCESS) {
-        return stitch_error(regions->cuda, result, num_pieces);
+        goto err_none;
     }
     result = pieces_map(regions, pieces, num_pieces, address, &num_mapped);
     if (result != CUDA_SUCCESS) {
@@ -77,13 +69,14 @@ static ucxpool_status_t range_stitch(const mem_regions_t *regions,
 
 err_unmap:
     if (num_mapped != 0) {
-        mem_cuda_ignore(
-            driver,
-            driver->cuMemUnmap(address, num_mapped * regions->region_size),
-            "cuMemUnmap");
+        mem_cuda_try(driver, cuMemUnmap, address,
+                     num_mapped * regions->region_size);
     }
-    mem_cuda_range_free(driver, address, size);
-    return stitch_error(regions->cuda, result, num_pieces);
+    mem_cuda_try(driver, cuMemAddressFree, address, size);
+err_none:
+    return mem_cuda_device_status(regions->cuda, result,
+                                  "mapping %zu regions contiguously on",
+                                  num_pieces);
 }
 
 static ucxpool_status_t vmm_stitch(const mem_regions_t *regions,
@@ -109,10 +102,9 @@ static void vmm_unstitch(const mem_regions_t *regions, void *address,
 {
     const mem_cuda_driver_t *driver = regions->cuda->driver;
 
-    mem_cuda_ignore(driver,
-                    driver->cuMemUnmap((CUdeviceptr)(uintptr_t)address, size),
-                    "cuMemUnmap");
-    mem_cuda_range_free(driver, (CUdeviceptr)(uintptr_t)address, size);
+    mem_cuda_try(driver, cuMemUnmap, (CUdeviceptr)(uintptr_t)address, size);
+    mem_cuda_try(driver, cuMemAddressFree, (CUdeviceptr)(uintptr_t)address,
+                 size);
 }
 
 /* --- regions -------------------------------------------------------------- */
@@ -209,8 +201,7 @@ static ucxpool_status_t region_create(vmm_t *vmm, unsigned index)
     }
     result = driver->cuMemMap(address, region->size, 0, region->handle, 0);
     if (result != CUDA_SUCCESS) {
-        mem_cuda_ignore(driver, driver->cuMemRelease(region->handle),
-                        "cuMemRelease");
+        mem_cuda_try(driver, cuMemRelease, region->handle);
         return vmm_error(vmm, result, "cuMemMap");
     }
     return UCXPOOL_OK;
@@ -226,13 +217,9 @@ static void regions_release(const mem_regions_t     *regions,
         if (region->fd >= 0) {
             close(region->fd);
         }
-        mem_cuda_ignore(
-            driver,
-            driver->cuMemUnmap((CUdeviceptr)(uintptr_t)region->address,
-                               region->size),
-            "cuMemUnmap");
-        mem_cuda_ignore(driver, driver->cuMemRelease(region->handle),
-                        "cuMemRelease");
+        mem_cuda_try(driver, cuMemUnmap,
+                     (CUdeviceptr)(uintptr_t)region->address, region->size);
+        mem_cuda_try(driver, cuMemRelease, region->handle);
     }
 }
 
@@ -280,7 +267,7 @@ static ucxpool_status_t memory_take(vmm_t *vmm)
     }
     status = range_fill(vmm);
     if (status != UCXPOOL_OK) {
-        mem_cuda_range_free(driver, vmm->address, vmm->size);
+        mem_cuda_try(driver, cuMemAddressFree, vmm->address, vmm->size);
     }
     return status;
 }
@@ -314,8 +301,9 @@ static void vmm_destroy(mem_regions_t *regions)
     const mem_cuda_driver_t *driver = regions->cuda->driver;
 
     regions_release(regions, driver, regions->num_regions);
-    mem_cuda_range_free(driver, (CUdeviceptr)(uintptr_t)regions->address,
-                        mem_regions_size(regions));
+    mem_cuda_try(driver, cuMemAddressFree,
+                 (CUdeviceptr)(uintptr_t)regions->address,
+                 mem_regions_size(regions));
 }
 
 const mem_kind_t mem_kind_cuda_vmm = {

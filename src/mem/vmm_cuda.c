@@ -41,14 +41,6 @@ struct mem_fence {
     mem_fence_t *next; /* among free fences */
 };
 
-static ucxpool_status_t fence_error(const heap_vmm_t *cuda, CUresult result,
-                                    const char *what)
-{
-    return mem_cuda_error(cuda->device->driver, result,
-                          "%s for the heap of GPU %d (%s)", what,
-                          cuda->device->ordinal, cuda->device->name);
-}
-
 /* Destroy all fences. If the context has been destroyed, its events have been
  * destroyed too. */
 static void fences_destroy(heap_vmm_t *cuda)
@@ -61,9 +53,7 @@ static void fences_destroy(heap_vmm_t *cuda)
         fence             = cuda->free_fences;
         cuda->free_fences = fence->next;
         if (is_entered) {
-            mem_cuda_ignore(device->driver,
-                            device->driver->cuEventDestroy(fence->event),
-                            "cuEventDestroy");
+            mem_cuda_try(device->driver, cuEventDestroy, fence->event);
         }
         free(fence);
     }
@@ -110,7 +100,8 @@ static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
                                                  CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) {
         free(fence);
-        return fence_error(cuda, result, "cuEventCreate");
+        return mem_cuda_device_status(cuda->device, result,
+                                      "cuEventCreate for the heap of");
     }
     *fence_p = fence;
     return UCXPOOL_OK;
@@ -132,7 +123,8 @@ static ucxpool_status_t fence_record(heap_vmm_t *cuda, void *stream,
     result = cuda->device->driver->cuEventRecord(fence->event, stream);
     if (result != CUDA_SUCCESS) {
         heap_fence_put(&cuda->vmm, fence);
-        return fence_error(cuda, result, "cuEventRecord in a stream");
+        return mem_cuda_device_status(
+            cuda->device, result, "cuEventRecord in a stream for the heap of");
     }
     *fence_p = fence;
     return UCXPOOL_OK;
@@ -177,9 +169,8 @@ static ucxpool_status_t heap_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
     }
     result = cuda->device->driver->cuStreamWaitEvent(stream, fence->event, 0);
     mem_cuda_device_leave(cuda->device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : fence_error(cuda, result, "cuStreamWaitEvent of a stream");
+    return mem_cuda_device_status(
+        cuda->device, result, "cuStreamWaitEvent of a stream for the heap of");
 }
 
 static ucxpool_status_t heap_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
@@ -193,9 +184,8 @@ static ucxpool_status_t heap_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
     }
     result = cuda->device->driver->cuEventSynchronize(fence->event);
     mem_cuda_device_leave(cuda->device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : fence_error(cuda, result, "cuEventSynchronize");
+    return mem_cuda_device_status(cuda->device, result,
+                                  "cuEventSynchronize for the heap of");
 }
 
 /* --- chunks and mappings -------------------------------------------------- */
@@ -209,14 +199,9 @@ static CUdeviceptr number_of(const void *address)
 static ucxpool_status_t call_end(const heap_vmm_t *cuda, CUresult result,
                                  const char *what, size_t size)
 {
-    const mem_cuda_device_t *device = cuda->device;
-
-    mem_cuda_device_leave(device);
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : mem_cuda_error(device->driver, result,
-                                "%s of %zu bytes for the heap of GPU %d (%s)",
-                                what, size, device->ordinal, device->name);
+    mem_cuda_device_leave(cuda->device);
+    return mem_cuda_device_status(
+        cuda->device, result, "%s of %zu bytes for the heap of", what, size);
 }
 
 static void heap_destroy(mem_vmm_t *vmm)
@@ -250,7 +235,8 @@ static ucxpool_status_t heap_reserve(mem_vmm_t *vmm, size_t size,
 
 static void heap_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    mem_cuda_range_free(cuda_of(vmm)->device->driver, number_of(address), size);
+    mem_cuda_try(cuda_of(vmm)->device->driver, cuMemAddressFree,
+                 number_of(address), size);
 }
 
 static ucxpool_status_t heap_chunk_create(mem_vmm_t *vmm, size_t size,
@@ -277,7 +263,7 @@ static void heap_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
 {
     const mem_cuda_driver_t *driver = cuda_of(vmm)->device->driver;
 
-    mem_cuda_ignore(driver, driver->cuMemRelease(chunk), "cuMemRelease");
+    mem_cuda_try(driver, cuMemRelease, chunk);
 }
 
 static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
@@ -285,41 +271,40 @@ static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
+    CUresult         result;
 
-    if (status == UCXPOOL_OK) {
-        status = call_end(cuda,
-                          cuda->device->driver->cuMemMap(number_of(address),
-                                                         size, 0, chunk, 0),
-                          "cuMemMap", size);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    return status;
+    result =
+        cuda->device->driver->cuMemMap(number_of(address), size, 0, chunk, 0);
+    return call_end(cuda, result, "cuMemMap", size);
 }
 
 static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
+    CUresult         result;
 
-    if (status == UCXPOOL_OK) {
-        status = call_end(
-            cuda,
-            mem_cuda_access_set(cuda->device, number_of(address), size, true),
-            "cuMemSetAccess", size);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    return status;
+    result = mem_cuda_access_set(cuda->device, number_of(address), size, true);
+    return call_end(cuda, result, "cuMemSetAccess", size);
 }
 
 static ucxpool_status_t heap_unmap(mem_vmm_t *vmm, void *address, size_t size)
 {
     heap_vmm_t      *cuda   = cuda_of(vmm);
     ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
+    CUresult         result;
 
-    if (status == UCXPOOL_OK) {
-        status = call_end(
-            cuda, cuda->device->driver->cuMemUnmap(number_of(address), size),
-            "cuMemUnmap", size);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    return status;
+    result = cuda->device->driver->cuMemUnmap(number_of(address), size);
+    return call_end(cuda, result, "cuMemUnmap", size);
 }
 
 static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,
@@ -370,9 +355,8 @@ static ucxpool_status_t support_check(const heap_vmm_t *cuda)
     result = device->driver->cuMemGetAllocationGranularity(
         &granularity, &cuda->prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(device->driver, result,
-                              "cuMemGetAllocationGranularity of GPU %d (%s)",
-                              device->ordinal, device->name);
+        return mem_cuda_device_status(device, result,
+                                      "cuMemGetAllocationGranularity of");
     }
     if ((granularity == 0) || (MEM_VMM_PAGE_SIZE % granularity != 0)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
