@@ -184,8 +184,7 @@ EXTRA_libucxpool_la_DEPENDENCIES = src/libucxpool.map
 noinst_LTLIBRARIES += libframework.la
 libframework_la_CFLAGS = $(AM_CFLAGS) -fexceptions
 libframework_la_SOURCES = \
-	src/framework/adapters.c src/framework/framework.h \
-	src/framework/pools.c src/framework/uses.c
+	src/framework/framework.c src/framework/framework.h
 
 libucxpool_framework_la_SOURCES =
 libucxpool_framework_la_LIBADD = libframework.la libucxpool.la -ldl

@@ -1,4 +1,8 @@
-/* Declarations shared by the functions for array libraries. */
+/*
+ * Uses of an allocation by streams other than the stream for which it was
+ * allocated. Frameworks report these uses while the memory is allocated. A free
+ * waits for these streams. The tests also call these functions.
+ */
 #ifndef FRAMEWORK_FRAMEWORK_H
 #define FRAMEWORK_FRAMEWORK_H
 
@@ -6,21 +10,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* --- pools -------------------------------------------------------------------
- * One pool per device, for all frameworks of the process. A pool is created on
- * first use, and never destroyed.
- */
-
-/* Returns the device's pool, or NULL if the device has no pool yet or is
- * invalid. */
-ucxpool_t *framework_pools_find(int device);
-
-/* --- uses --------------------------------------------------------------------
- * Uses of an allocation by streams other than the stream for which it was
- * allocated. Frameworks report these uses while the memory is allocated. A free
- * waits for these streams.
- */
 
 /* The streams that use an allocation. */
 typedef struct framework_use {

@@ -6,17 +6,294 @@
 
 #include "framework/framework.h"
 
-#include <ucxpool/framework.h>
+#include <ucxpool/config.h>
 #include <ucxpool/heap.h>
 #include <ucxpool/private.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- pools -------------------------------------------------------------------
+ * One pool per device, for all frameworks of the process. A pool is created on
+ * first use, and never destroyed.
+ */
+
+#define NUM_PLACES (UCXPOOL_FRAMEWORK_MAX_DEVICES + 1)
+
+/* The pools of the host and of the devices, in this order. Written under the
+ * lock. */
+static _Atomic(ucxpool_t *) pools[NUM_PLACES];
+static pthread_mutex_t      lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t       once = PTHREAD_ONCE_INIT;
+
+/*
+ * In a forked child: forget the parent's pools. The child must not use or even
+ * destroy them. The lock is initialized again, because a thread that does not
+ * exist in the child may hold it. A pool that was being created during the fork
+ * is leaked in the child. The lock protects only pools[], whose elements are
+ * atomic, so a fork cannot leave them inconsistent.
+ *
+ * The fork does not wait for the lock. The lock is held while a pool is
+ * created, and cuInit() may fork during this time to load a kernel module.
+ */
+static void in_child(void)
+{
+    for (size_t i = 0; i < NUM_PLACES; i++) {
+        atomic_store(&pools[i], NULL);
+    }
+    pthread_mutex_init(&lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+/* Returns the slot of the device's pool, or NULL if the device is invalid. */
+static _Atomic(ucxpool_t *) *place_of(int device)
+{
+    if ((device < UCXPOOL_FRAMEWORK_HOST) ||
+        (device >= UCXPOOL_FRAMEWORK_MAX_DEVICES)) {
+        return NULL;
+    }
+    return &pools[device - UCXPOOL_FRAMEWORK_HOST];
+}
+
+static ucxpool_status_t no_such_device(int device)
+{
+    return ucxpool_error_set(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "invalid device %d: devices are 0 to %d, and %d is the host", device,
+        UCXPOOL_FRAMEWORK_MAX_DEVICES - 1, UCXPOOL_FRAMEWORK_HOST);
+}
+
+/* Returns the device's pool, or NULL if the device has no pool yet or is
+ * invalid. */
+static ucxpool_t *find_pool(int device)
+{
+    _Atomic(ucxpool_t *) *place = place_of(device);
+
+    return place == NULL ? NULL
+                         : atomic_load_explicit(place, memory_order_acquire);
+}
+
+static bool is_set(const char *key)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "UCXPOOL_%s", key);
+    return getenv(name) != NULL;
+}
+
+/* Change settings for frameworks, unless the environment sets them. Blocks are
+ * used only for messages, and most of these pools transfer none. */
+static ucxpool_status_t modify(ucxpool_config_t *config)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (!is_set("COMM_SIZE") && !is_set("BLOCK_SIZE") &&
+        !is_set("REGION_SIZE")) {
+        status = ucxpool_config_modify(config, "COMM_SIZE", "8m");
+    }
+    if ((status == UCXPOOL_OK) && !is_set("HEAP_ALIGNMENT")) {
+        status = ucxpool_config_modify(config, "HEAP_ALIGNMENT", "512");
+    }
+    return status;
+}
+
+static ucxpool_status_t create(int device, ucxpool_t **pool_p)
+{
+    char             name[32];
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME |
+                      UCXPOOL_PARAM_FIELD_MEMORY_KIND,
+        .memory_kind = UCXPOOL_MEMORY_HOST,
+        .name        = name,
+    };
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    snprintf(name, sizeof(name), "host");
+    if (device != UCXPOOL_FRAMEWORK_HOST) {
+        snprintf(name, sizeof(name), "gpu%d", device);
+        params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = device;
+    }
+    status = ucxpool_config_read(&config);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = modify(config);
+    if (status == UCXPOOL_OK) {
+        params.config = config;
+        status        = ucxpool_create(&params, pool_p);
+    }
+    ucxpool_config_release(config);
+    return status;
+}
+
+ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p)
+{
+    _Atomic(ucxpool_t *) *place  = place_of(device);
+    ucxpool_status_t      status = UCXPOOL_OK;
+    ucxpool_t            *pool;
+
+    if (pool_p == NULL) {
+        return ucxpool_error_set(UCXPOOL_ERR_INVALID_PARAM,
+                                 "%s(): pool_p is NULL", __func__);
+    }
+    if (place == NULL) {
+        return no_such_device(device);
+    }
+    pool = atomic_load_explicit(place, memory_order_acquire);
+    if (pool == NULL) {
+        pthread_once(&once, watch_forks);
+        pthread_mutex_lock(&lock);
+        pool = atomic_load(place);
+        if (pool == NULL) {
+            status = create(device, &pool);
+        }
+        if (status == UCXPOOL_OK) {
+            atomic_store(place, pool);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    if (status == UCXPOOL_OK) {
+        *pool_p = pool;
+    }
+    return status;
+}
+
+ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool)
+{
+    _Atomic(ucxpool_t *) *place  = place_of(device);
+    ucxpool_status_t      status = UCXPOOL_OK;
+    ucxpool_t            *present;
+
+    if (place == NULL) {
+        return no_such_device(device);
+    }
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    present = atomic_load(place);
+    if ((pool != NULL) && (present != NULL) && (present != pool)) {
+        status =
+            ucxpool_error_set(UCXPOOL_ERR_BUSY,
+                              "device %d already has a pool, which may be in "
+                              "use: set the pool before the first allocation",
+                              device);
+    } else {
+        atomic_store(place, pool);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* --- uses ----------------------------------------------------------------- */
+
+#define NUM_BUCKETS 1024
+#define FIRST_ROOM  4
+/* Addresses of allocations are multiples of this. */
+#define ADDRESS_STEP 256
+
+static framework_use_t *buckets[NUM_BUCKETS];
+static pthread_mutex_t  uses_lock = PTHREAD_MUTEX_INITIALIZER;
+/* The number of allocations in the table. While it is 0, a free takes no
+ * lock. */
+static atomic_size_t num_uses;
+static atomic_bool   is_one_lost;
+
+/* Returns the link that points to the use of an address, or the link where the
+ * use would be added. */
+static framework_use_t **find_use(const void *address)
+{
+    framework_use_t **link =
+        &buckets[((uintptr_t)address / ADDRESS_STEP) % NUM_BUCKETS];
+
+    while ((*link != NULL) && ((*link)->address != address)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static bool has_stream(const framework_use_t *use, const void *stream)
+{
+    for (size_t i = 0; i < use->num_streams; i++) {
+        if (use->streams[i] == stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Double the capacity of a use, or create the use. Returns NULL and changes
+ * nothing if out of memory. */
+static framework_use_t *lengthen(framework_use_t **link, void *address)
+{
+    framework_use_t *old  = *link;
+    size_t           room = old == NULL ? FIRST_ROOM : 2 * old->room;
+    framework_use_t *use;
+
+    use = realloc(old, sizeof(*use) + room * sizeof(use->streams[0]));
+    if (use == NULL) {
+        return NULL;
+    }
+    if (old == NULL) {
+        use->next        = NULL;
+        use->address     = address;
+        use->num_streams = 0;
+        atomic_fetch_add(&num_uses, 1);
+    }
+    use->room = room;
+    *link     = use;
+    return use;
+}
+
+void framework_uses_add(void *address, void *stream)
+{
+    framework_use_t **link;
+    framework_use_t  *use;
+
+    pthread_mutex_lock(&uses_lock);
+    link = find_use(address);
+    use  = *link;
+    if ((use == NULL) || !has_stream(use, stream)) {
+        if ((use == NULL) || (use->num_streams == use->room)) {
+            use = lengthen(link, address);
+        }
+        if (use == NULL) {
+            atomic_store(&is_one_lost, true);
+        } else {
+            use->streams[use->num_streams++] = stream;
+        }
+    }
+    pthread_mutex_unlock(&uses_lock);
+}
+
+bool framework_uses_take(const void *address, framework_use_t **use_p)
+{
+    framework_use_t **link;
+
+    *use_p = NULL;
+    if (atomic_load(&num_uses) != 0) {
+        pthread_mutex_lock(&uses_lock);
+        link   = find_use(address);
+        *use_p = *link;
+        if (*link != NULL) {
+            *link = (*link)->next;
+            atomic_fetch_sub(&num_uses, 1);
+        }
+        pthread_mutex_unlock(&uses_lock);
+    }
+    return !atomic_load(&is_one_lost);
+}
 
 /* --- exceptions --------------------------------------------------------------
  * This library does not link with C++. Its C functions throw exceptions by
@@ -147,7 +424,7 @@ static void free_to(ucxpool_t *pool, void *address, void *stream)
  * have no pool if a forked child frees memory that its parent has allocated. */
 static void free_on(int device, void *address, void *stream)
 {
-    ucxpool_t *pool = framework_pools_find(device);
+    ucxpool_t *pool = find_pool(device);
 
     if ((address != NULL) && (pool != NULL)) {
         free_to(pool, address, stream);
@@ -220,7 +497,7 @@ void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
 {
     ucxpool_error_level_t level;
 
-    if ((address != NULL) && (framework_pools_find(device) != NULL)) {
+    if ((address != NULL) && (find_pool(device) != NULL)) {
         level  = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
         stream = stream_of(stream);
         free_on(device, address, stream_to_free_in(device, address, stream));
@@ -235,7 +512,7 @@ static bool is_allocation(const void *address)
 
     for (int device = UCXPOOL_FRAMEWORK_HOST;
          device < UCXPOOL_FRAMEWORK_MAX_DEVICES; device++) {
-        ucxpool_t *pool = framework_pools_find(device);
+        ucxpool_t *pool = find_pool(device);
 
         if ((pool != NULL) &&
             (ucxpool_heap_usable_size(pool, address, &size) == UCXPOOL_OK)) {
@@ -268,7 +545,7 @@ void ucxpool_torch_empty_cache(void)
 
     for (int device = UCXPOOL_FRAMEWORK_HOST;
          device < UCXPOOL_FRAMEWORK_MAX_DEVICES; device++) {
-        ucxpool_t *pool = framework_pools_find(device);
+        ucxpool_t *pool = find_pool(device);
 
         if (pool != NULL) {
             (void)ucxpool_heap_trim(pool, 0, NULL);
