@@ -119,7 +119,6 @@ libucxpool_internal_la_SOURCES = \
 	src/ucx/peer_timeout.c \
 	src/ucx/reg.c src/ucx/reg.h \
 	src/ucx/rma.c \
-	src/ucx/status.c src/ucx/status.h \
 	src/ucx/tune.c \
 	src/window/device.c \
 	src/window/mapped.c \

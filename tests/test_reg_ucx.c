@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "base/config.h"
+#include "ucx/context.h"
 #include "ucx/reg.h"
-#include "ucx/status.h"
 #include "test.h"
 #include "replace.h"
 

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "ucx/context.h"
-#include "ucx/status.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "core/wire.h"
-#include "ucx/status.h"
+#include "ucx/context.h"
 
 /* The maximum number of entries that are read from one ring before the next
  * ring is read. On a GPU the limit is lower, because handling a message may

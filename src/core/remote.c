@@ -6,7 +6,6 @@
 #include "core/network.h"
 #include "core/proto.h"
 #include "ucx/context.h"
-#include "ucx/status.h"
 
 #include <stddef.h>
 #include <stdlib.h>

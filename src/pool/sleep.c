@@ -12,7 +12,7 @@
 #include "copy/engine.h"
 #include "core/local.h"
 #include "core/wakeup.h"
-#include "ucx/status.h"
+#include "ucx/context.h"
 #include "wireup/wireup.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"

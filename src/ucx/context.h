@@ -254,6 +254,17 @@ ucxpool_status_t ucx_claim_take(ucx_claim_t *claim);
  * initialized. */
 void ucx_claim_release(ucx_claim_t *claim);
 
+/* --- statuses ------------------------------------------------------------- */
+
+/*
+ * Translate a status of UCX, for the whole library. Every status for a failed
+ * peer (its process, its host, the network to it) becomes
+ * UCXPOOL_ERR_PEER_LOST, regardless of the code that UCX uses on a transport.
+ * An unknown status becomes UCXPOOL_ERR_IO. The caller reports the text of
+ * ucs_status_string().
+ */
+ucxpool_status_t ucx_status(ucs_status_t status);
+
 /* --- context and worker --------------------------------------------------- */
 
 /*

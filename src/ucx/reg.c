@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ucx/status.h"
+#include "ucx/context.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
+#include "ucx/context.h"
 #include "ucx/reg.h"
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ucx/status.h"
 
 #include <assert.h>
 #include <stdlib.h>

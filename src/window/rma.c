@@ -14,12 +14,12 @@
  * completed: its data is then in the window. So when the importer sends CLOSE,
  * none of its operations is in flight.
  */
+#include "ucx/context.h"
 #include "window/service.h"
 #include "window/way.h"
 
 #include "base/error.h"
 #include "core/memory.h"
-#include "ucx/status.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * memory, the memory handle is passed to UCX. Long fragments use rendezvous.
  */
 #include "core/memory.h"
+#include "ucx/context.h"
 #include "ucx/reg.h"
-#include "ucx/status.h"
 #include "wire/wire.h"
 
 /* The default size: short enough that a fragment is still in the cache when it
