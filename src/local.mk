@@ -83,7 +83,7 @@ libucxpool_internal_la_SOURCES = \
 	src/core/wakeup.c src/core/wakeup.h \
 	src/core/wire.h \
 	src/heap/heap.c src/heap/heap.h \
-	src/heap/large.c src/heap/large.h \
+	src/heap/large.c \
 	src/heap/log.c src/heap/log.h \
 	src/heap/range.c src/heap/range.h \
 	src/heap/space.c src/heap/space.h \

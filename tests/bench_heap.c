@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "heap/heap.h"
-#include "heap/large.h"
 #include "replay/workload.h"
 
 #include <malloc.h>

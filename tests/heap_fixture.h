@@ -6,7 +6,6 @@
 #define TESTS_HEAP_FIXTURE_H
 
 #include "heap/heap.h"
-#include "heap/large.h"
 #include "vmm_double.h"
 
 #include "core/stats.h"

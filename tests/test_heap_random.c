@@ -6,7 +6,6 @@
 #include <config.h>
 
 #include "heap/heap.h"
-#include "heap/large.h"
 #include "rounds.h"
 #include "test.h"
 #include "vmm_double.h"

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "core/pool.h"
 #include "heap/heap.h"
-#include "heap/large.h"
 
 #define SMALLEST ((uint64_t)2 << 20)
 

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "heap/log.h"
-#include "heap/large.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,10 +1,9 @@
 #include <config.h>
 
-#include "heap/large.h"
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
+#include "heap/heap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
