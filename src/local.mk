@@ -128,7 +128,7 @@ libucxpool_internal_la_SOURCES = \
 	src/window/process.c \
 	src/window/remote.c src/window/remote.h \
 	src/window/rma.c \
-	src/window/serve.c src/window/serve.h \
+	src/window/serve.c \
 	src/window/service.c src/window/service.h \
 	src/window/way.c src/window/way.h \
 	src/window/window.c src/window/window.h \

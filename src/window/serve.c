@@ -6,13 +6,12 @@
  * them, and replaces them by addresses in its copy of the CALL. An ordinary
  * send or receive then transfers the data at these addresses.
  */
-#include "window/serve.h"
+#include "window/service.h"
 
 #include "base/error.h"
 #include "xfer/recv.h"
 #include "xfer/post.h"
 #include "xfer/send.h"
-#include "window/service.h"
 #include "window/way.h"
 
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "copy/engine.h"
 #include "xfer/recv.h"
-#include "window/serve.h"
 #include "window/way.h"
 
 #include <stdlib.h>

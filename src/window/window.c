@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "core/control.h"
 #include "copy/engine.h"
-#include "window/serve.h"
 #include "window/service.h"
 #include "window/way.h"
 
