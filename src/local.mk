@@ -73,7 +73,6 @@ libucxpool_internal_la_SOURCES = \
 	src/core/link.c src/core/link.h \
 	src/core/local.c src/core/local.h \
 	src/core/memory.c src/core/memory.h \
-	src/core/network.c src/core/network.h \
 	src/core/pool.c src/core/pool.h \
 	src/core/proto.c src/core/proto.h \
 	src/core/remote.c src/core/remote.h \

@@ -50,9 +50,15 @@ static ucxpool_status_t endpoint_error(ucs_status_t status)
                         : "");
 }
 
-void core_endpoint_warn(void)
+ucxpool_status_t core_endpoint_check(const ucxpool_t *pool)
 {
-    ucx_child_warn();
+    if (pool->ucx.is_lost) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the pool has no ucx wire, because UCX could not be "
+                          "restarted on other devices; connect again, or set "
+                          "UCX_NET_DEVICES");
+    }
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,

@@ -50,9 +50,9 @@ typedef struct core_endpoint {
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p);
 
-/* Log problems that may keep UCX from connecting. Called when an endpoint is
- * needed. */
-void core_endpoint_warn(void);
+/* Returns UCXPOOL_ERR_UNSUPPORTED if an attempt to restart UCX has failed, so
+ * that no endpoint can be created. */
+ucxpool_status_t core_endpoint_check(const ucxpool_t *pool);
 
 /* Use the caller's endpoint. Returns NULL if out of memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "core/network.h"
 #include "core/proto.h"
 #include "ucx/context.h"
 
@@ -399,7 +398,7 @@ static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
 /* Check that a new endpoint can reach the peer. */
 static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
 {
-    ucxpool_status_t status = core_network_check(channel->pool);
+    ucxpool_status_t status = core_endpoint_check(channel->pool);
 
     if ((status == UCXPOOL_OK) && channel->conn.lacks_device) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,

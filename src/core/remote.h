@@ -129,7 +129,7 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  * UCXPOOL_ERR_UNSUPPORTED  an attempt to restart UCX has failed
- *                          (core/network.h), or UCX has no device for the
+ *                          (wireup/network.c), or UCX has no device for the
  *                          channel
  */
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,

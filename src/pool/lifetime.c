@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "core/control.h"
 #include "core/inbox.h"
-#include "core/network.h"
 #include "core/remote.h"
 #include "ipc/host.h"
 #include "ucx/context.h"
@@ -73,7 +72,7 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
         goto err_close_timer;
     }
     pool->wakeup.spin_ns = pool->config.spin_ns;
-    status               = core_network_watch(pool);
+    status               = wireup_network_watch(pool);
     if (status == UCXPOOL_OK) {
         status = watch(pool, pool->wakeup.timer_fd);
     }

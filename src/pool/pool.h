@@ -47,7 +47,7 @@ bool pool_can_sleep(const ucxpool_t *pool);
 /* Returns true if the pool's own worker is armed, and the pool has no endpoints
  * and no UCX operations. UCX then has no work before the worker's descriptor
  * becomes readable. Also returns true if UCX is unusable (see
- * core_network_open()). */
+ * ucx/context.h). */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
 /* One round of progress that also checks everything that most rounds skip.

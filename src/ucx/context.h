@@ -281,7 +281,7 @@ typedef struct ucx_context {
     bool          own_worker;
     bool          keeps_worker;     /* the worker must not be destroyed */
     bool          is_lost;          /* UCX must not be used: see
-                                       core/network.h */
+                                       wireup/network.c */
     ucx_claim_t claim;              /* the active-message ids that the pool
                                      * uses on a borrowed worker */
     char devices[UCX_DEVICES_SIZE]; /* devices that the pool limited

@@ -7,7 +7,6 @@
 #include "core/control.h"
 #include "core/local.h"
 #include "core/memory.h"
-#include "core/network.h"
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wire/wire.h"
@@ -691,7 +690,7 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 static bool can_send_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
-        core_endpoint_warn();
+        ucx_child_warn();
         if (channel->closing.has_begun) {
             take_endpoint(channel, NULL);
         }
@@ -940,7 +939,7 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
         return begin(channel);
     }
     if (core_local_folder(channel->pool, &channel->conn.remote->blob) == NULL) {
-        status = core_network_check(channel->pool);
+        status = core_endpoint_check(channel->pool);
         if (status != UCXPOOL_OK) {
             return status;
         }

@@ -169,6 +169,10 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool);
  * addresses on which the pool listens and from which it connects. When the
  * pool's address is exported, UCX opens all networks. */
 
+/* Watch UCX's worker; the pool's epoll must exist. UCXPOOL_ERR_IO,
+ * UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t wireup_network_watch(ucxpool_t *pool);
+
 /*
  * wireup_network_listen() opens the networks of the addresses on which the pool
  * listens. wireup_network_share() opens all networks; it is called when the
@@ -176,8 +180,9 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool);
  * their clients. If UCX must not be used (is_lost in ucx/context.h), both
  * functions restart it first. If the restart fails, peers can use only `map`.
  * wireup_network_listen() then succeeds only if no address needs a device;
- * wireup_network_share() always succeeds. Otherwise both return the same errors
- * as core_network_open().
+ * wireup_network_share() always succeeds. Otherwise both return
+ * UCXPOOL_ERR_UNSUPPORTED if UCX is in use, and the errors of
+ * ucx_context_init() and ucx_reg_regions().
  */
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
                                        const bootstrap_where_t *where);
