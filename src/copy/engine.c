@@ -16,7 +16,8 @@
 #define NUM_JOBS 16u
 /* The maximum number of scatters in flight. Scatters from a peer's memory are
  * slow. If they used all jobs, no data would be gathered, and the peers' links
- * would be idle. An all-to-all between four H200 would then be 17 % slower. */
+ * would be idle. An all-to-all between four H200 GPUs would then be 17 %
+ * slower. */
 #define NUM_SCATTERS 12u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */

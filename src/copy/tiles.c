@@ -22,7 +22,7 @@
  * fourth multiprocessor. With twice as many thread blocks, a launch is 2 %
  * faster for pieces up to 1 KiB, but 10 % slower if other GPUs wait for gathers
  * at the same time. With half as many, short pieces are too slow. Measured on
- * four H200 over NVLink. */
+ * four H200 GPUs over NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 

@@ -400,7 +400,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
     /* Use all multiprocessors, not only enough to saturate the link. With
      * is_far, a write of 8 KiB pieces reaches only 310 GB/s instead of 355 (two
      * H100). A read of 4 KiB pieces reaches only 340 GB/s instead of 361 (two
-     * H200). */
+     * H200 GPUs). */
     copy_table_t     list = {.is_far = false};
     copy_room_t      room;
     uint64_t         size = 0;

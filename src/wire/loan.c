@@ -22,8 +22,8 @@ struct wire_loan {
  * pulling. For a message of one or two fragments, pushing is not faster. A
  * longer message needs fragments of 16 MiB, and a loan for four of them: two
  * are gathered while two are scattered. With a smaller loan, the link waits for
- * launches, and pulling is faster (two H100, loans of 16 MiB: 138 GB/s pushed,
- * 180 GB/s pulled).
+ * launches, and pulling is faster (two H100 GPUs, loans of 16 MiB: 138 GB/s
+ * pushed, 180 GB/s pulled).
  */
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)
