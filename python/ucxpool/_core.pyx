@@ -1565,7 +1565,7 @@ cdef class Window:
 
     @property
     def name(self):
-        """A name for errors and the log."""
+        """A name that appears in error messages and in the log."""
         return _text(self._query().name)
 
     @property

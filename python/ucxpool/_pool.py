@@ -271,8 +271,8 @@ class Channel(_core.Channel):
 
     @property
     def ended(self):
-        """True if either side has closed the channel or the channel has
-        failed, and no message is left."""
+        """True if this side has closed the channel. If the peer has closed it,
+        or it has failed: True once no message is left to receive."""
         return self.closed or (
             self._state_number > _core.OPEN and not self._kept)
 
@@ -719,13 +719,13 @@ class RemoteWindow(_core.Remote):
     """A window of a peer, created by Channel.import_window(). It is closed
     when no variable refers to it anymore. It is also a context manager.
 
-    Reads and writes take a list of places. A place is a range in the window,
-    given as a row of (offset, length). The rows are any sequence of pairs, or
-    an array of 64-bit integers (a NumPy array, or any object with Python's
-    buffer protocol). An array is used without a copy and must not change until
-    the transfer has ended. If the keyword length is given, the rows are offsets
-    only, and each place has that length. This form is faster for many short
-    places."""
+    Reads and writes take a list of places. A place is a range of bytes in the
+    window, given as a row of (offset, length). The rows are any sequence of
+    pairs, or an array of 64-bit integers (a NumPy array, or any object with
+    Python's buffer protocol). An array is used without a copy and must not
+    change until the transfer has ended. If the keyword length is given, the
+    rows are offsets only, and each place has that length. This form is faster
+    for many short places."""
 
     def __repr__(self):
         if self.closed:
@@ -818,9 +818,9 @@ class Batch:
 
     @property
     def transfers(self):
-        """After post() has raised an exception: the transfers of the
-        operations up to the refused one, whose transfer has failed with the
-        same error. Otherwise empty."""
+        """If post() raised an exception: the transfers of the operations
+        before the refused one, followed by the refused operation's transfer,
+        which has failed with the same error. Otherwise empty."""
         return list(self._transfers)
 
     def send(self, channel, buffers, tag=0, metadata=b"", timeout=None):
@@ -978,13 +978,14 @@ class Pool(_core.Pool):
 
     def window(self, buffer, name="", file=None):
         """Make a buffer available as a Window, which peers read and write
-        directly. The buffer is held until the window is closed. name is for
-        errors and the log. file is the memory file that the buffer maps (made
-        by os.memfd_create() and sealed with F_SEAL_SHRINK), as a descriptor or
-        an object with fileno(). Peers on the same host then map the file;
-        without a file, the kernel copies the data for these peers. Raises
-        ValueError for an empty buffer, or one that does not map the file, and
-        UnsupportedError for memory that the pool's GPU cannot access."""
+        directly. The buffer is held until the window is closed. name appears
+        in error messages and in the log. file is the memory file that backs
+        the buffer (made by os.memfd_create() and sealed with F_SEAL_SHRINK),
+        as a descriptor or an object with fileno(). Peers on the same host then
+        map the file; without a file, the kernel copies the data for these
+        peers. Raises ValueError for an empty buffer, or one that does not map
+        the file, and UnsupportedError for memory that the pool's GPU cannot
+        access."""
         return self._create_window(buffer, name, file)
 
     def batch(self):

@@ -201,8 +201,8 @@ class Endpoint:
 
     @property
     def closed(self):
-        """True if either side has closed the endpoint or the endpoint has
-        failed, and no message is left."""
+        """True if this side has closed the endpoint. If the peer has closed
+        it, or it has failed: True once no message is left to receive."""
         return self._channel.ended
 
     @property
