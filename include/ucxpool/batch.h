@@ -71,8 +71,8 @@ typedef struct ucxpool_op {
  *
  * ops           Array of num_ops operations, which is not used after the call.
  *               The memory, arrays and descriptors to which an operation points
- *               must stay valid for as long as if the operation were posted
- *               alone.
+ *               must stay valid as the operation's own function (such as
+ *               ucxpool_send()) requires.
  * op_size       sizeof(ops[0]), the size of an element in bytes; a multiple of
  *               the alignment of ucxpool_op_t. If the program is newer than the
  *               library, an element may be longer than the library's

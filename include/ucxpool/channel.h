@@ -241,7 +241,7 @@ typedef struct ucxpool_channel_attr {
     /*
      * The addresses of both ends of the connection between listener and client,
      * in numeric form, as this machine sees them: "10.0.0.1:7000",
-     * "[::1]:7000". The data may use a different path, see wire. Both strings
+     * "[::1]:7000". The data may use a different path, see `wire`. Both strings
      * are "" until the client is connected. For channels over an address or an
      * endpoint they are always "".
      */
@@ -284,11 +284,11 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  * UCXPOOL_ERR_CANCELED, including receives that have not matched a message. The
  * library then notifies the peer.
  *
- * The library keeps eager messages (see ucxpool_send()) that it has already
- * read, unless an earlier message of the channel is missing. ucxpool_recv() and
- * ucxpool_probe() still find these messages if their channel argument is NULL.
- * The library also keeps them if the channel has been aborted, has been closed
- * by the peer, or has failed.
+ * The library keeps the eager messages (see ucxpool_send()) that have already
+ * arrived, except those that were sent after a message that has not arrived.
+ * ucxpool_recv() and ucxpool_probe() still find these messages if their channel
+ * argument is NULL. The library also keeps them if the channel has been
+ * aborted, has been closed by the peer, or has failed.
  *
  * Does not wait: ucxpool_progress() or ucxpool_destroy() completes the close.
  * NULL is allowed.

@@ -52,7 +52,7 @@ typedef enum ucxpool_device_ucx {
     UCXPOOL_DEVICE_UCX_SHARES_VMM = 1u << 1
 } ucxpool_device_ucx_t;
 
-/* The memory of the blocks of a pool on a GPU; see CUDA_BACKING. */
+/* The kind of memory for the blocks of a GPU pool; see CUDA_BACKING. */
 typedef enum ucxpool_cuda_backing {
     UCXPOOL_CUDA_BACKING_NONE  = 0, /* no pool can be created */
     UCXPOOL_CUDA_BACKING_ALLOC = 1, /* one cuMemAlloc() allocation */

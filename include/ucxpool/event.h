@@ -65,7 +65,7 @@ typedef struct ucxpool_event {
  * Get events, starting with the channel or listener that has been in the queue
  * for the longest time. Does not make progress, and does not wait.
  *
- * events  [out]  Array of max.
+ * events  [out]  Array with room for max events.
  * num_p   [out]  Number of events written; less than max if no more are
  *                pending. Each channel and each listener is in the array at
  *                most once.

@@ -25,9 +25,8 @@
  *
  * Errors. A function that cannot allocate returns NULL, or throws if its
  * description below says so. ucxpool_error_detail() in the same thread then
- * returns the reason. Only the first failure is logged as a warning. Later
- * failures are logged at level debug, because frameworks free their caches and
- * retry.
+ * returns the reason. The first failure is logged as a warning. Later failures
+ * are logged at level debug, because frameworks free their caches and retry.
  *
  * Streams. A stream is a CUstream or cudaStream_t; 0 and 1 both name the legacy
  * default stream. Memory is freed in stream order, see heap.h.

@@ -27,14 +27,15 @@
  * grows on demand.
  *
  * Streams. The functions that allocate and free take a stream: a CUstream (or
- * cudaStream_t); NULL is the legacy default stream. Work in the stream of an
- * allocation may use the memory at once, even if earlier work in this stream
- * still uses it for a previous allocation. Before work in another stream may
- * use the memory, the caller must make that stream wait for the stream of the
- * allocation. When memory is freed in a stream, work in this stream may still
- * be using it. The heap gives such memory to another stream only after this
- * work has ended, or makes the other stream wait for it. In a heap of host
- * memory a stream is only a label, and freed memory can be reused at once.
+ * cudaStream_t); NULL is the legacy default stream. Work in the stream that was
+ * passed to an allocation may use the memory at once, even if earlier work in
+ * this stream still uses it for a previous allocation. Before work in another
+ * stream may use the memory, the caller must make that stream wait for the
+ * stream of the allocation. When memory is freed in a stream, work in this
+ * stream may still be using it. The heap gives such memory to another stream
+ * only after this work has ended, or makes the other stream wait for it. In a
+ * heap of host memory a stream is only a label, and freed memory can be reused
+ * at once.
  *
  * CUDA graphs. Before capturing a graph, allocate the memory that the graph
  * uses. Free this memory only after the last launch of the graph. The heap
@@ -170,8 +171,9 @@ ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
 /*
  * Return free chunks to the system or the driver, until the heap holds at most
  * keep_size bytes, or no chunk is completely free. If the heap holds more than
- * keep_size bytes, waits, with no timeout, for the work in streams in which
- * memory was freed. Meanwhile other threads wait if they need the heap's lock.
+ * keep_size bytes, this function waits for the work in all streams in which
+ * memory was freed. This wait has no timeout. Meanwhile other threads wait if
+ * they need the heap's lock.
  *
  * released_p [out]  Bytes that were returned. May be NULL.
  *

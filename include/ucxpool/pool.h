@@ -72,10 +72,10 @@ typedef struct ucxpool_params {
      *
      * UCX cannot report the features of a context. A context without AM is
      * always rejected. A context without RMA is rejected if the library can
-     * detect that RMA is missing. This is possible if UCX checks parameters, as
-     * in the builds of distributions, or if the context has the transport
-     * `self`. Otherwise the pool is created, and RDMA transfers fail after they
-     * have started.
+     * detect that RMA is missing. It can if UCX was built with parameter
+     * checks, as in the packages of Linux distributions, or if the context has
+     * the transport `self`. Otherwise the pool is created, and RDMA transfers
+     * fail after they have started.
      * Default: the pool creates its own context.
      */
     struct ucp_context *context;
@@ -217,17 +217,17 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * readable, so that poll() returns at once. examples/event_loop.c is such a
  * loop with epoll.
  *
- * Several threads. The descriptor is for one event loop: one thread at a time
- * arms the pool, polls the descriptor and calls ucxpool_progress(), and the
- * same thread must handle the results. Other threads may post, cancel, query
- * and release requests, and may call ucxpool_progress(). A post, a cancel or a
- * call of ucxpool_progress() makes the descriptor readable, so that the loop
- * runs again. Other threads must not call ucxpool_arm(), ucxpool_wait(),
- * ucxpool_request_wait() or ucxpool_channel_wait(). If another thread armed the
- * pool, it could clear notifications that the event loop has not seen. The loop
- * might then sleep although its request has ended. If several threads must
- * wait, let all of them call the waiting functions, which wake every waiting
- * thread, or use one pool per thread.
+ * Several threads. The descriptor is for one event loop: only one thread at a
+ * time may arm the pool, poll the descriptor and call ucxpool_progress(). The
+ * same thread must handle the ended requests and the events. Other threads may
+ * post, cancel, query and release requests, and may call ucxpool_progress(). A
+ * post, a cancel or a call of ucxpool_progress() makes the descriptor readable,
+ * so that the loop runs again. Other threads must not call ucxpool_arm(),
+ * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(). If another
+ * thread armed the pool, it could clear notifications that the event loop has
+ * not seen. The loop might then sleep although its request has ended. If
+ * several threads must wait, let all of them call the waiting functions, which
+ * wake every waiting thread, or use one pool per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */

@@ -45,8 +45,9 @@ ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level);
 
 /*
  * Make one of the library's streams on a GPU wait for all work queued so far in
- * `stream` and in each stream of an array. Memory that is freed in the returned
- * stream can be reused after this work. The streams of the caller do not wait.
+ * `stream` and in the num_streams `streams`. Memory that is freed in the
+ * returned stream can be reused after this work. The streams of the caller do
+ * not wait.
  *
  * stream_p [out]  The library's stream, which exists until the process ends.
  *

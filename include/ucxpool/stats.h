@@ -47,7 +47,7 @@ extern "C" {
  * process, cuda, rma, messages. If the way is `messages`, a read or write
  * consists of messages, which are also counted in the message statistics above.
  *
- * A send waits for a block if no block of the share send is free. A short send
+ * A send waits for a block if the share `send` has no free block. A short send
  * waits for a credit if the peer has not received earlier short messages. The
  * wait ends when a credit arrives, or when the library sends only the
  * descriptor of the message. A wait is counted when it begins, and its duration

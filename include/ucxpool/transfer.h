@@ -62,8 +62,8 @@ extern "C" {
  * conditions once, when the request is posted, unless the params have
  * UCXPOOL_SEGMENTS_EVEN.
  *
- * Ranges are parts of memory and of files, in any order. Each range is one
- * segment to the receiver. A file is read while its bytes are sent. The file is
+ * Ranges are parts of memory and of files, in any order. The receiver sees each
+ * range as one segment. A file is read while its bytes are sent. The file is
  * not mapped, and the descriptor's file offset does not change. The caller must
  * keep the descriptors open until the request ends. The descriptors must belong
  * to regular files or block devices, and must not require aligned memory
@@ -205,8 +205,8 @@ typedef enum ucxpool_request_params_field {
     UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY     = 1u << 6
 } ucxpool_request_params_field_t;
 
-/* The location of the segments of a request, for pools of UCXPOOL_MEMORY_CUDA.
- */
+/* The kind of memory that a request's segments are in. Only pools of kind
+ * UCXPOOL_MEMORY_CUDA use it. */
 typedef enum ucxpool_segments_kind {
     UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver for each
                                   allocation in the list */
@@ -265,8 +265,9 @@ typedef struct ucxpool_request_params {
     void                   *stream;
     ucxpool_segments_kind_t segments_kind;
     /*
-     * If set, ucxpool_completion_get() reports the request's end with this
-     * pointer, which may be NULL. A callback may also be set.
+     * If this field is in the mask, ucxpool_completion_get() reports the end of
+     * the request and returns this pointer, which may be NULL. A callback may
+     * also be set.
      */
     void *completion_ptr;
     /*
@@ -298,8 +299,8 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached, or the channel
  *                            has failed at the peer
- * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
- *                            error is the channel's
+ * UCXPOOL_ERR_CLOSED         the channel was closed; for a failed channel, the
+ *                            channel's own error instead
  * UCXPOOL_ERR_LIMIT          the send was posted before the channel opened,
  *                            and exceeds the peer's MAX_METADATA or
  *                            MAX_SEGMENTS
@@ -341,8 +342,8 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_LIMIT          the metadata is longer than MAX_METADATA; or there
  *                            are more segments than MAX_SEGMENTS. Consecutive
  *                            equal-length segments count as one
- * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
- *                            error is the channel's
+ * UCXPOOL_ERR_CLOSED         the channel was closed; for a failed channel, the
+ *                            channel's own error instead
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
@@ -390,8 +391,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
  *                            source; the sum of the lengths overflows; or an
  *                            address is NULL, but its length is not 0
- * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
- *                            error is the channel's
+ * UCXPOOL_ERR_CLOSED         the channel was closed; for a failed channel, the
+ *                            channel's own error instead
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -477,8 +478,8 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
  * The request can also end with UCXPOOL_ERR_CANCELED, with
  * UCXPOOL_ERR_TIMED_OUT, or with the channel's error if the channel ends.
  *
- * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
- *                            error is the channel's
+ * UCXPOOL_ERR_CLOSED         the channel was closed; for a failed channel, the
+ *                            channel's own error instead
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,

@@ -31,9 +31,9 @@
  *
  * Names. A function is named after the object that it creates or acts on:
  * ucxpool_request_wait(), ucxpool_window_create(),
- * ucxpool_remote_window_read(). The names of functions that act on a pool do
- * not name the pool: ucxpool_create(), ucxpool_progress(). ucxpool_send(),
- * ucxpool_recv() and ucxpool_probe() exchange messages.
+ * ucxpool_remote_window_read(). If the object is a pool, its name is omitted:
+ * ucxpool_create(), ucxpool_progress(). ucxpool_send(), ucxpool_recv() and
+ * ucxpool_probe() exchange messages.
  *
  * Releasing objects. The last part of a function's name indicates what the
  * function releases:

@@ -1,8 +1,8 @@
 /*
  * The library for C++17 and later: handles that release their objects,
  * exceptions with the error's detail, data from containers and spans, and
- * coroutines (C++20 and later). This header only calls the C functions of
- * ucxpool.h, which it includes; link with libucxpool.
+ * coroutines (C++20 and later). This header includes ucxpool.h and is a thin
+ * layer over its functions; link with libucxpool.
  *
  *     ucxpool::pool        pool;
  *     ucxpool::channel     channel = pool.connect("127.0.0.1:7000");
@@ -831,7 +831,7 @@ public:
 
 /* --- memory --------------------------------------------------------------- */
 
-/* Memory of the pool that is sent and received in place: see
+/* A buffer in the pool's memory, which is sent and received in place: see
  * ucxpool_comm_alloc(). */
 class comm_buffer : public handle<void, detail::end_comm>
 {
@@ -888,8 +888,8 @@ private:
         nullptr, ucxpool_config_release};
 };
 
-/* A pool. Must not be destroyed in a callback or in a coroutine that progress
- * has resumed. */
+/* A pool. Must not be destroyed in a callback, or in a coroutine that the
+ * pool's progress has resumed. */
 class pool
 {
 public:

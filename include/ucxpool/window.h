@@ -32,15 +32,16 @@
  *                           If the owner's CPU is idle, WINDOW_WAY=messages is
  *                           faster for more than a few KiB
  *     UCXPOOL_WAY_CUDA      Same host, same user, both pools on GPUs that can
- *                           access each other. The memory is from
- *                           cuMemAlloc(), or virtual memory (cuMemCreate()) of
- *                           at most 262,144 allocations that can be exported
- *                           as file descriptors, as in the pool's heap and in
- *                           PyTorch's expandable segments. Both processes need
- *                           only a few free descriptors, and a Unix socket that
- *                           both can reach: in the same network namespace, or
- *                           in SOCKET_DIR. One kernel on the peer's GPU copies
- *                           all pieces. The owner does nothing.
+ *                           access each other. The memory is from cuMemAlloc(),
+ *                           or virtual memory (cuMemCreate()), such as the
+ *                           pool's heap or PyTorch's expandable segments.
+ *                           Virtual memory may have at most 262,144
+ *                           allocations, which must be exportable as file
+ *                           descriptors. The processes then need a few free
+ *                           descriptors. They also need a common network
+ *                           namespace or SOCKET_DIR, to connect through a Unix
+ *                           socket. One kernel on the peer's GPU copies all
+ *                           pieces. The owner does nothing.
  *                           A pool on a GPU also reads, but does not write, a
  *                           window of a pool in host memory in this way. The
  *                           window must be in one allocation of the owner's
@@ -190,8 +191,10 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  *     messages         as soon as this pool has finished its copies. Over
  *                      `ucx`, after UCX has finished its in-place transfers
  *     CUDA             when the peer makes progress, or its process has ended.
- *                      This also applies to a window in host memory that a peer
- *                      on a GPU can pin, even if the peer uses messages
+ *                      Also for a window in host memory, if the peer's pool is
+ *                      on a GPU and may have pinned the window. The peer does
+ *                      not report whether it has, so this applies even if it
+ *                      uses messages
  *     RMA              when the peer makes progress, its process has ended, or
  *                      the channel's endpoint is closed
  *
@@ -216,8 +219,8 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *     mapped, process  finish one step of a copy, of at most 1 MiB. This
  *                      happens only if the process was stopped (SIGSTOP, a
  *                      debugger) in the middle of that step
- *     CUDA             finish the kernels that it has launched, and launch more
- *                      until it makes progress
+ *     CUDA             finish the kernels that it has launched. It may launch
+ *                      more until it makes progress and detects the revocation
  *     RMA, messages    nothing: the channel fails with UCXPOOL_ERR_TIMED_OUT.
  *                      This closes the channel's endpoint and takes at most 1 s
  *                      more. A borrowed endpoint must be closed by the caller
@@ -266,8 +269,8 @@ typedef struct ucxpool_remote_window ucxpool_remote_window_t;
  *                            or its window belongs to a pool other than the
  *                            channel's peer
  * UCXPOOL_ERR_PROTOCOL       the blob has a different protocol version
- * UCXPOOL_ERR_CLOSED         the channel was closed; if it has failed, the
- *                            error is the channel's
+ * UCXPOOL_ERR_CLOSED         the channel was closed; for a failed channel, the
+ *                            channel's own error instead
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t
