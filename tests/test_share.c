@@ -768,8 +768,8 @@ TEST(a_sparse_file_is_rejected)
 TEST(a_file_other_than_the_announced_one_is_rejected)
 {
     make_file(SIZE, F_SEAL_SHRINK);
-    CHECK_REFUSED_WITH(inode, file.inode + 1, "not the announced one");
-    CHECK_REFUSED_WITH(device, file.device + 1, "not the announced one");
+    CHECK_REFUSED_WITH(inode, file.inode + 1, "not the one announced");
+    CHECK_REFUSED_WITH(device, file.device + 1, "not the one announced");
 }
 
 TEST(a_closed_descriptor_is_rejected)
@@ -850,7 +850,7 @@ TEST(a_file_replaced_during_the_check_is_rejected)
 {
     make_file(SIZE, F_SEAL_SHRINK);
     calls_after_readlink(swap_for_a_pipe);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced one");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the one announced");
 }
 
 TEST(the_file_of_another_user_is_rejected)

@@ -156,7 +156,7 @@ static ucxpool_status_t refuse_ended(const attempt_t *attempt)
     return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
 }
 
-/* Refuse because the owner's process was not found. */
+/* Fail the attempt because the owner's process was not found. */
 static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
 {
     if (ipc_host_is_reaped(attempt->host)) {
@@ -166,8 +166,8 @@ static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
                   "/proc does not show whether its process still runs");
 }
 
-/* Refuse because the file was not found or could not be opened. The reason may
- * be that the process has ended. */
+/* Fail the attempt because the file was not found or could not be opened. The
+ * reason may be that the process has ended. */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
     if (ipc_host_is_reaped(attempt->host)) {
@@ -256,7 +256,7 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     return UCXPOOL_OK;
 }
 
-/* Check that the file is the announced one. */
+/* Check that the file is the one that the peer announced. */
 static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
 {
     const ipc_file_t *file  = attempt->file;
@@ -273,7 +273,7 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
     if (!S_ISREG(is.st_mode) || ((uint64_t)is.st_dev != file->device) ||
         ((uint64_t)is.st_ino != file->inode)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "the file is not the announced one");
+                      "the file is not the one announced");
     }
     if (!ipc_user_is_ours((uint32_t)is.st_uid)) {
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,

@@ -3,12 +3,12 @@
  * announces its files, and a peer maps them: whole files for reading, and parts
  * of them (ipc_view_map()) for reading, or for reading and writing.
  *
- * A peer opens a memfd as /proc/PID/fd/N. The file must be the announced one
- * (same device and inode) and must belong to the same user. It must be a memfd
- * that is sealed against shrinking, has the announced size, and is backed by as
- * much memory as the peer maps. Otherwise the peer does not map it. Reading a
- * truncated file would kill the reader. Reading a sparse file would allocate
- * pages that are charged to the reader.
+ * A peer opens a memfd as /proc/PID/fd/N. The file must be the one that the
+ * owner announced (same device and inode) and must belong to the same user. It
+ * must be a memfd that is sealed against shrinking, has the announced size, and
+ * is backed by as much memory as the peer maps. Otherwise the peer does not map
+ * it. Reading a truncated file would kill the reader. Reading a sparse file
+ * would allocate pages that are charged to the reader.
  *
  * If the system does not allow the peer to open the file, the owner passes the
  * descriptor (ipc/socket.h); the same checks apply.
@@ -49,7 +49,7 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
  *
  * UCXPOOL_ERR_PERMISSION  the file cannot be opened, belongs to another user or
  *                         PID namespace, or is not sealed
- * UCXPOOL_ERR_PROTOCOL    the file is not the announced one, is not a memfd, or
+ * UCXPOOL_ERR_PROTOCOL    the file is not the one announced, is not a memfd, or
  *                         has another size; or a number is invalid
  * UCXPOOL_ERR_PEER_LOST   the process has ended
  * UCXPOOL_ERR_NO_MEMORY   no address space is left

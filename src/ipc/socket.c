@@ -252,7 +252,7 @@ void ipc_close_all(const int *fds, unsigned num_fds)
     }
 }
 
-/* Refuse an unexpected message: close its descriptors. */
+/* Close the descriptors of an unexpected message. */
 static int refuse(const int *fds, unsigned num_fds, int error)
 {
     ipc_close_all(fds, num_fds);

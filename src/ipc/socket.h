@@ -77,12 +77,12 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 
 /*
  * Receive a message of exactly this size. The descriptors are close-on-exec,
- * and the caller closes them. At most IPC_FDS_MAX are received. After an
- * error no descriptors are returned.
+ * and the caller closes them. At most IPC_FDS_MAX are received. If the call
+ * fails, it returns no descriptors.
  *
  * EAGAIN      there is no message
  * ECONNRESET  the other end has closed the connection
- * EPROTO      the message has another size
+ * EPROTO      the message has a different size
  * EMFILE      the process cannot open so many descriptors
  */
 int ipc_socket_recv(int fd, void *data, size_t size, int *fds,
