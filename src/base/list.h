@@ -3,8 +3,8 @@
  *
  *     head <-> element <-> element <-> head
  *
- * A link that is in no list points to itself, so base_list_del() may be called
- * on it.
+ * A link that is not in a list points to itself, so base_list_del() may be
+ * called on it.
  */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H

@@ -36,7 +36,7 @@ static unsigned letter_size(const char *text)
             return 0;
         }
     }
-    /* Invalid: an overlong encoding, a surrogate, or above U+10FFFF. */
+    /* Invalid: an overlong form, a surrogate, or a value above U+10FFFF. */
     if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
         ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
         ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||

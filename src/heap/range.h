@@ -166,7 +166,7 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 typedef struct heap_index_bin {
     base_list_t ranges;
-    /* An upper bound of the sizes of the ranges in the bin; 0 if the bin is
+    /* An upper bound on the sizes of the ranges in the bin; 0 if the bin is
      * empty. */
     uint64_t longest;
 } heap_index_bin_t;
@@ -229,14 +229,14 @@ heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
                                    uint64_t asked);
 
 /*
- * Add a HEAP_CACHED range. Ranges that the new range displaces are written to
- * `released`, an array of HEAP_FREE_CACHE_DEPTH entries. Returns their number.
+ * Add a HEAP_CACHED range. Writes the ranges that it displaces to `released`,
+ * an array of HEAP_FREE_CACHE_DEPTH entries, and returns how many there are.
  */
 unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
                              heap_range_t **released);
 
 /* Remove all ranges of one non-empty bin, and write them to `released`. Returns
- * their number; 0 if the cache is empty. */
+ * the number of removed ranges; 0 if the cache is empty. */
 unsigned heap_free_cache_empty(heap_free_cache_t *cache,
                                heap_range_t     **released);
 

@@ -304,7 +304,7 @@ static heap_range_t *join(heap_space_t *space, heap_range_t *left,
     return left;
 }
 
-/* Cut a range that is in no list, so that a part of it becomes a separate
+/* Cut a range that is not in a list, so that a part of it becomes a separate
  * range. */
 static heap_range_t *isolate(heap_space_t *space, heap_range_t *range,
                              uint64_t offset, uint64_t size,
@@ -355,7 +355,7 @@ static bool can_join(const heap_range_t *a, const heap_range_t *b)
     return (a->stream == b->stream) || is_over(a) || is_over(b);
 }
 
-/* Join two neighbors that are in no list. The result belongs to the stream
+/* Join two neighbors that are not in a list. The result belongs to the stream
  * whose ticket is still pending, or to `stream` if both tickets have
  * completed. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
@@ -384,7 +384,7 @@ static bool is_free(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_FREE);
 }
 
-/* Join a range that is in no list with a free neighbor. Returns NULL if no
+/* Join a range that is not in a list with a free neighbor. Returns NULL if no
  * neighbor can be joined. */
 static heap_range_t *join_neighbor(heap_space_t *space, heap_range_t *range,
                                    heap_stream_t *stream)
@@ -424,7 +424,7 @@ static bool is_hole(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_UNBACKED);
 }
 
-/* Turn a range that is in no list into a hole, joined with adjacent holes. */
+/* Turn a range that is not in a list into a hole, and join adjacent holes. */
 static void become_hole(heap_space_t *space, heap_range_t *range)
 {
     heap_range_t *before = range->before;

@@ -114,15 +114,15 @@ static inline uint64_t heap_stream_ticket(heap_stream_t *stream)
     return __atomic_add_fetch(&stream->frees, 1, __ATOMIC_RELAXED);
 }
 
-/* Returns true if any stream may use memory that was freed with the ticket. */
+/* Returns true if any stream may use the memory whose free has this ticket. */
 static inline bool heap_stream_is_over(const heap_stream_t *stream,
                                        uint64_t             ticket)
 {
     return ticket <= __atomic_load_n(&stream->over, __ATOMIC_ACQUIRE);
 }
 
-/* Returns true if work in `user` may use memory that was freed in `stream` with
- * the ticket. */
+/* Returns true if work in `user` may use the memory whose free in `stream` has
+ * this ticket. */
 static inline bool heap_stream_may_use(const heap_stream_t *user,
                                        const heap_stream_t *stream,
                                        uint64_t             ticket)
