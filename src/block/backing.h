@@ -35,8 +35,8 @@ typedef struct block_backing {
 /* Returns the part of `reason` after the choice. */
 const char *block_backing_why(const block_backing_t *backing);
 
-/* The facts that determine the choice, in addition to the properties of the
- * device. */
+/* Properties of the system and of UCX that determine the kind of memory, in
+ * addition to the properties of the device. */
 typedef struct block_surroundings {
     ucx_facts_t ucx;
     bool        has_getfd;    /* pidfd_getfd() works here */

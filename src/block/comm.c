@@ -515,7 +515,7 @@ err_free_buffer:
     return status;
 }
 
-/* Returns the buffer that contains an address in the regions, or NULL. */
+/* Returns the buffer in the regions that contains the address, or NULL. */
 static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
 {
     size_t               offset;

@@ -62,8 +62,8 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address);
 /*
  * Find the longest physically contiguous piece that starts at `address`, at
  * most `length` bytes long. Adjacent blocks of one region are one piece.
- * Returns false if the address is in no buffer. The call is fast if there are
- * no buffers, or if the previous call found the same buffer.
+ * Returns false if no buffer contains the address. The call is fast if there
+ * are no buffers, or if the previous call found the same buffer.
  */
 bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
                      mem_piece_t *piece_p, block_comm_buffer_t **buffer_p);
@@ -72,7 +72,7 @@ bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
  * freed. */
 bool block_comm_has_block(const block_comm_t *comm, uint32_t index);
 
-/* hold() counts an operation in flight on the buffer. drop() counts its end. */
+/* hold() adds an operation in flight on the buffer, and drop() removes it. */
 void block_comm_hold(block_comm_buffer_t *buffer);
 void block_comm_drop(block_comm_t *comm, block_comm_buffer_t *buffer);
 

@@ -91,7 +91,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
  * Every reserved block must be taken. It counts as held as soon as it is
  * reserved.
  *
- * num_blocks  For take: 1 or more, and in total no more than reserved.
+ * num_blocks  For take: 1 or more; all calls together, as many as reserved.
  *
  * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free blocks now
  */

@@ -89,7 +89,7 @@ static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 }
 
 /* Copy the addresses of the memory's next segments that have this length, at
- * most `max`. Returns their number. */
+ * most `max`. Returns the number of copied addresses. */
 static uint64_t copy_addresses(filling_t *filling, uint64_t max,
                                uint64_t length, uint64_t *addresses)
 {
@@ -197,8 +197,8 @@ static bool fill_segments(filling_t *filling, copy_segment_t *entries)
     return filling->num != 0;
 }
 
-/* Fill a list for any memory: each entry has its offset in the stream. For a
- * gather, padding becomes an entry of zeros. */
+/* Fill a list for memory of any layout: each entry contains its own offset in
+ * the stream. For a gather, padding becomes an entry of zeros. */
 static void fill_exact(filling_t *filling, copy_exact_t *entries,
                        bool is_gather)
 {

@@ -198,7 +198,7 @@ static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
 }
 
 /* Gather ranges into the job's memory, in the layout of the stream, and fill
- * its list. If the GPU can access no range, the list has one piece. */
+ * its list. If the GPU cannot access any range, the list has one piece. */
 static ucxpool_status_t bounce_ranges(copy_engine_t     *engine,
                                       copy_cuda_job_t   *job,
                                       const copy_work_t *work,
@@ -572,7 +572,7 @@ unsigned copy_engine_progress(copy_engine_t *engine)
 }
 
 /* Check that memory on a GPU is on the pool's GPU. other: the ordinal of the
- * memory's GPU; -1: the memory is on no GPU; -2: it is on several. */
+ * memory's GPU; -1: the memory is not on a GPU; -2: it is on several. */
 static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 {
     if ((other == -1) || (other == device->ordinal)) {

@@ -176,7 +176,7 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
 void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
 
 /* Release the jobs of copies that have ended, and call copy->done for each of
- * these copies. Returns their number. */
+ * these copies. Returns the number of ended copies. */
 unsigned copy_engine_progress(copy_engine_t *engine);
 
 /* Returns the number of copies to start before the pool does other work. It is

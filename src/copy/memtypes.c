@@ -230,7 +230,7 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
 }
 
 /* Count the pieces or segments from number `first` on that are in the current
- * allocation. The result may be too low. */
+ * allocation. The result is a lower bound. */
 static size_t walk_pass(const walk_t *walk, const copy_memory_t *memory,
                         size_t first)
 {

@@ -176,8 +176,8 @@ INLINE size_t present_any(void *const *addresses, size_t num_addresses)
 #define SIZE_IS_FIT(size) (((size) & (HIGHEST_BIT | HIGHEST_BIT >> 1)) == 0)
 
 /* The highest bit of the result is set if `value` is negative or exceeds
- * `size`, which must be less than 2^62. A segment is inside if this bit is not
- * set for its offset from the start, its length, and the sum of both. */
+ * `size`, which must be less than 2^62. A segment is inside the range if this
+ * bit is clear for its offset from the start, its length, and their sum. */
 #define OUTSIDE(value, size) ((value) | ((size) - (value)))
 
 INLINE size_t inside_any(const ucxpool_segment_t *segments, size_t num_segments,

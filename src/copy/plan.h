@@ -334,7 +334,7 @@ size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
 
 /*
  * Count the leading segments (or pieces) that are within [start, start + size).
- * The result may be too low.
+ * The result is a lower bound.
  */
 size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
                          uint64_t start, uint64_t size);
@@ -348,8 +348,8 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
 size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);
 
-/* Copy addresses up to the first NULL, in one pass. Returns their number. May
- * write more entries than this number, up to num_addresses. */
+/* Copy addresses up to the first NULL, in one pass. Returns how many there are.
+ * May write more entries, up to num_addresses. */
 size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies);
 
