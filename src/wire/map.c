@@ -4,7 +4,7 @@
  * granted. Only the locations of fragments are sent, through the ring.
  *
  * Messages between a GPU and a CPU, and between two GPUs without access to each
- * other, pass through host memory. The sender's GPU gathers data to pinned
+ * other, pass through host memory. The sender's GPU gathers data into pinned
  * blocks, and the receiver's GPU or CPU reads the blocks.
  */
 #include "base/error.h"
@@ -92,8 +92,8 @@ static bool shares_device(const ucxpool_channel_t *channel)
                                      channel->peer.mapping->gpu.uuid);
 }
 
-/* Choose the fragment size between GPUs. The block size does not limit
- * fragments in place, and a GPU's link is faster with long fragments. */
+/* Choose the fragment size between GPUs. The block size does not limit in-place
+ * fragments, and a GPU's link is faster with long fragments. */
 static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
                               const core_frag_params_t *params,
                               uint64_t                 *inplace_size_p)

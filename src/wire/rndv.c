@@ -262,9 +262,9 @@ bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
 /*
  * Start the first waiting fragment that can start. Skips fragments that wait
  * for a caller's stream. Stops at the first fragment for which no block is
- * free, because each further attempt may walk a plan. Starts only one fragment,
- * because a fragment that completes at once can end requests, whose fragments
- * are then removed from the list.
+ * free, because each further attempt may walk a plan. Starts only one fragment:
+ * if it completes immediately, requests may end and their fragments leave the
+ * list, so the loop cannot continue.
  */
 static bool start_one(ucxpool_t *pool)
 {

@@ -182,10 +182,10 @@ typedef struct wire_loan wire_loan_t;
  * Lend blocks for the message of a receive. Lends no more blocks than the
  * message needs, and never the last free block of a share, because another send
  * or receive may need it. Lends at most half of the other free blocks, so that
- * the next message can also get a loan. If half of them is too few to be
- * useful, lends more. Writes the blocks to `lent`, which has room for
- * PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not be
- * faster, if the channel does not push, or if there is too little memory.
+ * the next message can also get a loan. Lends more than half if half would be
+ * too few for a faster transfer. Writes the blocks to `lent`, which has room
+ * for PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not
+ * be faster, if the channel does not push, or if there is too little memory.
  */
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
@@ -272,7 +272,7 @@ bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
  * receive blocks of its other fragments, to which UCX may still write. */
 void wire_rndv_forget(ucxpool_request_t *request);
 
-/* Start the waiting fragments that can start. Returns their number. */
+/* Start the waiting fragments that can start. Returns how many it started. */
 unsigned wire_rndv_progress(ucxpool_t *pool);
 
 /* Free all fragments. All requests must have been freed. */

@@ -55,7 +55,7 @@ static void index_list(const base_list_t *list)
     }
 }
 
-/* Add a message that is in no list. place: XFER_EARLY or XFER_UNEXPECTED. */
+/* Add a message that is not in a list. place: XFER_EARLY, XFER_UNEXPECTED. */
 static void enter_list(ucxpool_message_t *message, xfer_place_t place)
 {
     struct xfer_pool *xfer = message->pool->xfer;

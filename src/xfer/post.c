@@ -159,7 +159,7 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
 }
 
 /* Change the kind of a short send to xfer_send_kind. The send is the first in
- * its queue and has received no credit in time. Returns false if it has ended
+ * its queue, and no credit has arrived in time. Returns false if it has ended
  * with UCXPOOL_ERR_NO_MEMORY. */
 static bool change_short(ucxpool_request_t *request)
 {
@@ -466,8 +466,8 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
  * an entry that it may share with other messages (SHORT), and needs only a
  * credit. If the message can be sent at once and the caller requests neither a
  * handle nor a notification, no request is created. Otherwise a request is
- * queued, without a plan, a number or fragments, and its struct xfer_send is
- * not accessed.
+ * queued. It has no plan, number or fragments, and its struct xfer_send is not
+ * used.
  */
 
 static xfer_short_t short_of(const ucxpool_segment_t *segment, uint64_t tag)

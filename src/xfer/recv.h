@@ -21,7 +21,7 @@ typedef enum xfer_message_key {
 } xfer_message_key_t;
 
 typedef enum xfer_place {
-    XFER_TAKEN, /* in no list of the pool */
+    XFER_TAKEN, /* not in a list of the pool */
     XFER_EARLY,
     XFER_UNEXPECTED,
     XFER_PROBED
@@ -29,7 +29,7 @@ typedef enum xfer_place {
 
 struct ucxpool_message {
     base_list_t link; /* in the list for `place`, in a list of free
-                       * records, or in no list */
+                       * records, or in none */
     base_list_t        index_links[XFER_NUM_KEYS];
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* holds a reference */

@@ -94,8 +94,8 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     return size + runs_size(request);
 }
 
-/* Returns the units of the receiver's max_unexpected that the descriptor
- * takes. */
+/* Returns how many units of the receiver's max_unexpected the descriptor
+ * uses. */
 static uint32_t cost_of(const ucxpool_request_t *request)
 {
     uint32_t flags;

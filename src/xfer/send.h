@@ -138,7 +138,7 @@ unsigned xfer_send_wake_waiters(ucxpool_t *pool);
  * is in progress. Sends that have left the queue are in channel->xfer->sent. */
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before);
 
-/* End the flushes whose earlier sends have all ended. Returns their number. */
+/* End the flushes whose earlier sends have all ended. Returns how many. */
 unsigned xfer_flush_progress(ucxpool_channel_t *channel);
 
 /* Post a flush. It ends when all sends that were posted before it have
@@ -240,7 +240,7 @@ bool xfer_queue_may_announce(ucxpool_channel_t *channel);
 void xfer_queue_end_announce(ucxpool_channel_t *channel);
 
 /* Wake the first send of each channel for which xfer_queue_may_announce() has
- * become true. Returns their number. */
+ * become true. Returns the number of woken sends. */
 unsigned xfer_queue_announce(ucxpool_t *pool);
 
 /*
