@@ -62,8 +62,8 @@ bool api_is_foreign(const ucxpool_t *pool, const ucxpool_channel_t *channel,
 /* --- posting -------------------------------------------------------------- */
 
 /*
- * Posting one operation, alone or in a batch. The caller has checked that the
- * handles are not NULL and belong to one pool, and holds the pool's lock.
+ * Post one operation, which may be part of a batch. The caller has checked that
+ * the handles are not NULL and belong to one pool, and holds the pool's lock.
  */
 
 /* Like ucxpool_send() and ucxpool_recv(). */

@@ -121,8 +121,8 @@ static bool is_plain_send(const ucxpool_op_t *op, size_t op_size)
 }
 
 /* Send the leading operations as one SHORT if they are plain sends of one
- * length on one channel. Returns their number; 0: post the first operation
- * alone. */
+ * length on one channel. Returns the number of posted operations; 0: post the
+ * first operation alone. */
 static size_t send_together(const ucxpool_t *pool, const uint8_t *at,
                             size_t op_size, size_t num_ops)
 {

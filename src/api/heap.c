@@ -154,7 +154,7 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
     return heap_alloc(heap, size, stream, address_p);
 }
 
-/* Reject an address because the heap was never created. */
+/* Return an error for an address, because the heap was never created. */
 static ucxpool_status_t refuse(const void *address)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,

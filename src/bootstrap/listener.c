@@ -470,7 +470,7 @@ static uint64_t next_deadline(const bootstrap_listener_t *listener)
     return base_list_head(&listener->half_open, pending_slot_t, link)->deadline;
 }
 
-/* Abort handshakes that have timed out. Returns their number. */
+/* Abort the handshakes that have timed out. Returns how many. */
 static unsigned end_late(bootstrap_listener_t *listener)
 {
     unsigned        num_late = 0;

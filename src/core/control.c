@@ -51,7 +51,7 @@ static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
 
 /* A message outside the ring. */
 typedef struct core_control {
-    base_list_t        link; /* in the free list, in a backlog, or in no list */
+    base_list_t        link; /* in the free list, in a backlog, or in none */
     ucxpool_channel_t *channel;
     base_list_t       *home; /* the free list of this size; NULL: the message is
                                 freed */

@@ -55,7 +55,7 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
  * may be no room for them now. */
 bool core_control_is_due(const ucxpool_channel_t *channel);
 
-/* Send the owed credits to the peer, if there are enough for a message. */
+/* Send the owed credits to the peer, if they are enough to justify it. */
 void core_control_give_credits(ucxpool_channel_t *channel);
 
 /* Send the messages of the backlog, and the owed credits. */

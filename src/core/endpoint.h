@@ -64,8 +64,8 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 /* Returns true if UCX has reported a failure. May be called from any thread. */
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* Count a UCX operation that has a callback. core_channel_end_operation()
- * counts its end. */
+/* Add a UCX operation that has a callback to the count of operations in flight.
+ * core_channel_end_operation() removes it. */
 void core_endpoint_start(core_endpoint_t *endpoint);
 
 /*

@@ -38,7 +38,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_SENDS_MAX 256u
 /* The maximum number of imported windows of one channel. */
 #define PROTO_GRANTS_MAX 4096u
-/* The maximum number of file parts of a window. */
+/* The maximum number of parts of a window. Each part is in one file. */
 #define PROTO_PARTS_MAX 128u
 /* The owner of windows serves at most PROTO_CALLS_MAX operations of one channel
  * at a time. The total size of their CALLs is at most PROTO_CALLS_SIZE_MAX. */
@@ -139,8 +139,8 @@ typedef struct proto_ready {
 
 /*
  * Messages over a host's socket (wireup/wireup.h), which are not control
- * messages. The receiver of a HELLO, or the importer of a window, requests the
- * files' descriptors from their owner. The owner sends them in batches.
+ * messages. The receiver of a HELLO or the importer of a window requests
+ * descriptors of the owner's memory. The owner sends them in batches.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 

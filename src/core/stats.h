@@ -194,7 +194,7 @@ typedef struct core_counters {
 } core_counters_t;
 
 typedef struct core_stats {
-    /* In a pool: the counts that belong to no channel, plus the counts of
+    /* In a pool: the counts that do not belong to a channel, plus the counts of
      * channels that no longer exist. In a snapshot: these, plus the counts of
      * all channels. */
     core_counters_t counts;

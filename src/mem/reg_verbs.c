@@ -206,8 +206,8 @@ static struct ibv_mr *register_by_way(mem_verbs_t        *verbs,
 }
 
 /* Register by address from now on, because the first region could not be
- * registered by dmabuf. Registration by address works if the kernel knows GPU
- * addresses. */
+ * registered by dmabuf. Registration by address works if a kernel module
+ * supports GPU addresses. */
 static void fall_back_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];

@@ -6,7 +6,7 @@
  *     GPU memory                   ibv_reg_dmabuf_mr, if the CUDA driver can
  *                                  export the memory as a file. Otherwise
  *                                  ibv_reg_mr, which needs a kernel module that
- *                                  knows GPU addresses (nvidia-peermem)
+ *                                  supports GPU addresses (nvidia-peermem)
  *
  * The registration of the first GPU region determines which of these two
  * functions is used for all GPU regions.

@@ -45,8 +45,8 @@ unsigned pool_call_back(ucxpool_t *pool);
 bool pool_can_sleep(const ucxpool_t *pool);
 
 /* Returns true if the pool's own worker is armed, and the pool has no endpoints
- * and no UCX operations. UCX then has no work before the worker's descriptor
- * becomes readable. Also returns true if UCX is unusable (see
+ * and no UCX operations. UCX then has nothing to do until the worker's
+ * descriptor becomes readable. Also returns true if UCX is unusable (see
  * ucx/context.h). */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 

@@ -80,9 +80,9 @@ static bool has_work(ucxpool_t *pool)
 }
 
 /*
- * Drain the doorbell that may have woken this thread. Otherwise the doorbell
- * would end the next sleep at once. A peer that has written to the ring has
- * probably rung the doorbell; if not, draining costs one check.
+ * Drain the doorbell that may have woken this thread. Otherwise the next sleep
+ * would return immediately. A peer that has written to the ring has probably
+ * rung the doorbell; if not, draining costs one check.
  */
 static void take_doorbell(ucxpool_channel_t *channel)
 {

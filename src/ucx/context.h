@@ -123,10 +123,10 @@ typedef struct ucx_tcp_watch {
 /*
  * Initialize a watch.
  *
- * name        Of the pool; must outlive the watch.
- * worker_fd   The event descriptor of UCX's worker; -1: it has none.
- * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: no checks, only the kernel's
- *             timeout.
+ * name        The pool's name, which must outlive the watch.
+ * worker_fd   The event descriptor of UCX's worker; -1: the worker has none.
+ * timeout_ns  PEER_TIMEOUT. BASE_CLOCK_FOREVER: the watch checks nothing, and
+ *             only the kernel's timeout applies.
  */
 void ucx_tcp_watch_init(ucx_tcp_watch_t *watch, const char *name, int worker_fd,
                         uint64_t timeout_ns);

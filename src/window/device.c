@@ -340,7 +340,7 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
 
 /* Returns true if the GPU can read the caller's lists. Then the CPU neither
  * copies the lists nor checks the places. On some machines, this work takes as
- * long as copying 512 bytes for each place over the link. */
+ * long for each place as the link takes to transfer 512 bytes. */
 bool window_device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;

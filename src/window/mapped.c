@@ -1,5 +1,5 @@
 /*
- * Copies by the CPU from and to the owner's memory, which is mapped into this
+ * The CPU copies from and to the owner's memory, which is mapped into this
  * process. No system call is needed for a piece.
  *
  *     window      |      part 0      |  part 1  |     part 2     |

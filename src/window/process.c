@@ -1,5 +1,5 @@
 /*
- * Copies by the kernel from and to the owner's process.
+ * The kernel copies from and to the memory of the owner's process.
  *
  * The system calls take the owner's PID, which the kernel may give to another
  * process after the owner has exited. So this way is used only on the `map`

@@ -94,10 +94,10 @@ ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
                                          unsigned num_fds);
 
 /* Handle the owner's reply to a request for descriptors. Such a request is sent
- * for allocations of virtual memory, or if this process is not permitted to
- * take the owner's descriptors. The caller keeps ownership of the descriptors.
- * If fds is NULL, the owner did not send them or they cannot be mapped, and
- * `reason` says why. */
+ * for virtual memory (cuMemCreate()), or if this process is not permitted to
+ * take descriptors from the owner's process. The caller keeps ownership of the
+ * descriptors. If fds is NULL, the owner did not send them or they cannot be
+ * mapped, and `reason` says why. */
 void window_remote_files_received(ucxpool_channel_t *channel, uint64_t number,
                                   const int *fds, const char *reason);
 

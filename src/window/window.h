@@ -77,7 +77,7 @@ struct ucxpool_window {
                                     none */
     /* The parts of files that make up the window, in address order. If peers
      * cannot map the window, `reason` says why; an empty reason means that the
-     * memory is in no known file. */
+     * memory is not in a known file. */
     proto_window_part_t *parts;
     unsigned             num_parts;
     int  fd; /* duplicate of the caller's descriptor; -1: none */

@@ -229,7 +229,7 @@ static bool refuse_known(ucxpool_t *pool, caller_t *caller,
     return refuse(pool, caller, reason);
 }
 
-/* Send the next descriptors that the caller requests. */
+/* Send a connected process the next descriptors that it requested. */
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {

@@ -148,8 +148,8 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
 }
 
-/* Keep a HELLO that matches no channel, and its connection, until its channel
- * is created. */
+/* Keep a HELLO that does not match a channel, and its connection, until the
+ * channel is created. */
 static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
                  const core_way_t *way)
 {
