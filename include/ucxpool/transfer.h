@@ -230,7 +230,7 @@ typedef enum ucxpool_segments_kind {
                                   names the segment */
 } ucxpool_segments_kind_t;
 
-/* A value for `stream`: the segments depend on no work in a stream. */
+/* A value for `stream`: the segments do not depend on work in a stream. */
 #define UCXPOOL_STREAM_READY ((void *)-1)
 
 /* Only the fields named in field_mask are read. */

@@ -116,7 +116,7 @@ typedef enum ucxpool_window_params_field {
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_window_params {
     uint64_t    field_mask;
-    const char *name; /* for errors and the log; at most 31 bytes are kept */
+    const char *name; /* in errors and the log; at most 31 bytes are kept */
     /*
      * A memory file (memfd_create()). The window's memory must be a shared
      * mapping of this file, at any offset. Peers on the same host that run as
@@ -166,7 +166,7 @@ typedef enum ucxpool_window_access {
 #define UCXPOOL_WINDOW_BLOB_SIZE 64
 
 /*
- * Get a blob with which peers import the window.
+ * Get the blob that peers need to import the window.
  *
  * access      Bitwise OR of ucxpool_window_access_t.
  * blob [out]  UCXPOOL_WINDOW_BLOB_SIZE bytes. The caller passes them to peers

@@ -98,7 +98,7 @@ class Regions:
 
     def find(self, kind, rows):
         """Return the regions, and for each row the index of its region, or one
-        index for all. Raises LookupError for a row that is in no region."""
+        index for all. Raises LookupError for a row outside all regions."""
         regions, starts, ends = self._table(kind)
         first = rows[:, 0]
         last = first + rows[:, 1]

@@ -917,7 +917,7 @@ class nixl_agent:
     def send_notif(self, remote_agent_name: str | bytes,
                    notif_msg: str | bytes,
                    backend: str | None = None) -> None:
-        """Send a notification that belongs to no transfer. If there is no
+        """Send a notification that is not part of a transfer. If there is no
         channel to the peer, the agent connects, and the call returns when the
         peer has answered. Raises nixlBackendError if the peer cannot be
         reached, or if an earlier notification to it could not be sent; this
