@@ -115,7 +115,7 @@ static uint64_t next_turn_end(const bootstrap_client_t *client)
                                     : now;
 }
 
-/* Start to connect to the next address for which this is possible. */
+/* Start to connect to the next address that does not fail at once. */
 static ucxpool_status_t connect_next(bootstrap_client_t *client)
 {
     while (client->address_index < client->where.num_addresses) {

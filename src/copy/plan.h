@@ -315,8 +315,8 @@ size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
                         uint64_t length);
 
 /*
- * Copy the addresses of the leading segments that have this length. Returns
- * their number.
+ * Copy the addresses of the leading segments that have this length. Returns how
+ * many.
  */
 size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
                             size_t num_segments, uint64_t length,

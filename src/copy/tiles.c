@@ -53,7 +53,7 @@ static copy_segment_t tiles_piece(const copy_table_t *list, size_t i)
     return (copy_segment_t){exact[i].address, exact[i].length};
 }
 
-/* Returns the bytes that a piece takes in the stream. */
+/* Returns the number of bytes that a piece occupies in the stream. */
 static uint64_t tiles_stride(const copy_table_t *list, size_t i)
 {
     uint64_t length = tiles_piece(list, i).length;

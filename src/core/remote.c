@@ -340,7 +340,7 @@ static bool is_usable(const core_endpoint_t *endpoint)
 }
 
 /* Take the idle endpoint with the handle `ep`. If `ep` is NULL, take any idle
- * endpoint whose other end is known to exist. */
+ * endpoint whose peer is known to exist. */
 static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;

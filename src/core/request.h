@@ -213,8 +213,7 @@ void core_request_set_kind(ucxpool_request_t         *request,
  * no longer reported. */
 void core_request_release(ucxpool_request_t *request);
 
-/* Report the completions of ended requests, at most `max`. Returns their
- * number. */
+/* Report the completions of ended requests, at most `max`. Returns how many. */
 size_t core_request_report(ucxpool_t *pool, ucxpool_completion_t *completions,
                            size_t max);
 

@@ -88,8 +88,8 @@ uint64_t core_event_counted(const ucxpool_t *pool);
  * released the handle of the channel or listener. */
 void core_event_update(core_event_t *event);
 
-/* Report events, and return their number. Conditions that persist are reported
- * again, but after all other events, and not in this call. */
+/* Report events, at most `max`. Returns how many. Conditions that persist are
+ * reported again, but after all other events, and not in this call. */
 size_t core_event_report(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
 
 /* Returns true if there is a completion to report, or an event for an

@@ -272,7 +272,7 @@ static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
  */
 
 /* Maximum number of mappings that a stitch may create if the heap can grow
- * instead. To create more mappings takes several times as long as to allocate
+ * instead. Creating more mappings takes several times as long as allocating
  * memory. */
 #define FEW_MAPPINGS 128
 

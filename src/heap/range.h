@@ -144,7 +144,7 @@ void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
 void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
 
 /* --- free ranges by size ----------------------------------------------------
- * An index of free ranges. To find a range that is long enough takes constant
+ * An index of free ranges. Finding a range that is long enough takes constant
  * time; for the exception, see heap_index_find().
  *
  * Sizes are sorted into rows, one per power of two, and columns, which divide a

@@ -383,8 +383,8 @@ static void set_over(heap_stream_t *stream, uint64_t ticket)
 }
 
 /* Restart an ended stream. The tickets of earlier frees have completed, those
- * of later frees have not. No caller finds the stream by its handle, and takes
- * a ticket, before is_ended is false. */
+ * of later frees have not. Until is_ended is false, no caller can find the
+ * stream by its handle and take a ticket. */
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {

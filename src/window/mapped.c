@@ -371,7 +371,7 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
     }
     base_error_log_at(level);
     remote->can_write = wanted.is_writable;
-    /* The owner must send its files if this process may not take them. */
+    /* The owner must send its files if this process cannot open them. */
     remote->needs_files =
         (fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
                           (status == UCXPOOL_ERR_UNSUPPORTED));

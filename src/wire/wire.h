@@ -95,9 +95,8 @@ bool wire_recv_check(ucxpool_request_t *request, const proto_data_t *data,
 void wire_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode);
 
-/* Called when an operation that wrote to the caller's memory has stopped. If
- * the request waits to end, and this was the last such operation, ends the
- * request. */
+/* Called when an operation that wrote to the caller's memory has stopped. Ends
+ * the request if it waits to end and this was the last such operation. */
 void wire_recv_release(ucxpool_request_t *request);
 
 /* End the receive now, or as soon as no operation writes to its target. The
