@@ -90,6 +90,22 @@ static const char *const nonsense[] = {"BLOCK_SIZE=1m REGION_SIZE=1536k",
                                        "COMM_SIZE=64k"};
 #define NUM_NONSENSE 3
 
+TEST(pools_without_a_name_get_different_names)
+{
+    static const char *const names[] = {"ucxpool", "ucxpool-2", "ucxpool-3"};
+    ucxpool_t               *pools[3];
+    ucxpool_attr_t           attr;
+
+    for (int i = 0; i < 3; i++) {
+        pools[i] = pair_pool(small);
+        ucxpool_query(pools[i], &attr, sizeof(attr));
+        ck_assert_str_eq(attr.name, names[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        ucxpool_destroy(pools[i]);
+    }
+}
+
 TEST_EACH(inconsistent_settings_are_rejected, NUM_NONSENSE)
 {
     char              text[300];

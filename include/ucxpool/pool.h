@@ -89,7 +89,11 @@ typedef struct ucxpool_params {
      */
     struct ucp_worker    *worker;
     ucxpool_memory_kind_t memory_kind;
-    /* Name in the log and in statistics; at most 31 bytes are kept. */
+    /*
+     * Name in the log and in statistics; at most 31 bytes are kept. Default:
+     * "ucxpool", and for later pools that the process creates without a name
+     * "ucxpool-2", "ucxpool-3" and so on.
+     */
     const char *name;
     /*
      * For UCXPOOL_MEMORY_CUDA: the number of the GPU in this process, as

@@ -1161,7 +1161,7 @@ cdef ucxpool_t *_create_pool(device, name, secret, settings) except NULL:
     cdef ucxpool_config_t *config = NULL
     cdef ucxpool_t *pool = NULL
     cdef ucxpool_status_t status
-    cdef bytes label = name.encode()
+    cdef bytes label
 
     global _level_is_given
 
@@ -1178,9 +1178,12 @@ cdef ucxpool_t *_create_pool(device, name, secret, settings) except NULL:
             secret = bytes(secret)
             _check(ucxpool_config_set_secret(config, <const char *>secret,
                                              len(secret)))
-        params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME
+        params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG
         params.config = config
-        params.name = label
+        if name is not None:
+            label = name.encode()
+            params.field_mask |= UCXPOOL_PARAM_FIELD_NAME
+            params.name = label
         if device is not None:
             params.field_mask |= (UCXPOOL_PARAM_FIELD_MEMORY_KIND
                                   | UCXPOOL_PARAM_FIELD_DEVICE)
@@ -1196,7 +1199,7 @@ cdef ucxpool_t *_create_pool(device, name, secret, settings) except NULL:
 
 def heap_create(device, settings):
     """Return the handle of the pool of a new heap, as a number."""
-    cdef uintptr_t pool = <uintptr_t>_create_pool(device, "python", None,
+    cdef uintptr_t pool = <uintptr_t>_create_pool(device, None, None,
                                                   settings)
 
     _tell()

@@ -898,7 +898,8 @@ class Pool(_core.Pool):
 
     device  the number of the GPU that holds the blocks and the buffers; None:
             host memory
-    name    for logs and statistics
+    name    for logs and statistics; None: "ucxpool", and for later pools of
+            the process "ucxpool-2", "ucxpool-3" and so on
     secret  bytes that listeners and the peers that connect to them must share
 
     Other keyword arguments are settings, as in Pool(comm_size="64m");
@@ -918,7 +919,7 @@ class Pool(_core.Pool):
     asyncio.to_thread(ucxpool.Pool, ...)`, with Pool's arguments in place of
     `...`, to keep the event loop running during that time."""
 
-    def __init__(self, device=None, *, name="python", secret=None, **settings):
+    def __init__(self, device=None, *, name=None, secret=None, **settings):
         self._channel_type = Channel
         self._listener_type = Listener
         self._message_type = Message

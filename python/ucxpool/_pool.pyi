@@ -237,8 +237,8 @@ class Batch:
     def post(self) -> list[Transfer[None]]: ...
 
 class Pool:
-    def __init__(self, device: int | None = None, *, name: str = "python",
-                 secret: Buffer | None = None,
+    def __init__(self, device: int | None = None, *,
+                 name: str | None = None, secret: Buffer | None = None,
                  **settings: str | int | float | bool) -> None: ...
     def connect(self, where: str, *, name: str | None = None,
                 timeout: float | None = None,

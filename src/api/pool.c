@@ -154,6 +154,23 @@ static ucxpool_status_t check_params(const ucxpool_params_t *params)
     return UCXPOOL_OK;
 }
 
+static void set_name(ucxpool_t *pool, const ucxpool_params_t *params)
+{
+    static unsigned num_unnamed; /* atomic */
+    unsigned        number;
+
+    if (params->field_mask & UCXPOOL_PARAM_FIELD_NAME) {
+        snprintf(pool->name, sizeof(pool->name), "%s", params->name);
+        return;
+    }
+    number = __atomic_add_fetch(&num_unnamed, 1, __ATOMIC_RELAXED);
+    if (number == 1) {
+        strcpy(pool->name, "ucxpool");
+    } else {
+        snprintf(pool->name, sizeof(pool->name), "ucxpool-%u", number);
+    }
+}
+
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p)
 {
@@ -176,9 +193,7 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
     if (status != UCXPOOL_OK) {
         goto err_free_pool;
     }
-    snprintf(pool->name, sizeof(pool->name), "%s",
-             (params->field_mask & UCXPOOL_PARAM_FIELD_NAME) ? params->name
-                                                             : "ucxpool");
+    set_name(pool, params);
     status = read_config(pool, params);
     if (status != UCXPOOL_OK) {
         goto err_free_pool;
