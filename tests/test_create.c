@@ -2,10 +2,12 @@
  * nothing. */
 #include "calls.h"
 #include "pair.h"
+#include "slow.h"
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +106,39 @@ TEST(pools_without_a_name_get_different_names)
     for (int i = 0; i < 3; i++) {
         ucxpool_destroy(pools[i]);
     }
+}
+
+static void *use_two_pools(void *settings)
+{
+    static uint8_t sent[200000] = {1, 2, 3}, received[sizeof(sent)];
+    pair_t         pair;
+
+    pair_init(&pair, settings, settings);
+    for (size_t length = 10; length <= sizeof(sent); length *= 20) {
+        pair_finish_both(&pair, pair_send(pair.to_b, sent, length, 1),
+                         pair_recv(pair.b, pair.to_a, received, length, 1));
+        ck_assert_mem_eq(sent, received, length);
+    }
+    pair_cleanup(&pair);
+    return NULL;
+}
+
+/* A thread's stack is as small under ulimit -s 64. Sanitizers need more. */
+TEST_EACH(thread_with_a_small_stack_can_use_pools, 2)
+{
+    static char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+    pthread_attr_t     attr;
+    pthread_t          thread;
+
+    ck_assert_int_eq(pthread_attr_init(&attr), 0);
+    ck_assert_int_eq(
+        pthread_attr_setstacksize(&attr, slow_is() ? 1 << 20 : 64 << 10), 0);
+    /* Large frames must not skip the guard. */
+    ck_assert_int_eq(pthread_attr_setguardsize(&attr, 1 << 20), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attr, use_two_pools, wires[_i]),
+                     0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attr);
 }
 
 TEST_EACH(inconsistent_settings_are_rejected, NUM_NONSENSE)

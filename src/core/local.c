@@ -96,16 +96,17 @@ static void disconnected(ucxpool_channel_t *channel)
  * each round of progress reads the ring. */
 static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
 {
-    _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
-    unsigned                        count = 0;
-    size_t                          length;
-    int                             error = 0;
+    uint8_t *bytes = (uint8_t *)&channel->pool->local_message;
+    unsigned count = 0;
+    size_t   length;
+    int      error = 0;
 
     core_channel_get(channel);
     for (unsigned i = 0; (i < max) && (error == 0) && core_local_is_up(channel);
          i++) {
-        error = ipc_socket_recv_any(channel->conn.local.fd, bytes,
-                                    sizeof(bytes), &length);
+        error =
+            ipc_socket_recv_any(channel->conn.local.fd, bytes,
+                                sizeof(channel->pool->local_message), &length);
         if (error == 0) {
             count += (bytes[0] == PROTO_DOORBELL) ? 0 : 1;
             handle(channel, bytes, length);

@@ -10,10 +10,6 @@
 
 #include "core/remote.h"
 
-/* The longest message: HELLO. */
-#define CORE_LOCAL_MAX \
-    (sizeof(proto_hello_t) + PROTO_FILES_MAX * sizeof(ipc_file_t))
-
 /* The delay before a retry if the backlog of the peer's socket is full. */
 #define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
 

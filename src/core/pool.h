@@ -30,6 +30,7 @@
 #include "block/pool.h"
 #include "core/stats.h"
 #include "core/link.h"
+#include "core/proto.h"
 #include "mem/reg_verbs.h"
 #include "ucx/context.h"
 
@@ -202,6 +203,12 @@ struct ucxpool_pool {
     unsigned       progress_count;
     core_stats_t   stats;
     core_latency_t latency;
+    /* A message from a local socket, at most a HELLO. It is too long for the
+     * stack of a thread. */
+    struct {
+        proto_hello_t hello;
+        ipc_file_t    files[PROTO_FILES_MAX];
+    } local_message;
 };
 
 void core_lock(ucxpool_t *pool);

@@ -31,15 +31,13 @@ typedef struct step {
     uint64_t     size;
 } step_t;
 
-static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
-                    bool is_write)
+static ssize_t copy(const ucxpool_channel_t *channel, const struct iovec *ours,
+                    const struct iovec *theirs, unsigned num, bool is_write)
 {
     pid_t pid = (pid_t)channel->peer.host.pid;
 
-    return is_write ? process_vm_writev(pid, step->ours, step->num,
-                                        step->theirs, step->num, 0)
-                    : process_vm_readv(pid, step->ours, step->num, step->theirs,
-                                       step->num, 0);
+    return is_write ? process_vm_writev(pid, ours, num, theirs, num, 0)
+                    : process_vm_readv(pid, ours, num, theirs, num, 0);
 }
 
 /* --- testing access ------------------------------------------------------- */
@@ -49,12 +47,10 @@ static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
 static bool try_copy(const ucxpool_remote_window_t *remote, uint8_t *bytes,
                      size_t size, bool is_write)
 {
-    step_t step;
+    struct iovec ours   = {bytes, size};
+    struct iovec theirs = {(void *)(uintptr_t)remote->address, size};
 
-    step.ours[0]   = (struct iovec){bytes, size};
-    step.theirs[0] = (struct iovec){(void *)(uintptr_t)remote->address, size};
-    step.num       = 1;
-    return copy(remote->channel, &step, is_write) == (ssize_t)size;
+    return copy(remote->channel, &ours, &theirs, 1, is_write) == (ssize_t)size;
 }
 
 /* Test reads with one byte, and writes with zero bytes, so that the owner's
@@ -133,7 +129,8 @@ static ucxpool_status_t copy_step(window_operation_t *operation)
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }
-    copied = copy(channel, &step, operation->is_write);
+    copied =
+        copy(channel, step.ours, step.theirs, step.num, operation->is_write);
     if ((copied < 0) || ((uint64_t)copied != step.size)) {
         return base_error(
             (copied < 0) && (errno == ESRCH) ? UCXPOOL_ERR_PEER_LOST

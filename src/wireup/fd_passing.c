@@ -350,13 +350,13 @@ static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 
 static bool export_receive(ucxpool_t *pool, caller_t *caller)
 {
-    _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
-    proto_import_t                  asked;
-    size_t                          length;
-    int                             error;
+    uint8_t       *bytes = (uint8_t *)&pool->local_message;
+    proto_import_t asked;
+    size_t         length;
+    int            error;
 
-    error =
-        ipc_socket_recv_any(caller->source.fd, bytes, sizeof(bytes), &length);
+    error = ipc_socket_recv_any(caller->source.fd, bytes,
+                                sizeof(pool->local_message), &length);
     if (error == EAGAIN) {
         return false;
     }

@@ -148,27 +148,40 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
 }
 
+/* Returns a copy of a HELLO, in which the files are aligned. The caller frees
+ * it. NULL: there is no memory; the connection has been closed. */
+static wireup_early_t *copy_hello(ucxpool_t *pool, const proto_hello_t *hello,
+                                  const void *files, const core_way_t *way)
+{
+    size_t          size = hello->num_files * sizeof(ipc_file_t);
+    wireup_early_t *copy = malloc(sizeof(*copy) + size);
+
+    if (copy == NULL) {
+        pool->stats.handshakes_refused++;
+        core_way_close(way);
+        return NULL;
+    }
+    copy->hello = *hello;
+    copy->way   = *way;
+    if (size != 0) {
+        memcpy(copy->files, files, size);
+    }
+    return copy;
+}
+
 /* Keep a HELLO that does not match a channel, and its connection, until the
  * channel is created. */
 static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
                  const core_way_t *way)
 {
-    size_t          size = hello->num_files * sizeof(ipc_file_t);
     wireup_early_t *early;
 
     make_room(pool, hello);
-    early = malloc(sizeof(*early) + size);
+    early = copy_hello(pool, hello, files, way);
     if (early == NULL) {
-        pool->stats.handshakes_refused++;
-        core_way_close(way);
         return;
     }
     early->deadline = base_clock_deadline(KEEP_NS);
-    early->hello    = *hello;
-    early->way      = *way;
-    if (size != 0) {
-        memcpy(early->files, files, size);
-    }
     base_list_add_tail(&pool->wireup.early, &early->link);
     pool->wireup.num_early++;
     pool->wireup.next_hello =
@@ -916,16 +929,21 @@ static void handle_hello(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
 }
 
+/* Handle and free a copy. Returns false if it is NULL. */
+static bool handle_copy(ucxpool_channel_t *channel, wireup_early_t *copy)
+{
+    if (copy == NULL) {
+        return false;
+    }
+    handle_hello(channel, &copy->hello, copy->files, &copy->way);
+    free(copy);
+    return true;
+}
+
 /* Handle the early HELLO for this channel. Returns false if there is none. */
 static bool handle_early_hello(ucxpool_channel_t *channel)
 {
-    wireup_early_t *early = match_take(channel);
-
-    if (early != NULL) {
-        handle_hello(channel, &early->hello, early->files, &early->way);
-        free(early);
-    }
-    return early != NULL;
+    return handle_copy(channel, match_take(channel));
 }
 
 ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
@@ -1009,7 +1027,6 @@ static bool knows_address(const ucxpool_t *pool, const proto_hello_t *hello)
 void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                            const void *files, const core_way_t *way)
 {
-    ipc_file_t         copies[PROTO_FILES_MAX];
     ucxpool_channel_t *channel;
 
     if (!knows_address(pool, hello)) {
@@ -1023,8 +1040,7 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
     }
     channel = match_find(pool, hello, way);
     if (channel != NULL) {
-        memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-        handle_hello(channel, hello, copies, way);
+        (void)handle_copy(channel, copy_hello(pool, hello, files, way));
     } else if (was_closed(pool, hello)) {
         core_way_close(way); /* the peer is notified in other ways */
     } else {
@@ -1035,13 +1051,12 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
 void wireup_hello_answered(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const void *files)
 {
-    ipc_file_t       copies[PROTO_FILES_MAX];
     const core_way_t none = {.fd = -1};
+    ucxpool_t       *pool = channel->pool;
 
-    if (knows_address(channel->pool, hello) &&
-        (match_find(channel->pool, hello, &none) == channel)) {
-        memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-        handle_hello(channel, hello, copies, &none);
+    if (knows_address(pool, hello) &&
+        (match_find(pool, hello, &none) == channel)) {
+        (void)handle_copy(channel, copy_hello(pool, hello, files, &none));
     }
 }
 
