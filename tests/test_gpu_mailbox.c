@@ -22,11 +22,13 @@
 #define TAG       UINT64_C(9)
 #define ALL_BITS  UINT64_MAX
 #define SIZE      ((size_t)1 << 20)
-#define SLOT      ((size_t)65536 - PROTO_FLAG_SIZE)
+#define SLOT      ((size_t)12288)
+#define NUM_SLOTS 36u
 #define SHORT     ((size_t)4096)
-#define SETTINGS  "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m "
-#define MAX_NUM   64u
-#define MAX_LISTS 64u
+#define LONG      (SLOT + 1000)
+#define SETTINGS  "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m BLOCK_SIZE=2m "
+#define MAX_NUM   4097u
+#define MAX_LISTS 160u
 
 static two_t    two;
 static uint8_t *source;
@@ -144,7 +146,7 @@ static void get_mailbox(void)
     requests[1] = post_send(0, SHORT, 1);
     two_finish_all(&two, requests, 2);
     check(1000, 0, SHORT);
-    while (two.channel->xfer->mailbox.slots == NULL) {
+    while (two.channel->xfer->mailbox.at.slots == NULL) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
@@ -156,10 +158,21 @@ static const struct {
     size_t   num_received;
     uint64_t num_mailed;
 } shapes[] = {
-    {1, 1, 1, 1},       {SHORT, 1, 1, 1},     {SHORT, 16, 1, 1},
-    {SHORT, 16, 16, 1}, {SHORT + 5, 3, 3, 1}, {SHORT + 5, 3, 1, 1},
-    {SLOT, 1, 1, 1},    {SLOT + 1, 1, 1, 0},  {SLOT - 64, 2, 2, 1},
-    {SLOT, 62, 1, 1},   {SLOT, 64, 64, 0},    {100000, 1, 1, 0},
+    {1, 1, 1, 1},
+    {SHORT, 1, 1, 1},
+    {SHORT, 16, 1, 1},
+    {SHORT, 16, 16, 1},
+    {SHORT + 5, 3, 3, 1},
+    {SHORT + 5, 3, 1, 1},
+    {SLOT, 1, 1, 1},
+    {SLOT + 1, 1, 1, 1},
+    {SLOT - 64, 2, 2, 1},
+    {SLOT, 62, 1, 1},
+    {100000, 7, 3, 1},
+    {200000, 4096, 2, 1},
+    {200000, 4097, 2, 0},
+    {NUM_SLOTS * SLOT, 1, 5, 1},
+    {NUM_SLOTS * SLOT + 1, 1, 1, 0},
 };
 #define NUM_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -207,11 +220,17 @@ TEST_EACH(short_messages_use_the_mailbox, RUNNING_ON_VALGRIND ? 1 : NUM_SHAPES)
     end_both();
 }
 
+/* The size of one of several messages, which occupies one or two slots. */
+static size_t size_of(size_t i)
+{
+    return (i % 2 == 0) ? SHORT : LONG;
+}
+
 /* More messages at a time than slots: the others do not use the mailbox. */
 TEST(full_mailbox_delays_no_message)
 {
-    const size_t       num = 20;
-    ucxpool_request_t *requests[40];
+    const size_t       num = 2 * NUM_SLOTS;
+    ucxpool_request_t *requests[4 * NUM_SLOTS];
 
     if (!begin(SETTINGS, true)) {
         return;
@@ -221,14 +240,16 @@ TEST(full_mailbox_delays_no_message)
         put(round);
         two_meet(&two);
         for (size_t i = 0; i < num; i++) {
-            requests[i] = post_send(i * SHORT, SHORT, 1);
+            requests[i] = post_send(i * LONG, size_of(i), 1);
         }
         two_progress(&two, 50);
         for (size_t i = 0; i < num; i++) {
-            requests[num + i] = post_recv(i * SHORT, SHORT, 1);
+            requests[num + i] = post_recv(i * LONG, size_of(i), 1);
         }
         two_finish_all(&two, requests, 2 * num);
-        check(round, 0, num * SHORT);
+        for (size_t i = 0; i < num; i++) {
+            check(round, i * LONG, size_of(i));
+        }
     }
     two_check(num_mailed() >= 3);
     two_check(two_count(&two, "sent_map_packed_fragments") >= 1 + 3);
@@ -261,7 +282,7 @@ TEST_EACH(no_mailbox_is_lent_without_benefit, NUM_WITHOUT)
         two_finish_all(&two, requests, 2);
         check(round, 0, SHORT);
     }
-    two_check(two.channel->xfer->mailbox.slots == NULL);
+    two_check(two.channel->xfer->mailbox.at.slots == NULL);
     two_check(two.pool->wire->mail.num_lent == 0);
     end_both();
 }
@@ -364,7 +385,7 @@ TEST_EACH(canceled_message_leaks_nothing, 2)
     requests[1] = post_send(SHORT, SHORT, 1);
     two_finish_all(&two, requests, 2);
     check(1, SHORT, SHORT);
-    two_check(two.channel->xfer->mailbox.free_slots == 0xff);
+    two_check(two.channel->xfer->mailbox.free_slots == 0xfffffffff);
     end_both();
 }
 
@@ -415,6 +436,12 @@ static bool may_end(ucxpool_status_t status)
     return two_is_early(status) || (status == UCXPOOL_ERR_PEER_LOST);
 }
 
+static ucxpool_request_t *post_either(unsigned i)
+{
+    return (i % 2 == 0) ? post_recv(i * LONG, LONG, 1)
+                        : post_send(i * LONG, size_of(i / 2), 1);
+}
+
 /* Short messages in both directions, DEPTH at a time. Each one that ends is
  * posted again. */
 static void flood(ucxpool_request_t **requests)
@@ -425,8 +452,7 @@ static void flood(ucxpool_request_t **requests)
         }
         two_check(may_end(ucxpool_request_test(requests[i])));
         ucxpool_request_release(requests[i]);
-        requests[i] = (i % 2 == 0) ? post_recv(i * SHORT, SHORT, 1)
-                                   : post_send(i * SHORT, SHORT, 1);
+        requests[i] = post_either(i);
     }
     ucxpool_progress(two.pool);
 }
@@ -442,8 +468,7 @@ TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
     }
     get_mailbox();
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
-        requests[i] = (i % 2 == 0) ? post_recv(i * SHORT, SHORT, 1)
-                                   : post_send(i * SHORT, SHORT, 1);
+        requests[i] = post_either(i);
     }
     two_meet(&two);
     if (two.is_child) {

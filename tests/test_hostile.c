@@ -805,7 +805,7 @@ static const proto_mailbox_t wrong_mailboxes[] = {
     {.slot_size = UINT64_C(1) << 61, .num_slots = 8},
     {.slot_size = 4096, .num_slots = 0},
     {.slot_size = 4096, .num_slots = PROTO_SLOTS_MAX + 1},
-    {.slot_size = PROTO_FLAG_SIZE, .num_slots = 8}, /* no room for a message */
+    {.slot_size = 0, .num_slots = 8},
     {.slot_size = 4100, .num_slots = 8},
     {.slot_size = 4096, .num_slots = 8, .offset = 16},
 };
@@ -843,8 +843,8 @@ static const struct {
     uint32_t slot; /* 0: the only one that is lent */
     uint32_t flags;
 } wrong_mail[] = {
-    {100, 8, 0},
-    {65536 - PROTO_FLAG_SIZE + 1, 0, 0},
+    {100, 36, 0},
+    {35 * 65536 + 1, 1, 0},
     {0, 0, 0},
     {100, 0, PROTO_DESC_RUNS},
     {100, 0, PROTO_DESC_WRITE},
@@ -868,7 +868,8 @@ REJECTED(accept_of_a_mailed_message)
 {
     uint64_t message = hostile_send();
 
-    hostile.send->send->slot = 1;
+    hostile.send->channel->xfer->mailbox.at.slot_size = 65536;
+    hostile.send->send->slot                          = 1;
     send_accept(message, 65536, 4);
     hostile_let_peer_read();
     hostile.send->send->slot = 0;

@@ -382,11 +382,12 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
         return status;
     }
     launch->list.stream = (uintptr_t)work->block;
-    launch->list.is_far = work->has_far_block || work->has_host_block;
-    job->is_pushed      = work->is_pushed;
-    job->flag           = work->flag;
-    copy->num_rest      = 0;
-    copy->first         = launch->first;
+    launch->list.is_far = work->has_far_block || work->has_host_block ||
+                          (!work->is_gather && (work->flag.word != NULL));
+    job->is_pushed = work->is_pushed;
+    job->flag      = work->flag;
+    copy->num_rest = 0;
+    copy->first    = launch->first;
     if (work->has_host_segments) {
         copy->rest = (copy_entry_t *)(void *)((char *)job->entries + list_size);
         copy->streams = copy_streams(work->plan->totals.payload_size);

@@ -23,7 +23,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 4
+#define PROTO_VERSION 5
 
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
@@ -175,7 +175,7 @@ typedef enum proto_desc_flags {
     PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
     PROTO_DESC_READ  = 1u << 3, /* the answer to a read; tag: the read's ID */
     PROTO_DESC_WRITE = 1u << 4, /* the data of a write; tag: the write's ID */
-    /* The message's data is written to a slot of the receiver's mailbox. */
+    /* The message's data is written to slots of the receiver's mailbox. */
     PROTO_DESC_MAILED = 1u << 5
 } proto_desc_flags_t;
 
@@ -263,8 +263,8 @@ typedef struct proto_returned {
 } proto_returned_t;
 
 /* A mailbox: contiguous slots in the receiver's memory, to which the sender
- * writes short messages as long as the channel exists. Each slot has a flag in
- * its last 64 bytes. */
+ * writes messages as long as the channel exists. The flags of the slots follow
+ * the last slot. */
 typedef struct proto_mailbox {
     proto_head_t head;
     uint64_t     offset; /* of the first slot, in the region */
@@ -273,8 +273,8 @@ typedef struct proto_mailbox {
     uint64_t     slot_size; /* a multiple of 64 */
 } proto_mailbox_t;
 
-/* Size of the flag at the end of a slot. Its first word is set to the low 32
- * bits of the message's number when the message is complete. */
+/* Size of a slot's flag. When a message is complete, the first word of its
+ * first slot's flag is set to the low 32 bits of the message's number. */
 #define PROTO_FLAG_SIZE 64u
 
 typedef enum proto_data_flags {

@@ -262,25 +262,35 @@ void wire_loan_destroy_all(ucxpool_t *pool)
 
 /* --- mailboxes ------------------------------------------------------------ */
 
-/* The number of slots of a mailbox, and the limits of a slot's size, which
- * includes the flag. Messages of up to 64 KiB are faster with two overlapping
- * copies. */
-#define NUM_SLOTS     8u
+/* The number of slots of a mailbox, and the limits of a slot's size. A message
+ * of 2 MiB and four short ones fit in a mailbox. With small blocks, slots are
+ * smaller, so that PARTS_MIN mailboxes fit in a block. */
+#define NUM_SLOTS     36u
 #define SLOT_SIZE_MAX ((size_t)64 << 10)
 #define SLOT_SIZE_MIN ((size_t)4 << 10)
+#define PARTS_MIN     4u
 
+/* Returns 0 if the blocks are too small for mailboxes. */
 static size_t slot_size_of(const ucxpool_t *pool)
 {
-    return base_min(SLOT_SIZE_MAX,
-                    block_pool_block_size(pool->memory.blocks) / NUM_SLOTS);
+    size_t size =
+        block_pool_block_size(pool->memory.blocks) / (PARTS_MIN * NUM_SLOTS);
+
+    return (size < SLOT_SIZE_MIN + PROTO_FLAG_SIZE)
+               ? 0
+               : base_min(SLOT_SIZE_MAX,
+                          (size - PROTO_FLAG_SIZE) & ~(SLOT_SIZE_MIN - 1));
+}
+
+static size_t mailbox_size(const ucxpool_t *pool)
+{
+    return NUM_SLOTS * (slot_size_of(pool) + PROTO_FLAG_SIZE);
 }
 
 static unsigned num_parts(const ucxpool_t *pool)
 {
-    size_t part_size = slot_size_of(pool) * NUM_SLOTS;
-
     return (unsigned)base_min(block_pool_block_size(pool->memory.blocks) /
-                                  part_size,
+                                  mailbox_size(pool),
                               (size_t)WIRE_PARTS_MAX);
 }
 
@@ -351,20 +361,21 @@ static bool is_lent(const ucxpool_channel_t *channel)
 /* Returns the offset of the channel's mailbox in the block. */
 static size_t offset_of(const ucxpool_channel_t *channel)
 {
-    return part_of(channel->pool, channel) * NUM_SLOTS *
-           slot_size_of(channel->pool);
+    return part_of(channel->pool, channel) * mailbox_size(channel->pool);
 }
 
-static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
+static wire_mailbox_t mailbox_of(const ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
     uint8_t   *block =
         block_pool_address(pool->memory.blocks, pool->wire->mail.block);
 
-    return block + offset_of(channel) + slot * slot_size_of(pool);
+    return (wire_mailbox_t){.slots     = block + offset_of(channel),
+                            .slot_size = slot_size_of(pool),
+                            .num_slots = NUM_SLOTS};
 }
 
-/* Returns true if the message would fit in a slot, and a mailbox is useful. A
+/* Returns true if the message would fit in a mailbox, and one is useful. A
  * mailbox is not useful if both processes use the same GPU. The kernels of the
  * two processes then take turns, so a kernel must not wait for the other
  * process. */
@@ -372,10 +383,10 @@ static bool wants_mailbox(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
     const ucxpool_t         *pool    = request->pool;
-    size_t                   size    = slot_size_of(pool);
+    size_t                   size    = NUM_SLOTS * slot_size_of(pool);
 
-    return channel->peer.pushes && (size >= SLOT_SIZE_MIN) &&
-           (request->data.totals.stream_size <= size - PROTO_FLAG_SIZE) &&
+    return channel->peer.pushes && (size != 0) &&
+           (request->data.totals.stream_size <= size) &&
            !copy_engine_shares_device(pool->engine,
                                       channel->peer.mapping->gpu.uuid);
 }
@@ -401,16 +412,15 @@ static void send_mailbox(ucxpool_channel_t *channel)
 void wire_mailbox_lend(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    ucxpool_t         *pool    = request->pool;
-    size_t             size    = slot_size_of(pool);
-    copy_flag_t        first;
+    wire_mailbox_t     mailbox;
 
     if (!wants_mailbox(request) || is_lent(channel) || !part_get(channel)) {
         return;
     }
-    first = wire_mailbox_flag(slot_of(channel, 0), size, 0);
-    if (copy_cuda_copier_clear(pool->engine->copier, first.word, size,
-                               NUM_SLOTS) != UCXPOOL_OK) {
+    mailbox = mailbox_of(channel);
+    if (copy_cuda_copier_clear(request->pool->engine->copier,
+                               wire_mailbox_flag(&mailbox, 0, 0).word,
+                               PROTO_FLAG_SIZE, NUM_SLOTS) != UCXPOOL_OK) {
         part_put(channel);
         return;
     }
@@ -421,12 +431,13 @@ bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size)
 {
     if (is_lent(channel) && (desc->slot < NUM_SLOTS) && (stream_size != 0) &&
-        (stream_size <= slot_size_of(channel->pool) - PROTO_FLAG_SIZE)) {
+        (stream_size <=
+         (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
         return true;
     }
     core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                       "the peer sent a message of %llu bytes to slot %u of a "
-                      "mailbox that was not lent to it",
+                      "mailbox that is too small or was not lent to it",
                       (unsigned long long)stream_size, desc->slot);
     return false;
 }
@@ -434,11 +445,10 @@ bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
 const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, copy_flag_t *flag_p)
 {
-    uint8_t *slot = slot_of(channel, desc->slot);
+    const wire_mailbox_t mailbox = mailbox_of(channel);
 
-    *flag_p =
-        wire_mailbox_flag(slot, slot_size_of(channel->pool), desc->message);
-    return slot;
+    *flag_p = wire_mailbox_flag(&mailbox, desc->slot, desc->message);
+    return mailbox.slots + desc->slot * mailbox.slot_size;
 }
 
 void wire_mailbox_end(ucxpool_channel_t *channel)

@@ -210,43 +210,56 @@ void wire_loan_destroy_all(ucxpool_t *pool);
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Mailboxes: receiver memory to which a sender's GPU writes short messages
- * before they are accepted. The receiver lends a mailbox to a channel for the
- * channel's lifetime, after it has accepted the first message that would fit in
- * a slot.
+ * Mailboxes: receiver memory to which a sender's GPU writes messages before
+ * they are accepted. The receiver lends a mailbox to a channel for the
+ * channel's lifetime, after it has accepted the first message that would fit.
  *
- *     mailbox   | slot | slot | ...          part of a block of the receive
- *     slot      | a message's stream | flag |  share; channels share the block
+ *     | slot | slot | ... | flag | flag | ... |    a part of a block of the
+ *                                                  receive share
  *
- * The sender names the slot in DESC, and only then lets its GPU copy the
- * message to it (xfer/mailbox.c). The receiver's kernel waits for the flag. So
- * the two copies overlap: the launch of the second copy does not wait until the
- * first copy is complete. The slot is free again when the message has ended and
- * the sender's copy is complete.
+ * A message occupies consecutive slots, and uses the flag of the first one. The
+ * sender names this slot in DESC, and only then lets its GPU copy the message
+ * (xfer/mailbox.c). The receiver's kernel waits for the flag. So the two copies
+ * overlap: the launch of the second copy does not wait until the first copy is
+ * complete. The slots are free again when the message has ended and the
+ * sender's copy is complete.
  */
+typedef struct wire_mailbox {
+    uint8_t *slots; /* NULL: none */
+    size_t   slot_size;
+    unsigned num_slots;
+} wire_mailbox_t;
+
+/* Returns the number of slots that a message occupies. */
+static inline uint64_t wire_mailbox_need(const wire_mailbox_t *mailbox,
+                                         uint64_t              stream_size)
+{
+    return (stream_size + mailbox->slot_size - 1) / mailbox->slot_size;
+}
 
 /* Returns the flag of a slot, and the flag's value when the message is
  * complete. */
-static inline copy_flag_t wire_mailbox_flag(uint8_t *slot, size_t slot_size,
-                                            uint64_t message)
+static inline copy_flag_t wire_mailbox_flag(const wire_mailbox_t *mailbox,
+                                            unsigned slot, uint64_t message)
 {
-    return (copy_flag_t){
-        (uint32_t *)(void *)(slot + slot_size - PROTO_FLAG_SIZE),
-        (uint32_t)message};
+    uint8_t *flags = mailbox->slots + mailbox->num_slots * mailbox->slot_size;
+
+    return (copy_flag_t){(uint32_t *)(void *)(flags + slot * PROTO_FLAG_SIZE),
+                         (uint32_t)message};
 }
 
 /* Called when the message of a receive has been accepted. If the message would
- * fit in a slot, and the channel has no mailbox, lends a mailbox to the
+ * fit in a mailbox, and the channel has none, lends a mailbox to the
  * channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
-/* Returns true if the descriptor names a slot of the channel's mailbox in which
- * the message fits. Otherwise fails the channel. */
+/* Returns true if the descriptor names a slot of the channel's mailbox, and the
+ * message fits in the slots from there on. Otherwise fails the channel. */
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size);
 
-/* Returns the slot that a checked descriptor names, and the flag that is set
- * when the message is complete. */
+/* Returns the address of the data for a checked descriptor, and the flag that
+ * is set when the message is complete. */
 const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, copy_flag_t *flag_p);
 

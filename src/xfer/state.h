@@ -23,6 +23,7 @@
 #include "core/channel.h"
 #include "core/pool.h"
 #include "core/request.h"
+#include "wire/wire.h"
 
 /*
  * A hash table that keeps the order of its elements: each list holds the
@@ -110,11 +111,10 @@ typedef struct xfer_messages {
 
 /* The mailbox that the peer lent to the channel: see xfer/mailbox.c. */
 typedef struct xfer_mailbox {
-    uint8_t *slots;  /* NULL: none */
-    unsigned region; /* index of the peer's region */
-    uint64_t offset;
-    uint64_t slot_size;
-    uint64_t free_slots; /* bit i: slot i is free */
+    wire_mailbox_t at;     /* our mapping of it */
+    unsigned       region; /* index of the peer's region */
+    uint64_t       offset;
+    uint64_t       free_slots; /* bit i: slot i is free */
 } xfer_mailbox_t;
 
 struct xfer_channel {
