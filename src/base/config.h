@@ -68,62 +68,58 @@ typedef enum base_switch {
     BASE_SWITCH_TRY
 } base_switch_t;
 
+/* The values of the keys that base/key.c describes, with their defaults and
+ * limits. A field has the name of its key. */
 typedef struct base_config {
     /* memory */
-    size_t comm_size;            /* COMM_SIZE: auto, or bytes of all blocks; 0:
-                                    no blocks and no channels */
-    bool           comm_strict;  /* COMM_STRICT: n */
-    size_t         block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g */
-    size_t         region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE */
-    unsigned       send_share;   /* SEND_SHARE: 25, percent of the blocks */
-    unsigned       recv_share;   /* RECV_SHARE: 25, percent of the blocks */
-    base_switch_t  huge_pages;   /* HUGE_PAGES: try */
-    base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host */
+    size_t         comm_size;
+    bool           comm_strict;
+    size_t         block_size;
+    size_t         region_size;
+    unsigned       send_share;
+    unsigned       recv_share;
+    base_switch_t  huge_pages;
+    base_backing_t cuda_backing;
 
     /* heap */
-    size_t memory_limit;   /* MEMORY_LIMIT: auto; of blocks plus heap */
-    size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
-    size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
-    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of address space */
-    char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
+    size_t memory_limit;
+    size_t heap_chunk;
+    size_t heap_alignment;
+    size_t heap_stitch;
+    char   heap_log[BASE_PATH_SIZE];
 
     /* transfer */
-    base_wire_t       wire;    /* WIRE: auto, map, ucx */
-    base_require_t    require; /* REQUIRE */
-    base_map_way_t    map_way; /* MAP_WAY: auto, pull, push, host */
-    char              socket_dir[BASE_PATH_SIZE]; /* SOCKET_DIR: empty */
-    base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
-    size_t            window_budget; /* WINDOW_BUDGET: inf */
-    size_t            frag_size;     /* FRAG_SIZE: auto; at most a block */
-    unsigned          depth;      /* DEPTH: fragments in flight per message */
-    size_t            eager_size; /* EAGER_SIZE: 16k */
-    /* CREDITS: 64; the maximum number of unmatched messages of one channel that
-     * the peer has sent with their data. */
-    unsigned credits;
-    /* MAX_UNEXPECTED: 131072; the limit of unmatched messages of one channel
-     * that have arrived without their data, in units of proto_desc_cost(). */
-    unsigned max_unexpected;
-    size_t   inplace_min;               /* INPLACE_MIN: 16k; shorter pieces of
-                                           registered memory are packed */
-    size_t          max_metadata;       /* MAX_METADATA: 2k; at most 4k */
-    size_t          max_segments;       /* MAX_SEGMENTS: 4m (4,194,304) */
-    base_checksum_t checksum;           /* CHECKSUM: none, crc32c */
-    unsigned        am_id;              /* AM_ID: 100; this id and the next */
-    uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
-    uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
-    uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
-    uint64_t        spin_ns; /* SPIN: 200us; polling before a sleep */
+    base_wire_t       wire;
+    base_require_t    require;
+    base_map_way_t    map_way;
+    char              socket_dir[BASE_PATH_SIZE];
+    base_window_way_t window_way;
+    size_t            window_budget;
+    size_t            frag_size;
+    unsigned          depth;
+    size_t            eager_size;
+    unsigned          credits;
+    unsigned          max_unexpected; /* in units of proto_desc_cost() */
+    size_t            inplace_min;
+    size_t            max_metadata;
+    size_t            max_segments;
+    base_checksum_t   checksum;
+    unsigned          am_id;
+    uint64_t          request_timeout_ns;
+    uint64_t          close_timeout_ns;
+    uint64_t          peer_timeout_ns;
+    uint64_t          spin_ns;
 
     /* peers */
-    char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
+    char           secret_file[BASE_PATH_SIZE];
     base_secret_t *secret; /* replaces SECRET_FILE; not a key; NULL: none */
-    bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
-    unsigned       max_half_open;         /* MAX_HALF_OPEN: 1024 */
-    unsigned       accept_queue;          /* ACCEPT_QUEUE: 1024 */
-    uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 30s */
+    bool           listen_without_secret;
+    unsigned       max_half_open;
+    unsigned       accept_queue;
+    uint64_t       handshake_timeout_ns;
 
     /* process */
-    unsigned log_level; /* LOG_LEVEL: warn */
+    unsigned log_level; /* base_log_level_t */
 } base_config_t;
 
 /*

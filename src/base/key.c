@@ -225,52 +225,8 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-static const char *const map_way_words[] = {
-    [BASE_MAP_WAY_AUTO] = "auto",
-    [BASE_MAP_WAY_PULL] = "pull",
-    [BASE_MAP_WAY_PUSH] = "push",
-    [BASE_MAP_WAY_HOST] = "host",
-    NULL,
-};
-
-static const char *const window_way_words[] = {
-    [BASE_WINDOW_WAY_AUTO]     = "auto",
-    [BASE_WINDOW_WAY_MESSAGES] = "messages",
-    [BASE_WINDOW_WAY_DIRECT]   = "direct",
-    NULL,
-};
-static const char *const huge_page_words[] = {[BASE_SWITCH_NO]  = "n",
-                                              [BASE_SWITCH_YES] = "y",
-                                              [BASE_SWITCH_TRY] = "try",
-                                              NULL};
-
-static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
-                                         [BASE_WIRE_MAP]  = "map",
-                                         [BASE_WIRE_UCX]  = "ucx",
-                                         NULL};
-
-static const char *const require_words[] = {
-    [BASE_REQUIRE_ANY]        = "any",
-    [BASE_REQUIRE_MAP]        = "map",
-    [BASE_REQUIRE_RMA]        = "rma",
-    [BASE_REQUIRE_MAP_RMA]    = "map,rma",
-    [BASE_REQUIRE_DIRECT]     = "direct",
-    [BASE_REQUIRE_DIRECT_RMA] = "direct,rma",
-    NULL,
-};
-
-static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
-                                            [BASE_BACKING_ALLOC] = "alloc",
-                                            [BASE_BACKING_VMM]   = "vmm",
-                                            [BASE_BACKING_HOST]  = "host",
-                                            NULL};
-
-static const char *const checksum_words[] = {
-    [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
-
-/* In the order of base_log_level_t. */
-static const char *const log_words[] = {"none",  "error", "warn", "info",
-                                        "debug", "trace", NULL};
+/* A NULL-terminated array of words, in the order of their enum. */
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 #define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, ...) \
     { \
@@ -323,10 +279,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "RECV_SHARE."),
     UNSIGNED("RECV_SHARE", recv_share, "25", 1, 99,
              "Percentage of the blocks for received messages."),
-    WORD("HUGE_PAGES", huge_pages, "try", huge_page_words,
+    WORD("HUGE_PAGES", huge_pages, "try", WORDS("n", "y", "try"),
          "Huge pages for the blocks. If too few are available, y fails and "
          "try uses ordinary pages."),
-    WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
+    WORD("CUDA_BACKING", cuda_backing, "auto",
+         WORDS("auto", "alloc", "vmm", "host"),
          "Memory for the blocks of a pool on a GPU. alloc: one allocation from "
          "cuMemAlloc(). vmm: virtual memory with one region per block, so that "
          "scattered blocks can be mapped contiguously. host: pinned host "
@@ -354,11 +311,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "ucxpool_replay. Each call on the heap writes one line with a system "
          "call. Empty: no log."),
 
-    WORD("WIRE", wire, "auto", wire_words,
+    WORD("WIRE", wire, "auto", WORDS("auto", "map", "ucx"),
          "The wire between two pools. map: a peer on the same host, of the "
          "same user, accesses the blocks directly. ucx: UCX transfers the "
          "data. auto: map if possible, otherwise ucx."),
-    WORD("REQUIRE", require, "any", require_words,
+    WORD("REQUIRE", require, "any",
+         WORDS("any", "map", "rma", "map,rma", "direct", "direct,rma"),
          "The paths that a channel may use. A channel that would use another "
          "path fails before its first message. map: the map wire. rma: the ucx "
          "wire over transports with their own get and put, such as RDMA. "
@@ -373,7 +331,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "have write access to it. An absolute path of at most 57 bytes, "
          "without a trailing slash. Empty: the pool has a socket only in its "
          "network namespace."),
-    WORD("MAP_WAY", map_way, "auto", map_way_words,
+    WORD("MAP_WAY", map_way, "auto", WORDS("auto", "pull", "push", "host"),
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
          "sender's GPU writes to blocks that the receiver grants from its "
@@ -387,7 +345,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "between a pool on a GPU and a pool in host memory. If the settings "
          "of two pools differ, host overrides pull, pull overrides auto, and "
          "auto overrides push."),
-    WORD("WINDOW_WAY", window_way, "auto", window_way_words,
+    WORD("WINDOW_WAY", window_way, "auto", WORDS("auto", "messages", "direct"),
          "How peers' windows are read and written. direct: by the local "
          "CPU or GPU if the peer is on the same host and of the same user, "
          "otherwise by get and put operations of UCX's transports. A window "
@@ -433,7 +391,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Maximum number of runs in a sent or received message (4m is "
          "4,194,304). A run is any number of consecutive segments of the same "
          "length."),
-    WORD("CHECKSUM", checksum, "none", checksum_words,
+    WORD("CHECKSUM", checksum, "none", WORDS("none", "crc32c"),
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,
              "UCX active-message id of the pool. The pool also uses the next "
@@ -477,7 +435,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "peers connect at once to a listener on a busy machine, the last one "
          "is answered after several seconds."),
 
-    WORD("LOG_LEVEL", log_level, "warn", log_words,
+    WORD("LOG_LEVEL", log_level, "warn",
+         WORDS("none", "error", "warn", "info", "debug", "trace"),
          "Log level of the process. Messages are written to stderr unless the "
          "application sets a log handler."),
 };
