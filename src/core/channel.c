@@ -13,21 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_connected(const ucxpool_channel_t *channel)
-{
-    return true;
-}
-
 static block_pool_t *any_blocks(const ucxpool_t *pool)
 {
     return pool->memory.blocks;
 }
 
 const core_wire_t core_wire_none = {
-    .id           = UCXPOOL_WIRE_NONE,
-    .name         = "none",
-    .is_connected = is_connected,
-    .blocks       = any_blocks,
+    .id     = UCXPOOL_WIRE_NONE,
+    .name   = "none",
+    .blocks = any_blocks,
 };
 
 /* Give the channel a free number of the pool's table, which grows by

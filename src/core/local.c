@@ -81,7 +81,7 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
 static void disconnected(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
-    if (!channel->wire->is_connected(channel)) {
+    if (!core_wire_is_connected(channel)) {
         return; /* an endpoint is used instead */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {

@@ -66,10 +66,8 @@ typedef struct core_wire {
      * channel's ring, which the peer can read even after the connection has
      * failed. */
     bool         has_ring;
+    bool         needs_endpoint; /* the channel needs an endpoint of UCX */
     core_reach_t reach;
-
-    /* Returns true if the connection that the wire needs exists. */
-    bool (*is_connected)(const ucxpool_channel_t *channel);
 
     /* Returns the ucxpool_path_t of the connected channel, or 0 if none
      * describes its path. */
@@ -115,8 +113,6 @@ typedef struct core_wire {
     /* Called when the data of a receive is being written to our mailbox. NULL:
      * not supported. */
     void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
-    /* Drop the fragments of a receive that has ended, if the wire holds any. */
-    void (*forget)(ucxpool_request_t *request);
 
     /* A fragment has arrived as an active message: called by UCX's handler.
      * NULL: the wire has no active messages, and UCX drops the fragment. */
@@ -127,5 +123,11 @@ typedef struct core_wire {
 
 /* The wire of a channel before one is chosen: it sends nothing. */
 extern const core_wire_t core_wire_none;
+
+/* Returns true if the connection that the channel's wire needs exists. */
+static inline bool core_wire_is_connected(const ucxpool_channel_t *channel)
+{
+    return !channel->wire->needs_endpoint || (channel->conn.endpoint != NULL);
+}
 
 #endif

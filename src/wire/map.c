@@ -59,12 +59,6 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-/* Always returns true: the wire needs only the peer's mapped memory. */
-static bool map_is_connected(const ucxpool_channel_t *channel)
-{
-    return true;
-}
-
 static unsigned map_path(const ucxpool_channel_t *channel)
 {
     return UCXPOOL_PATH_MAP | UCXPOOL_PATH_DIRECT;
@@ -340,70 +334,49 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     wire_deliver(request, &params);
 }
 
-/* Does nothing: the wire holds no fragments. */
-static void map_forget(ucxpool_request_t *request)
-{
-}
+/* The members that are equal in all `map` wires. */
+/* clang-format off */
+#define MAP_WIRE \
+    .id               = UCXPOOL_WIRE_MAP, \
+    .name             = "map", \
+    .packed           = CORE_MODE_MAP_PACKED, \
+    .in_place         = CORE_MODE_MAP_INPLACE, \
+    .has_ring         = true, \
+    .opened           = map_opened, \
+    .takes_any_memory = map_takes_any_memory, \
+    .send             = map_send, \
+    .arrived          = map_arrived
 
 const core_wire_t wire_map = {
-    .id               = UCXPOOL_WIRE_MAP,
-    .name             = "map",
-    .packed           = CORE_MODE_MAP_PACKED,
-    .in_place         = CORE_MODE_MAP_INPLACE,
-    .max_inline       = PROTO_SHORT_MAX,
-    .has_ring         = true,
-    .reach            = CORE_REACH_HOST,
-    .is_connected     = map_is_connected,
-    .path             = map_path,
-    .opened           = map_opened,
-    .takes_any_memory = map_takes_any_memory,
-    .how              = map_how,
-    .blocks           = map_blocks,
-    .frag_size        = map_frag_size,
-    .frag_max         = map_frag_max,
-    .send             = map_send,
-    .arrived          = map_arrived,
-    .forget           = map_forget,
+    MAP_WIRE,
+    .max_inline = PROTO_SHORT_MAX,
+    .reach      = CORE_REACH_HOST,
+    .path       = map_path,
+    .how        = map_how,
+    .blocks     = map_blocks,
+    .frag_size  = map_frag_size,
+    .frag_max   = map_frag_max,
 };
 
 const core_wire_t wire_map_gpu = {
-    .id               = UCXPOOL_WIRE_MAP,
-    .name             = "map",
-    .packed           = CORE_MODE_MAP_PACKED,
-    .in_place         = CORE_MODE_MAP_INPLACE,
-    .joins_regions    = true,
-    .has_ring         = true,
-    .reach            = CORE_REACH_GPU,
-    .is_connected     = map_is_connected,
-    .path             = map_path,
-    .opened           = map_opened,
-    .takes_any_memory = map_takes_any_memory,
-    .how              = gpu_how,
-    .blocks           = map_blocks,
-    .frag_size        = gpu_frag_size,
-    .frag_max         = gpu_frag_max,
-    .send             = map_send,
-    .arrived          = map_arrived,
-    .forget           = map_forget,
-    .mailed           = map_mailed,
+    MAP_WIRE,
+    .joins_regions = true,
+    .reach         = CORE_REACH_GPU,
+    .path          = map_path,
+    .how           = gpu_how,
+    .blocks        = map_blocks,
+    .frag_size     = gpu_frag_size,
+    .frag_max      = gpu_frag_max,
+    .mailed        = map_mailed,
 };
 
 const core_wire_t wire_map_host = {
-    .id               = UCXPOOL_WIRE_MAP,
-    .name             = "map",
-    .packed           = CORE_MODE_MAP_PACKED,
-    .in_place         = CORE_MODE_MAP_INPLACE,
-    .has_ring         = true,
-    .reach            = CORE_REACH_MIXED,
-    .is_connected     = map_is_connected,
-    .path             = host_path,
-    .opened           = map_opened,
-    .takes_any_memory = map_takes_any_memory,
-    .how              = host_how,
-    .blocks           = core_memory_host_blocks,
-    .frag_size        = host_frag_size,
-    .frag_max         = host_frag_max,
-    .send             = map_send,
-    .arrived          = map_arrived,
-    .forget           = map_forget,
+    MAP_WIRE,
+    .reach     = CORE_REACH_MIXED,
+    .path      = host_path,
+    .how       = host_how,
+    .blocks    = core_memory_host_blocks,
+    .frag_size = host_frag_size,
+    .frag_max  = host_frag_max,
 };
+/* clang-format on */

@@ -135,7 +135,7 @@ void wire_recv_end(ucxpool_request_t *request, ucxpool_status_t status,
     put_number(request);
     wire_delivery_forget(request);
     if (request->recv->pending != 0) {
-        request->channel->wire->forget(request);
+        wire_rndv_forget(request);
     }
     if (request->recv->in_place != 0) {
         if (request->recv->failing == UCXPOOL_OK) {

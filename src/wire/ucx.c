@@ -38,11 +38,6 @@ static bool ucx_takes_any_memory(const ucxpool_t *pool, uint64_t length)
            (length / ANY_MEMORY_FACTOR >= pool->config.inplace_min);
 }
 
-static bool ucx_is_connected(const ucxpool_channel_t *channel)
-{
-    return channel->conn.endpoint != NULL;
-}
-
 static unsigned ucx_path(const ucxpool_channel_t *channel)
 {
     bool on_gpu =
@@ -191,8 +186,8 @@ const core_wire_t wire_ucx = {
     .name             = "ucx",
     .packed           = CORE_MODE_UCX_PACKED,
     .in_place         = CORE_MODE_UCX_INPLACE,
+    .needs_endpoint   = true,
     .reach            = CORE_REACH_UCX,
-    .is_connected     = ucx_is_connected,
     .path             = ucx_path,
     .opened           = ucx_opened,
     .takes_any_memory = ucx_takes_any_memory,
@@ -201,5 +196,4 @@ const core_wire_t wire_ucx = {
     .frag_max         = ucx_frag_max,
     .send             = ucx_send,
     .arrived_am       = ucx_arrived,
-    .forget           = wire_rndv_forget,
 };

@@ -62,7 +62,7 @@ static bool is_silent(const ucxpool_channel_t *channel)
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
-                     channel->wire->is_connected(channel);
+                     core_wire_is_connected(channel);
 
     return (channel->conn.remote != NULL) && !knows_way &&
            !is_silent(channel) && !channel->closing.bye_received &&

@@ -702,14 +702,13 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
  * that begins the handshake creates its endpoint first. */
 static bool can_send_go(ucxpool_channel_t *channel)
 {
-    if (!channel->wire->is_connected(channel)) {
+    if (!core_wire_is_connected(channel)) {
         ucx_child_warn();
         if (channel->closing.has_begun) {
             take_endpoint(channel, NULL);
         }
     }
-    return core_channel_is_live(channel) &&
-           channel->wire->is_connected(channel);
+    return core_channel_is_live(channel) && core_wire_is_connected(channel);
 }
 
 static void try_open(ucxpool_channel_t *channel)
