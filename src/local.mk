@@ -27,11 +27,9 @@ libucxpool_internal_la_SOURCES = \
 	src/api/device.c \
 	src/api/heap.c \
 	src/api/histogram.c \
-	src/api/listener.c \
 	src/api/pool.c \
 	src/api/stats.c \
 	src/api/transfer.c \
-	src/api/ucx.c \
 	src/api/verbs.c \
 	src/api/window.c \
 	src/base/clock.h \
