@@ -67,7 +67,7 @@ libucxpool_internal_la_SOURCES = \
 	src/core/control.c src/core/control.h \
 	src/core/endpoint.c src/core/endpoint.h \
 	src/core/inbox.c src/core/inbox.h \
-	src/core/lifeline.c src/core/lifeline.h \
+	src/core/lifeline.c \
 	src/core/link.c src/core/link.h \
 	src/core/local.c src/core/local.h \
 	src/core/memory.c src/core/memory.h \

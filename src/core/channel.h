@@ -13,8 +13,8 @@
 #define CORE_CHANNEL_H
 
 #include "bootstrap/address.h"
+#include "bootstrap/auth.h"
 #include "core/endpoint.h"
-#include "core/lifeline.h"
 #include "core/ring.h"
 #include "core/stats.h"
 #include "core/wakeup.h"
@@ -141,6 +141,14 @@ typedef struct core_peer {
                                    watch; BASE_CLOCK_FOREVER: never */
     bool is_detached;           /* the peer never accesses our memory again */
 } core_peer_t;
+
+/* See core/lifeline.c. */
+typedef struct core_lifeline {
+    core_source_t     source;
+    bootstrap_close_t last_word;
+    uint64_t          deadline; /* when a closed lifeline ends the channel;
+                                   BASE_CLOCK_FOREVER: never */
+} core_lifeline_t;
 
 /* The connections to the peer. */
 typedef struct core_connection {
@@ -379,5 +387,28 @@ static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
 
 /* Make the deadlines of a channel that is still draining expire now. */
 void core_channel_end_drain(ucxpool_channel_t *channel);
+
+/* --- the lifeline --------------------------------------------------------- */
+
+/*
+ * Start the lifeline with a connected socket. The lifeline owns the socket,
+ * even after an error. If fd is -1, there is no lifeline. On `ucx`, only
+ * UCX then detects that the peer has exited.
+ *
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  the socket cannot be polled. A channel
+ *                                        that is being opened could then wait
+ *                                        forever
+ */
+ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd);
+
+bool core_lifeline_is_up(const ucxpool_channel_t *channel);
+
+/* Send the byte `word` if the connection is up, and close the connection. */
+void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
+
+/* End a channel whose peer has closed the lifeline. First wait some time for
+ * messages that the peer sent before the close. Returns the number of channels
+ * that have ended. */
+unsigned core_lifeline_progress(ucxpool_channel_t *channel);
 
 #endif

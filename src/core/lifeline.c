@@ -1,10 +1,18 @@
+/*
+ * The lifeline of a channel is the connection over which its peer was
+ * authenticated. This connection stays open until one side closes it or exits.
+ * It does not depend on UCX's connections: UCX may not have created one yet, or
+ * may be waiting in its own close. Before a side closes the lifeline, it sends
+ * one byte. No other data is sent. TCP keepalive probes prevent firewalls from
+ * dropping the connection, and detect a host failure while the channel opens.
+ * Later, UCX's own connections detect such a failure (ucx/peer_timeout.c).
+ */
 #include <config.h>
 
-#include "core/lifeline.h"
+#include "core/channel.h"
 
 #include "base/clock.h"
 #include "base/math.h"
-#include "core/channel.h"
 
 #include <errno.h>
 #include <netinet/in.h>
