@@ -163,7 +163,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
  * where  As for ucxpool_channel_connect(). Port 0 selects a free port; an empty
  *        host means all addresses of the machine.
  *
- * UCXPOOL_ERR_ADDRESS_IN_USE  the port is taken
+ * UCXPOOL_ERR_ADDRESS_IN_USE  the port is in use
  * UCXPOOL_ERR_PERMISSION      a secret is needed and none is set, or its file
  *                             is readable by other users
  * UCXPOOL_ERR_INVALID_PARAM   where is malformed

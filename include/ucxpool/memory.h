@@ -55,7 +55,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
 /*
  * Take num_blocks blocks (1 or more), or none if too few are free.
  *
- * blocks [out]  Array of num_blocks.
+ * blocks [out]  Array of num_blocks blocks.
  *
  * UCXPOOL_ERR_NO_BLOCKS  fewer than num_blocks blocks are free; blocks is
  *                        unchanged

@@ -187,9 +187,9 @@ unsigned ucxpool_progress(ucxpool_t *pool);
 #define UCXPOOL_FOREVER UINT64_MAX
 
 /*
- * Progress until a transfer or a channel has advanced, or the timeout expires.
- * Sleeps while there is nothing to do. If the program uses events (event.h),
- * the function returns at once while an event is pending.
+ * Make progress until a transfer or a channel has advanced, or the timeout
+ * expires. Sleeps while there is nothing to do. If the program uses events
+ * (event.h), the function returns at once while an event is pending.
  *
  * The wait also ends if progress by another thread ends a request, receives a
  * message or changes the state of a channel. A request that ended before the

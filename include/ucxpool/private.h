@@ -112,8 +112,8 @@ typedef struct ucxpool_domain {
  * far from the GPU. Every domain that has registered the first region must have
  * registered all regions.
  *
- * domains [out]  Array of max_domains; as many as fit are written. May be NULL
- *                if max_domains is 0.
+ * domains [out]  Array with room for max_domains domains; as many as fit are
+ *                written. May be NULL if max_domains is 0.
  *
  * Returns the number of domains, or 0 if the library cannot read the keys of
  * this UCX or the names of its domains. In that case ucxpool_create() has

@@ -87,8 +87,8 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
 /*
  * Read all statistics of a pool in one snapshot.
  *
- * values [out]  Array of max_values. As many values as fit are written, in
- *               index order.
+ * values [out]  Array with room for max_values values. As many values as fit
+ *               are written, in index order.
  * num_p  [out]  Number of values written.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
@@ -237,8 +237,8 @@ ucxpool_status_t ucxpool_histogram_get(ucxpool_t *pool, const char *name,
  *
  * The fields degraded_to ("none", "fewer" or "pinned") and degraded_why of
  * ucxpool_attr_t are also printed, although they are not statistics. In
- * OpenMetrics, ucxpool_degraded{to="..."} is 1 for the value of degraded_to,
- * and 0 for the others.
+ * OpenMetrics, ucxpool_degraded{to="..."} is 1 for the fallback that the pool
+ * uses, and 0 for the others.
  */
 typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_TEXT        = 0,

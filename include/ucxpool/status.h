@@ -41,7 +41,7 @@ typedef enum ucxpool_status {
                                         version, or sent an invalid message */
     UCXPOOL_ERR_CHECKSUM = -15,      /* the data was corrupted in transit, or
                                         its memory changed while it was sent */
-    UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */
+    UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is in use */
     UCXPOOL_ERR_CLOSED         = -17, /* the channel or pool is closed */
     UCXPOOL_ERR_LIMIT          = -18  /* exceeds a limit here or at the peer */
 } ucxpool_status_t;

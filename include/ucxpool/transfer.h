@@ -370,8 +370,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * mask         0 matches every message.
  *
  * The request ends with
- * UCXPOOL_OK             all bytes have arrived; ucxpool_request_query() has
- *                        their number
+ * UCXPOOL_OK             all bytes have arrived; ucxpool_request_query()
+ *                        returns how many
  * UCXPOOL_ERR_TRUNCATED  the message is longer than the memory that `data`
  *                        describes. The message is discarded, and its sender is
  *                        notified (to avoid this, probe first)
@@ -439,7 +439,7 @@ void ucxpool_message_query(const ucxpool_message_t *message,
 /*
  * Get the lengths of the sender's segments, starting with segment `first`.
  *
- * lengths [out]  Array of num_lengths.
+ * lengths [out]  Array with room for num_lengths lengths.
  *
  * Returns the number of lengths written, which is less than num_lengths if the
  * message has no more segments.
@@ -492,8 +492,8 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
- * Progress until the request has ended, or the timeout expires. If the request
- * has a callback, also waits until the callback has returned (see
+ * Make progress until the request has ended, or the timeout expires. If the
+ * request has a callback, also waits until the callback has returned (see
  * ucxpool_request_cb_t). If the request failed, ucxpool_error_detail() then
  * returns the request's error detail.
  *
@@ -554,7 +554,7 @@ typedef struct ucxpool_completion {
  * of many requests, and no callbacks are needed. Does not make progress, and
  * does not wait.
  *
- * completions [out]  Array of max.
+ * completions [out]  Array with room for max completions.
  * num_p       [out]  Number of completions written; less than max if no more
  *                    requests have ended.
  *

@@ -802,7 +802,7 @@ public:
                                            get(), blob.data(), blob.size());
     }
 
-    /* Progress until the channel is open. Returns false if the timeout has
+    /* Make progress until the channel is open. Returns false if the timeout has
      * expired, and throws if the channel has ended. */
     bool wait(std::chrono::nanoseconds timeout = forever) const
     {
@@ -934,8 +934,8 @@ public:
     unsigned progress() const noexcept { return ucxpool_progress(get()); }
 
     /*
-     * Progress until a transfer or a channel has advanced. Returns false if the
-     * timeout has expired.
+     * Make progress until a transfer or a channel has advanced. Returns false
+     * if the timeout has expired.
      */
     bool wait(std::chrono::nanoseconds timeout = forever) const
     {
