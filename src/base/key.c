@@ -390,7 +390,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
          "Maximum number of runs in a sent or received message (4m is "
          "4,194,304). A run is any number of consecutive segments of the same "
-         "length."),
+         "length. Also limits the total number of runs in the long lists of a "
+         "channel's messages that no receive has matched. Further messages "
+         "with long lists are refused."),
     WORD("CHECKSUM", checksum, "none", WORDS("none", "crc32c"),
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,

@@ -7,6 +7,7 @@
 #include "xfer/post.h"
 #include "xfer/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -326,6 +327,21 @@ void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
     xfer_message_release(message);
 }
 
+/* Refuse a message whose list would exceed the channel's limit. */
+static void refuse(const ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+    char               reason[PROTO_TEXT_MAX + 1];
+
+    channel->counts.messages_refused++;
+    snprintf(reason, sizeof(reason),
+             "too many lists of lengths wait for receives: raise the "
+             "receiver's UCXPOOL_MAX_SEGMENTS=%zu or post its receives earlier",
+             channel->pool->config.max_segments);
+    core_control_done(channel, message->desc.message, UCXPOOL_ERR_LIMIT,
+                      reason);
+}
+
 /* Pass a complete message that is next in order to the oldest matching receive.
  * If there is none, the message becomes unexpected. */
 static void deliver(ucxpool_message_t *message)
@@ -334,10 +350,7 @@ static void deliver(ucxpool_message_t *message)
     ucxpool_request_t *request;
 
     if (message->refused && !message->canceled) {
-        message->channel->counts.messages_refused++;
-        core_control_done(message->channel, message->desc.message,
-                          UCXPOOL_ERR_LIMIT,
-                          "too many lists of lengths wait for a receive");
+        refuse(message);
     }
     if (message->canceled) {
         core_control_done(message->channel, message->desc.message,
