@@ -285,8 +285,8 @@ STAND_IN_TEST(pinned_host_memory_is_not_a_direct_path)
     ck_assert_str_eq(pair_attr(pair.to_a).reason,
                      "the channel requires direct or rma, but the map wire "
                      "copies through host memory: a side has set "
-                     "UCXPOOL_MAP_WAY=host, or they are not on two GPUs that "
-                     "can access each other; allow map, or change this");
+                     "UCXPOOL_MAP_WAY=host, or the pools are not on two GPUs "
+                     "that can access each other; allow map, or change this");
 }
 
 STAND_IN_TEST(without_pinned_blocks_the_wire_is_ucx)

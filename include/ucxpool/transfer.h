@@ -282,7 +282,7 @@ typedef struct ucxpool_request_params {
  *
  * data         What to send; see ucxpool_data_t.
  * params       NULL for none.
- * request_p    [out] The request, to be released by ucxpool_request_release().
+ * request_p    [out] The request; release it with ucxpool_request_release().
  *              NULL: the library releases the request when the request ends.
  *
  * The request ends with

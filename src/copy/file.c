@@ -245,7 +245,7 @@ static ucxpool_status_t file_ended(const copy_file_reads_t *reads)
 
     return base_error(UCXPOOL_ERR_IO,
                       "%s is too short: no data at offset %llu, where %llu "
-                      "bytes were to be read",
+                      "bytes were expected",
                       name_of(reads->range, &name),
                       (unsigned long long)reads->offset,
                       (unsigned long long)reads->length);

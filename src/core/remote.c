@@ -132,8 +132,8 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  * identities. */
 #define PREPARED_MAX 64u
 
-/* The time for which the record of a pool that has connected, but was not
- * accepted, is kept. */
+/* The time that the record of a pool is kept if the pool has connected, but was
+ * not accepted. */
 #define KEEP_NS UINT64_C(10000000000)
 
 /*

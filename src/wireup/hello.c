@@ -646,9 +646,9 @@ static bool has_required_path(ucxpool_channel_t *channel)
         fail_unreachable(channel,
                          "the channel requires %s, but the map wire copies "
                          "through host memory: a side has set "
-                         "UCXPOOL_MAP_WAY=host, or they are not on two GPUs "
-                         "that can access each other; allow map, or change "
-                         "this",
+                         "UCXPOOL_MAP_WAY=host, or the pools are not on two "
+                         "GPUs that can access each other; allow map, or "
+                         "change this",
                          required_paths(channel));
     } else if (path & UCXPOOL_PATH_MAP) {
         fail_unreachable(channel, "the channel requires rma, but uses the map "
