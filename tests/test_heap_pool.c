@@ -11,6 +11,7 @@
 
 #include <ucxpool/private.h>
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,33 @@ TEST_EACH(counters_are_printed_in_three_formats, NUM_MEMORIES)
     assert_has(text, "\nucxpool_heap_live_bytes{pool=\"");
     assert_has(text, "\nucxpool_heap_allocations_total{");
     ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
+}
+
+/* Does nothing if the system cannot make a locale with a decimal comma. */
+TEST(numbers_have_a_point_in_any_locale)
+{
+    char text[16384];
+    char folder[] = "/tmp/test_heap_pool_XXXXXX";
+    char command[200];
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(command, sizeof(command),
+             "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1",
+             folder);
+    setenv("LOCPATH", folder, 1);
+    if ((system(command) == 0) &&
+        (setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL)) {
+        create(0, "MEMORY_LIMIT=64m COMM_SIZE=16m");
+        (void)get(3 * MIB);
+        print(UCXPOOL_STATS_TEXT, text, sizeof(text));
+        assert_has(text, "  heap_fragmentation             0.");
+        print(UCXPOOL_STATS_JSON, text, sizeof(text));
+        assert_has(text, ",\"heap_fragmentation\":0.");
+        print(UCXPOOL_STATS_OPENMETRICS, text, sizeof(text));
+        assert_has(text, "\"} 0.");
+    }
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    ck_assert_int_eq(system(command), 0);
 }
 
 /* The last format is unknown. */

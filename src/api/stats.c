@@ -221,13 +221,16 @@ static uint64_t value_of(const snapshot_t *snapshot, const stat_entry_t *entry)
     return number;
 }
 
-static double ratio_of(const snapshot_t *snapshot, size_t number)
+/* printf() would print the decimal point of the locale. */
+static void print_ratio(FILE *stream, const snapshot_t *snapshot, size_t number)
 {
-    double ratio;
+    double   ratio;
+    unsigned parts;
 
     memcpy(&ratio, (const char *)snapshot + ratios[number].offset,
            sizeof(ratio));
-    return ratio;
+    parts = (unsigned)(ratio * 10000 + 0.5);
+    fprintf(stream, "%u.%04u", parts / 10000, parts % 10000);
 }
 
 static void take_snapshot(ucxpool_t *pool, snapshot_t *snapshot)
@@ -407,8 +410,9 @@ static void print_heap_text(const char *name, const snapshot_t *snapshot,
     fprintf(stream, "heap of pool %s\n", name);
     print_text(&heap_section, snapshot, stream);
     for (size_t i = 0; i < NUM_RATIOS; i++) {
-        fprintf(stream, "  %-30s %.4f\n", ratios[i].name,
-                ratio_of(snapshot, i));
+        fprintf(stream, "  %-30s ", ratios[i].name);
+        print_ratio(stream, snapshot, i);
+        fputc('\n', stream);
     }
     fprintf(stream, "  %-18s %12s %16s %12s %16s\n", "sizes up to", "live",
             "bytes", "free", "bytes");
@@ -455,7 +459,8 @@ static void print_heap_json(const char *name, const snapshot_t *snapshot,
 
     print_json(name, &heap_section, snapshot, stream);
     for (size_t i = 0; i < NUM_RATIOS; i++) {
-        fprintf(stream, ",\"%s\":%.4f", ratios[i].name, ratio_of(snapshot, i));
+        fprintf(stream, ",\"%s\":", ratios[i].name);
+        print_ratio(stream, snapshot, i);
     }
     fputs(",\"classes\":[", stream);
     for (unsigned i = 0; i < HEAP_CLASSES; i++) {
@@ -541,7 +546,9 @@ static void print_heap_metrics(const char *pool, const snapshot_t *snapshot,
     for (size_t i = 0; i < NUM_RATIOS; i++) {
         print_family(stream, ratios[i].name, "gauge", ratios[i].help);
         print_sample(stream, ratios[i].name, "", pool);
-        fprintf(stream, "} %.4f\n", ratio_of(snapshot, i));
+        fputs("} ", stream);
+        print_ratio(stream, snapshot, i);
+        fputc('\n', stream);
     }
     fputs("# EOF\n", stream);
 }
