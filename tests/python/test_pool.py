@@ -391,6 +391,13 @@ class Messages(Pair):
 
         await asyncio.gather(talk(self.x, 0), talk(self.y, 1))
 
+    def test_pools_without_a_name_get_different_names(self):
+        with ucxpool.Pool(**SETTINGS) as one, ucxpool.Pool(**SETTINGS) as two:
+            names = [pool.info()["name"] for pool in (one, two)]
+        self.assertRegex(names[0], r"^ucxpool(-\d+)?$")
+        self.assertRegex(names[1], r"^ucxpool-\d+$")
+        self.assertNotEqual(*names)
+
     async def test_statistics_and_info(self):
         await self.through(b"counted")
         self.assertEqual(self.a.stats()["messages_sent"], 1)
