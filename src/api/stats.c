@@ -67,18 +67,18 @@ typedef struct stat_entry {
               _count_help)
 #define MODE(_name, _mode) \
     TRAFFIC("sent_" _name, sent[_mode], "fragments", \
-            "Bytes of messages sent by mode " _name ".", \
-            "Wire operations for messages sent by mode " _name "."), \
+            "Bytes of messages sent (mode " _name ").", \
+            "Wire operations for messages sent (mode " _name ")."), \
         TRAFFIC("received_" _name, received[_mode], "fragments", \
-                "Bytes of messages received by mode " _name ".", \
-                "Wire operations for messages received by mode " _name ".")
+                "Bytes of messages received (mode " _name ").", \
+                "Wire operations for messages received (mode " _name ").")
 #define WAY(_name, _way) \
     TRAFFIC("read_" _name, read[_way], "operations", \
-            "Bytes read from windows by way " _name ".", \
-            "Window reads by way " _name "."), \
+            "Bytes read from windows (way " _name ").", \
+            "Window reads (way " _name ")."), \
         TRAFFIC("written_" _name, written[_way], "operations", \
-                "Bytes written to windows by way " _name ".", \
-                "Window writes by way " _name ".")
+                "Bytes written to windows (way " _name ").", \
+                "Window writes (way " _name ").")
 
 /* The entries of a pool, of its channels, and of its heap. */
 static const stat_entry_t entries[] = {
@@ -96,7 +96,7 @@ static const stat_entry_t entries[] = {
     POOL(domains_needed, GAUGE, "",
          "Memory domains that must register every region."),
     POOL(regions_verified, GAUGE, "",
-         "Regions verified to be registered with each needed domain."),
+         "Regions whose registration with each needed domain was verified."),
     POOL(channels_open, GAUGE, "", "Channels that are open."),
     POOL(channels_failed, COUNTER, "", "Channels that failed."),
     POOL(handshakes_refused, COUNTER, "", "Handshakes that the pool rejected."),
@@ -177,7 +177,7 @@ static const stat_entry_t entries[] = {
     HEAP(restitches, COUNTER, "Allocations that reused a stitched range."),
     HEAP(splits, COUNTER, "Chunks split into pages."),
     HEAP(stream_waits, COUNTER,
-         "Times that a stream was made to wait for another."),
+         "Times that a stream was made to wait for another stream."),
     HEAP(syncs, COUNTER, "Times that a caller had to wait for a stream."),
     HEAP_BYTES(trimmed, COUNTER, "Bytes returned to the system."),
 };
