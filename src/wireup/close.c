@@ -166,7 +166,7 @@ static bool finish_goodbye(ucxpool_channel_t *channel)
  * side that answered HELLO sends KEPT after it has received the peer's BYE. The
  * peer uses the endpoint again only after it has received KEPT. The side that
  * sent KEPT uses the endpoint again only after the peer has used it. If the
- * HELLO was never answered, the endpoint has no other end that could be closed.
+ * HELLO was never answered, the peer has no endpoint that it could close.
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {

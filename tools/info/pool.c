@@ -319,7 +319,7 @@ static ucxpool_status_t create_pools(pair_t *pair, const char *wire)
                : settings_create_pool(changes, false, &params, &pair->pools[1]);
 }
 
-/* Connect the pools over loopback, so that UCX listens on no other device. */
+/* Connect the pools over loopback, so that UCX listens only there. */
 static ucxpool_status_t connect_pools(pair_t *pair)
 {
     char             where[32];

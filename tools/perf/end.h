@@ -106,8 +106,8 @@ int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
  * starts. */
 int end_expect(end_t *end, uint64_t num_messages);
 
-/* Progress until fewer than `limit` operations of a slot are pending. Fails,
- * like a batch, if nothing moves for a long time. */
+/* Make progress until fewer than `limit` operations of a slot are pending.
+ * Fails, like a batch, if nothing moves for a long time. */
 int end_wait(end_t *end, unsigned slot, unsigned limit);
 
 /* Progress both ends. in: NULL for none. */

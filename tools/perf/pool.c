@@ -691,7 +691,7 @@ int pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
 
 /* --- a lane --------------------------------------------------------------- */
 
-/* Progress until both sides have seen that the channel is open. */
+/* Make progress until both sides have seen that the channel is open. */
 static int wait_both(pool_lane_t *lane, control_t *control)
 {
     ucxpool_channel_attr_t attr;
@@ -731,7 +731,7 @@ static int check_wire(const pool_lane_t *lane, char *missing)
 }
 
 /* Accept a channel of the same host. The receiver listens on loopback, so that
- * UCX listens on no other device. */
+ * UCX does not listen on any other device. */
 static int accept_local(pool_lane_t *lane, control_t *control)
 {
     ucxpool_listener_t *listener;

@@ -98,7 +98,7 @@ uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high)
 
 typedef struct maker {
     trace_t  *trace;
-    uint32_t *live; /* allocations, in no order */
+    uint32_t *live; /* allocations, unordered */
     size_t    num_live;
     uint64_t  live_bytes;
 } maker_t;
