@@ -84,11 +84,8 @@ static ucxpool_status_t fill_memory_free(int                    ordinal,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_device_enter(device);
-    if (status == UCXPOOL_OK) {
-        status = mem_cuda_device_sizes(device, &size, &total);
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_device_do(device, status,
+                       mem_cuda_device_sizes(device, &size, &total));
     if (status == UCXPOOL_OK) {
         attr->memory_free = size;
     }

@@ -25,23 +25,21 @@ _Static_assert(sizeof(CUipcMemHandle) == 64, "the handle fits");
 static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
                                  ipc_cuda_t *share)
 {
+    const mem_cuda_device_t *device = regions->cuda;
+    uintptr_t        address = (uintptr_t)regions->regions[index].address;
     CUipcMemHandle   handle;
-    ucxpool_status_t status = mem_cuda_device_enter(regions->cuda);
-    CUresult         result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
+    mem_cuda_device_do(device, status,
+                       mem_cuda_device_status(
+                           device,
+                           device->driver->cuIpcGetMemHandle(&handle, address),
+                           "cuIpcGetMemHandle of region %u of", index));
+    if (status == UCXPOOL_OK) {
+        share->way = IPC_CUDA_IPC;
+        memcpy(share->handle, &handle, sizeof(handle));
     }
-    result = regions->cuda->driver->cuIpcGetMemHandle(
-        &handle, (CUdeviceptr)(uintptr_t)regions->regions[index].address);
-    mem_cuda_device_leave(regions->cuda);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_device_status(
-            regions->cuda, result, "cuIpcGetMemHandle of region %u of", index);
-    }
-    share->way = IPC_CUDA_IPC;
-    memcpy(share->handle, &handle, sizeof(handle));
-    return UCXPOOL_OK;
+    return status;
 }
 
 static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
@@ -130,14 +128,11 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
                                       const void *address, uint64_t length,
                                       ipc_cuda_t *share, uint64_t *offset_p)
 {
-    ucxpool_status_t status = mem_cuda_device_enter(device);
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = fill_memory(device, (CUdeviceptr)(uintptr_t)address, length, share,
-                         offset_p);
-    mem_cuda_device_leave(device);
+    mem_cuda_device_do(device, status,
+                       fill_memory(device, (CUdeviceptr)(uintptr_t)address,
+                                   length, share, offset_p));
     return status;
 }
 
@@ -390,13 +385,10 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = share->way == IPC_CUDA_IPC ? map_handle(&attempt, &address)
-                                        : files_map(&attempt, &address);
-    mem_cuda_device_leave(device);
+    mem_cuda_device_do(device, status,
+                       (share->way == IPC_CUDA_IPC)
+                           ? map_handle(&attempt, &address)
+                           : files_map(&attempt, &address));
     if (status == UCXPOOL_OK) {
         *address_p = (const void *)(uintptr_t)address;
     }

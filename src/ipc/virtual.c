@@ -216,12 +216,10 @@ ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t    *device,
                                     const ipc_virtual_memory_t *memory,
                                     uint32_t first, uint32_t num, int *fds)
 {
-    ucxpool_status_t status = mem_cuda_device_enter(device);
+    ucxpool_status_t status;
 
-    if (status == UCXPOOL_OK) {
-        status = export_some(device, memory, first, num, fds);
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_device_do(device, status,
+                       export_some(device, memory, first, num, fds));
     return status;
 }
 
@@ -271,7 +269,6 @@ ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
     ipc_virtual_t    range   = {.size = 0};
     CUdeviceptr      address = 0;
     ucxpool_status_t status;
-    CUresult         result;
 
     if (!device->has_vmm) {
         return mem_cuda_no_vmm(device, "is needed to map a peer's memory");
@@ -280,18 +277,16 @@ ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "the owner's window does not fit its allocations");
     }
-    status = mem_cuda_device_enter(device);
-    if (status != UCXPOOL_OK) {
-        return status;
+    mem_cuda_device_do(device, status,
+                       map_error(device, &range,
+                                 device->driver->cuMemAddressReserve(
+                                     &address, range.size, 0, 0, 0),
+                                 "cuMemAddressReserve"));
+    if (status == UCXPOOL_OK) {
+        range.address = address;
+        *range_p      = range;
     }
-    result = device->driver->cuMemAddressReserve(&address, range.size, 0, 0, 0);
-    mem_cuda_device_leave(device);
-    if (result != CUDA_SUCCESS) {
-        return map_error(device, &range, result, "cuMemAddressReserve");
-    }
-    range.address = address;
-    *range_p      = range;
-    return UCXPOOL_OK;
+    return status;
 }
 
 static uint64_t size_of(const ipc_virtual_layout_t *layout, uint64_t index)

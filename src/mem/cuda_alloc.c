@@ -131,21 +131,14 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_device_enter(regions->cuda);
+    mem_cuda_device_do(regions->cuda, status,
+                       mem_cuda_pin(regions->cuda, address, size, false));
     if (status != UCXPOOL_OK) {
-        goto err_unstitch;
-    }
-    status = mem_cuda_pin(regions->cuda, address, size, false);
-    mem_cuda_device_leave(regions->cuda);
-    if (status != UCXPOOL_OK) {
-        goto err_unstitch;
+        mem_kind_host.unstitch(regions, address, size);
+        return status;
     }
     *address_p = address;
     return UCXPOOL_OK;
-
-err_unstitch:
-    mem_kind_host.unstitch(regions, address, size);
-    return status;
 }
 
 static void host_unstitch(const mem_regions_t *regions, void *address,

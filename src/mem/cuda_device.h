@@ -67,6 +67,17 @@ void mem_cuda_device_close(mem_cuda_device_t *device);
 ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device);
 void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 
+/* Evaluate an expression between enter and leave. _status becomes its value, or
+ * the error of enter. */
+#define mem_cuda_device_do(_device, _status, _expression) \
+    do { \
+        _status = mem_cuda_device_enter(_device); \
+        if (_status == UCXPOOL_OK) { \
+            _status = (_expression); \
+            mem_cuda_device_leave(_device); \
+        } \
+    } while (0)
+
 /*
  * Make a stream write a number to a word in pinned memory after all work
  * submitted to the stream so far. Call between enter and leave.

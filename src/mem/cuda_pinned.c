@@ -20,17 +20,15 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
                                       size_t size, const char *what,
                                       void **address_p)
 {
-    ucxpool_status_t status = mem_cuda_device_enter(device);
-    CUresult         result;
+    const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = device->driver->cuMemHostAlloc(
-        address_p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    mem_cuda_device_leave(device);
-    return mem_cuda_device_status(
-        device, result, "cuMemHostAlloc of %zu bytes for %s on", size, what);
+    mem_cuda_device_do(
+        device, status,
+        mem_cuda_device_status(
+            device, device->driver->cuMemHostAlloc(address_p, size, flags),
+            "cuMemHostAlloc of %zu bytes for %s on", size, what));
+    return status;
 }
 
 ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,

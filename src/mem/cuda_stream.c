@@ -176,19 +176,10 @@ static ucxpool_status_t start(int ordinal, join_t *join)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_device_enter(device);
+    mem_cuda_device_do(device, status, create(device, join));
     if (status != UCXPOOL_OK) {
-        goto err_close_device;
+        mem_cuda_device_close(device);
     }
-    status = create(device, join);
-    mem_cuda_device_leave(device);
-    if (status != UCXPOOL_OK) {
-        goto err_close_device;
-    }
-    return UCXPOOL_OK;
-
-err_close_device:
-    mem_cuda_device_close(device);
     return status;
 }
 

@@ -84,13 +84,10 @@ static ucxpool_status_t vmm_stitch(const mem_regions_t *regions,
                                    void **address_p)
 {
     CUdeviceptr      address = 0;
-    ucxpool_status_t status  = mem_cuda_device_enter(regions->cuda);
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = range_stitch(regions, pieces, num_pieces, &address);
-    mem_cuda_device_leave(regions->cuda);
+    mem_cuda_device_do(regions->cuda, status,
+                       range_stitch(regions, pieces, num_pieces, &address));
     if (status == UCXPOOL_OK) {
         *address_p = (void *)(uintptr_t)address;
     }

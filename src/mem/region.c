@@ -18,11 +18,8 @@ static ucxpool_status_t create(mem_regions_t *regions, int huge_pages)
     if (regions->cuda == NULL) {
         return regions->kind->create(regions, huge_pages);
     }
-    status = mem_cuda_device_enter(regions->cuda);
-    if (status == UCXPOOL_OK) {
-        status = regions->kind->create(regions, huge_pages);
-        mem_cuda_device_leave(regions->cuda);
-    }
+    mem_cuda_device_do(regions->cuda, status,
+                       regions->kind->create(regions, huge_pages));
     return status;
 }
 

@@ -33,6 +33,16 @@ static heap_vmm_t *cuda_of(mem_vmm_t *vmm)
     return base_container_of(vmm, heap_vmm_t, vmm);
 }
 
+/* Call a function of the driver with the device's context. The format names the
+ * purpose of the call and ends before the device. */
+#define heap_call(_vmm, _status, _function, _arguments, ...) \
+    mem_cuda_device_do( \
+        cuda_of(_vmm)->device, _status, \
+        mem_cuda_device_status( \
+            cuda_of(_vmm)->device, \
+            cuda_of(_vmm)->device->driver->_function _arguments, \
+            #_function __VA_ARGS__))
+
 /* --- fences --------------------------------------------------------------- */
 
 /* A driver event, which is reused. */
@@ -133,13 +143,11 @@ static ucxpool_status_t fence_record(heap_vmm_t *cuda, void *stream,
 static ucxpool_status_t heap_fence_set(mem_vmm_t *vmm, void *stream,
                                        mem_fence_t **fence_p)
 {
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
+    heap_vmm_t      *cuda = cuda_of(vmm);
+    ucxpool_status_t status;
 
-    if (status == UCXPOOL_OK) {
-        status = fence_record(cuda, stream, fence_p);
-        mem_cuda_device_leave(cuda->device);
-    }
+    mem_cuda_device_do(cuda->device, status,
+                       fence_record(cuda, stream, fence_p));
     return status;
 }
 
@@ -160,48 +168,29 @@ static bool heap_fence_is_reached(mem_vmm_t *vmm, mem_fence_t *fence)
 static ucxpool_status_t heap_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
                                         void *stream)
 {
-    const heap_vmm_t *cuda   = cuda_of(vmm);
-    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
-    CUresult          result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuStreamWaitEvent(stream, fence->event, 0);
-    mem_cuda_device_leave(cuda->device);
-    return mem_cuda_device_status(
-        cuda->device, result, "cuStreamWaitEvent of a stream for the heap of");
+    heap_call(vmm, status, cuStreamWaitEvent, (stream, fence->event, 0),
+              " of a stream for the heap of");
+    return status;
 }
 
 static ucxpool_status_t heap_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
 {
-    const heap_vmm_t *cuda   = cuda_of(vmm);
-    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
-    CUresult          result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuEventSynchronize(fence->event);
-    mem_cuda_device_leave(cuda->device);
-    return mem_cuda_device_status(cuda->device, result,
-                                  "cuEventSynchronize for the heap of");
+    heap_call(vmm, status, cuEventSynchronize, (fence->event),
+              " for the heap of");
+    return status;
 }
 
 /* --- chunks and mappings -------------------------------------------------- */
 
+#define OF_BYTES " of %zu bytes for the heap of"
+
 static CUdeviceptr number_of(const void *address)
 {
     return (CUdeviceptr)(uintptr_t)address;
-}
-
-/* Leave the context and convert the result of the call. */
-static ucxpool_status_t call_end(const heap_vmm_t *cuda, CUresult result,
-                                 const char *what, size_t size)
-{
-    mem_cuda_device_leave(cuda->device);
-    return mem_cuda_device_status(
-        cuda->device, result, "%s of %zu bytes for the heap of", what, size);
 }
 
 static void heap_destroy(mem_vmm_t *vmm)
@@ -216,17 +205,12 @@ static void heap_destroy(mem_vmm_t *vmm)
 static ucxpool_status_t heap_reserve(mem_vmm_t *vmm, size_t size,
                                      size_t alignment, void **address_p)
 {
-    heap_vmm_t      *cuda    = cuda_of(vmm);
     CUdeviceptr      address = 0;
-    ucxpool_status_t status  = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuMemAddressReserve(
-        &address, size, base_max(alignment, MEM_VMM_PAGE_SIZE), 0, 0);
-    status = call_end(cuda, result, "cuMemAddressReserve", size);
+    heap_call(vmm, status, cuMemAddressReserve,
+              (&address, size, base_max(alignment, MEM_VMM_PAGE_SIZE), 0, 0),
+              OF_BYTES, size);
     if (status == UCXPOOL_OK) {
         *address_p = (void *)(uintptr_t)address;
     }
@@ -242,16 +226,11 @@ static void heap_release(mem_vmm_t *vmm, void *address, size_t size)
 static ucxpool_status_t heap_chunk_create(mem_vmm_t *vmm, size_t size,
                                           mem_chunk_t *chunk_p)
 {
-    heap_vmm_t                  *cuda   = cuda_of(vmm);
     CUmemGenericAllocationHandle handle = 0;
-    ucxpool_status_t             status = mem_cuda_device_enter(cuda->device);
-    CUresult                     result;
+    ucxpool_status_t             status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuMemCreate(&handle, size, &cuda->prop, 0);
-    status = call_end(cuda, result, "cuMemCreate", size);
+    heap_call(vmm, status, cuMemCreate, (&handle, size, &cuda_of(vmm)->prop, 0),
+              OF_BYTES, size);
     if (status == UCXPOOL_OK) {
         assert(handle != 0);
         *chunk_p = handle;
@@ -269,42 +248,33 @@ static void heap_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
 static ucxpool_status_t heap_map(mem_vmm_t *vmm, void *address,
                                  mem_chunk_t chunk, size_t size)
 {
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result =
-        cuda->device->driver->cuMemMap(number_of(address), size, 0, chunk, 0);
-    return call_end(cuda, result, "cuMemMap", size);
+    heap_call(vmm, status, cuMemMap, (number_of(address), size, 0, chunk, 0),
+              OF_BYTES, size);
+    return status;
 }
 
 static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
 {
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
+    const mem_cuda_device_t *device = cuda_of(vmm)->device;
+    ucxpool_status_t         status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = mem_cuda_access_set(cuda->device, number_of(address), size, true);
-    return call_end(cuda, result, "cuMemSetAccess", size);
+    mem_cuda_device_do(
+        device, status,
+        mem_cuda_device_status(
+            device, mem_cuda_access_set(device, number_of(address), size, true),
+            "cuMemSetAccess" OF_BYTES, size));
+    return status;
 }
 
 static ucxpool_status_t heap_unmap(mem_vmm_t *vmm, void *address, size_t size)
 {
-    heap_vmm_t      *cuda   = cuda_of(vmm);
-    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
-    CUresult         result;
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = cuda->device->driver->cuMemUnmap(number_of(address), size);
-    return call_end(cuda, result, "cuMemUnmap", size);
+    heap_call(vmm, status, cuMemUnmap, (number_of(address), size), OF_BYTES,
+              size);
+    return status;
 }
 
 static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,
@@ -312,13 +282,10 @@ static ucxpool_status_t heap_sizes(mem_vmm_t *vmm, uint64_t *total_p,
 {
     const mem_cuda_device_t *device = cuda_of(vmm)->device;
     size_t                   free_size, total;
-    ucxpool_status_t         status = mem_cuda_device_enter(device);
+    ucxpool_status_t         status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = mem_cuda_device_sizes(device, &free_size, &total);
-    mem_cuda_device_leave(device);
+    mem_cuda_device_do(device, status,
+                       mem_cuda_device_sizes(device, &free_size, &total));
     if (status == UCXPOOL_OK) {
         *total_p = total;
         *free_p  = free_size;
