@@ -164,6 +164,43 @@ static ucxpool_status_t make_id(ucxpool_t *pool)
     return status;
 }
 
+static void release_ids(ucxpool_t *pool)
+{
+    ucx_claim_release(&pool->ucx.claim);
+}
+
+/* The parts of a pool, in the order in which they are created. */
+static const struct part {
+    ucxpool_status_t (*create)(ucxpool_t *pool);
+    void (*destroy)(ucxpool_t *pool);
+} parts[] = {
+    {descriptors_init, descriptors_cleanup},
+    {xfer_pool_create, xfer_pool_destroy},
+    {wire_pool_create, wire_pool_destroy},
+    {window_pool_create, window_pool_destroy},
+    {take_ids, release_ids},
+    {core_inbox_init, core_inbox_cleanup},
+    {wireup_fd_export_create, wireup_fd_export_destroy},
+};
+
+#define NUM_PARTS (sizeof(parts) / sizeof(parts[0]))
+
+static ucxpool_status_t create_parts(ucxpool_t *pool)
+{
+    ucxpool_status_t status;
+
+    for (size_t i = 0; i < NUM_PARTS; i++) {
+        status = parts[i].create(pool);
+        if (status != UCXPOOL_OK) {
+            while (i-- > 0) {
+                parts[i].destroy(pool);
+            }
+            return status;
+        }
+    }
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t pool_init(ucxpool_t *pool)
 {
     ucxpool_status_t status;
@@ -178,51 +215,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     if (status == UCXPOOL_OK) {
         status = base_limits_check_pool();
     }
-    if (status == UCXPOOL_OK) {
-        status = descriptors_init(pool);
-    }
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = xfer_pool_create(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_cleanup_descriptors;
-    }
-    status = wire_pool_create(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_destroy_xfer;
-    }
-    status = window_pool_create(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_destroy_wire;
-    }
-    status = take_ids(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_destroy_windows;
-    }
-    status = core_inbox_init(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_release_ids;
-    }
-    status = wireup_fd_export_create(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_cleanup_inbox;
-    }
-    return UCXPOOL_OK;
-
-err_cleanup_inbox:
-    core_inbox_cleanup(pool);
-err_release_ids:
-    ucx_claim_release(&pool->ucx.claim);
-err_destroy_windows:
-    window_pool_destroy(pool);
-err_destroy_wire:
-    wire_pool_destroy(pool);
-err_destroy_xfer:
-    xfer_pool_destroy(pool);
-err_cleanup_descriptors:
-    descriptors_cleanup(pool);
-    return status;
+    return (status == UCXPOOL_OK) ? create_parts(pool) : status;
 }
 
 static void close_channels(ucxpool_t *pool)
@@ -365,7 +358,7 @@ void pool_shutdown(ucxpool_t *pool)
     ucx_context_settle_worker(&pool->ucx);
     core_unlock(pool);
     core_inbox_cleanup(pool);
-    ucx_claim_release(&pool->ucx.claim);
+    release_ids(pool);
 }
 
 void pool_cleanup(ucxpool_t *pool)
