@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "copy/engine.h"
 #include "core/control.h"
 #include "core/local.h"
@@ -84,15 +85,12 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
 {
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if (is_repeated(channel, hello) ||
-            (!(channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
-             (channel->closing.step <= CORE_CLOSE_GOODBYE) &&
-             fits(channel, hello, way))) {
-            return channel;
-        }
-    }
-    return NULL;
+    base_list_find(channel, &pool->channels.open, ucxpool_channel_t, link,
+                   is_repeated(channel, hello) ||
+                       (!(channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
+                        (channel->closing.step <= CORE_CLOSE_GOODBYE) &&
+                        fits(channel, hello, way)));
+    return channel;
 }
 
 /* Returns true if this side has closed its channel for the HELLO. This is known
@@ -104,13 +102,11 @@ static bool was_closed(ucxpool_t *pool, const proto_hello_t *hello)
     if (!(hello->flags & PROTO_HELLO_CALLED)) {
         return false;
     }
-    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if ((channel->conn.remote == NULL) && channel->wireup.begins &&
-            (channel->wireup.pair == hello->pair)) {
-            return false; /* the HELLO overtook the listener's proof */
-        }
-    }
-    return true;
+    /* A HELLO may overtake the listener's proof. */
+    base_list_find(channel, &pool->channels.open, ucxpool_channel_t, link,
+                   (channel->conn.remote == NULL) && channel->wireup.begins &&
+                       (channel->wireup.pair == hello->pair));
+    return channel == NULL;
 }
 
 static void drop_early(ucxpool_t *pool, wireup_early_t *early)
@@ -135,16 +131,14 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
     wireup_early_t *early;
 
-    base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
-        if (is_same(early, hello)) {
-            drop_early(pool, early);
-            return;
-        }
-    }
-    if (pool->wireup.num_early == EARLY_MAX) {
+    base_list_find(early, &pool->wireup.early, wireup_early_t, link,
+                   is_same(early, hello));
+    if ((early == NULL) && (pool->wireup.num_early == EARLY_MAX)) {
         pool->stats.handshakes_refused++;
-        drop_early(pool,
-                   base_list_head(&pool->wireup.early, wireup_early_t, link));
+        early = base_list_head(&pool->wireup.early, wireup_early_t, link);
+    }
+    if (early != NULL) {
+        drop_early(pool, early);
     }
 }
 
@@ -195,14 +189,13 @@ static wireup_early_t *match_take(ucxpool_channel_t *channel)
     ucxpool_t      *pool = channel->pool;
     wireup_early_t *early;
 
-    base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
-        if (fits(channel, &early->hello, &early->way)) {
-            base_list_del(&early->link);
-            pool->wireup.num_early--;
-            return early;
-        }
+    base_list_find(early, &pool->wireup.early, wireup_early_t, link,
+                   fits(channel, &early->hello, &early->way));
+    if (early != NULL) {
+        base_list_del(&early->link);
+        pool->wireup.num_early--;
     }
-    return NULL;
+    return early;
 }
 
 /* Drop early HELLOs that the peer has not repeated. Returns the time at which
@@ -337,6 +330,14 @@ static bool watch_peer(ucxpool_channel_t *channel, const ipc_host_t *host)
     return true;
 }
 
+/* Set the reason why this side cannot map the peer's memory, or the peer ours.
+ * Returns false. */
+static bool cannot(core_peer_t *peer, const char *reason)
+{
+    base_text_copy(peer->local_reason, sizeof(peer->local_reason), reason);
+    return false;
+}
+
 /* Returns true if this side may try the `map` wire. Otherwise sets the
  * reason. */
 static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
@@ -345,28 +346,20 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
     core_peer_t *peer = &channel->peer;
 
     if (channel->pool->config.wire == BASE_WIRE_UCX) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "UCXPOOL_WIRE=ucx is set");
-        return false;
+        return cannot(peer, "UCXPOOL_WIRE=ucx is set");
     }
     if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "the owner does not offer its memory");
-        return false;
+        return cannot(peer, "the owner does not offer its memory");
     }
     if (wireup_mapping_num_fds_of(hello, files) == 0) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "the owner announces no regions");
-        return false;
+        return cannot(peer, "the owner announces no regions");
     }
     if (!ipc_host_fits(&hello->host, peer->local_reason,
                        sizeof(peer->local_reason))) {
         return false;
     }
     if (!watch_peer(channel, &hello->host)) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason),
-                 "its process cannot be watched");
-        return false;
+        return cannot(peer, "its process cannot be watched");
     }
     return true;
 }
@@ -432,9 +425,7 @@ static bool offer_host(ucxpool_channel_t *channel)
         return false;
     }
     if (core_memory_pin(channel->pool) != UCXPOOL_OK) {
-        snprintf(peer->local_reason, sizeof(peer->local_reason), "%s",
-                 ucxpool_error_detail());
-        return false;
+        return cannot(peer, ucxpool_error_detail());
     }
     channel->wireup.offers_pinned = true;
     /* The peer's result for the GPU's memory is obsolete. */
