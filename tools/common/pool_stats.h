@@ -4,12 +4,16 @@
 
 #include <ucxpool/stats.h>
 
-/* Returns the value of a statistic, or 0 if it does not exist. */
+#include <assert.h>
+
+/* Returns the value of a statistic, which must exist. */
 static inline uint64_t pool_stat(ucxpool_t *pool, const char *name)
 {
-    uint64_t value = 0;
+    uint64_t         value  = 0;
+    ucxpool_status_t status = ucxpool_stats_get(pool, name, &value);
 
-    (void)ucxpool_stats_get(pool, name, &value);
+    assert(status == UCXPOOL_OK);
+    (void)status;
     return value;
 }
 

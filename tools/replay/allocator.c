@@ -211,12 +211,12 @@ static allocator_answer_t heap_free(allocator_t *allocator, void *address,
 
 static uint64_t heap_reserved(allocator_t *allocator)
 {
-    return pool_stat(allocator->pool, "heap_reserved");
+    return pool_stat(allocator->pool, "heap_reserved_bytes");
 }
 
 static uint64_t heap_peak_reserved(allocator_t *allocator)
 {
-    return pool_stat(allocator->pool, "heap_peak_reserved");
+    return pool_stat(allocator->pool, "heap_peak_reserved_bytes");
 }
 
 const allocator_kind_t allocator_heap = {
