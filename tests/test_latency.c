@@ -268,11 +268,16 @@ static const core_series_t series = {CORE_OPERATION_SEND, UCXPOOL_WIRE_MAP,
 static core_latency_t      latency;
 static ucxpool_histogram_t histogram;
 
-static void end(uint64_t started)
+static void end_many(uint64_t started, uint32_t num)
 {
     core_latency_end(&latency, &latency.wires[0], series.operation, series.path,
-                     started);
+                     started, num);
     core_latency_get(&latency, &series, &histogram);
+}
+
+static void end(uint64_t started)
+{
+    end_many(started, 1);
 }
 
 static void forget(void)
@@ -312,6 +317,15 @@ TEST(operations_that_are_not_timed_count_like_the_last_sample)
     ck_assert_uint_eq(histogram.buckets[36], 5);
     ck_assert_uint_eq(histogram.buckets[38], 2);
     ck_assert_uint_eq(histogram.count, 8);
+}
+
+TEST(operations_of_a_batch_count_like_its_sample)
+{
+    end_many(0, 10);
+    ck_assert_uint_eq(histogram.buckets[0], 10);
+    end_many(started_before(36) | CORE_LATENCY_SAMPLE, 5);
+    ck_assert_uint_eq(histogram.buckets[36], 15);
+    ck_assert_uint_eq(histogram.count, 15);
 }
 
 TEST(latencies_beyond_the_last_bucket_count_in_it)
@@ -354,7 +368,7 @@ TEST(operations_that_alternate_are_all_sampled)
 
         num[i % 2] += started != 0;
         core_latency_end(&latency, &latency.wires[0], kind->operation,
-                         kind->path, started);
+                         kind->path, started, 1);
     }
     ck_assert_uint_ge(num[0], 400);
     ck_assert_uint_ge(num[1], 400);
@@ -391,7 +405,7 @@ TEST(a_new_histogram_gets_a_sample_soon)
     for (unsigned i = 0; i < 2; i++) {
         core_latency_end(&latency, &latency.wires[0], packed.operation,
                          packed.path,
-                         core_latency_begin(&latency, packed.operation, 8));
+                         core_latency_begin(&latency, packed.operation, 8), 1);
     }
     core_latency_get(&latency, &packed, &histogram);
     ck_assert_uint_eq(histogram.count, 2);

@@ -479,7 +479,8 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     }
     if (status == UCXPOOL_OK) {
         core_latency_end(&request->pool->latency, request->channel->latency,
-                         request->operation, request->path, request->started);
+                         request->operation, request->path, request->started,
+                         1);
     }
     __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
     if (request->notify.callback != NULL) {

@@ -120,28 +120,20 @@ static inline uint64_t core_latency_begin(core_latency_t  *latency,
                                      : core_latency_sample(latency, operation);
 }
 
-/* Count operations that have succeeded and were not timed. */
-static inline void core_latency_skip(core_latency_t      *latency,
-                                     core_latency_wire_t *wire,
-                                     core_operation_t operation, unsigned path,
-                                     uint32_t num)
-{
-    wire->left[operation][path] -= num;
-    if (wire->left[operation][path] < 0) {
-        core_latency_update(latency, wire, operation, path, 0);
-    }
-}
-
-/* Count an operation that has succeeded. */
+/* Count operations that have succeeded. `started` is the start time of one of
+ * them; the others were not timed. */
 static inline void core_latency_end(core_latency_t      *latency,
                                     core_latency_wire_t *wire,
                                     core_operation_t operation, unsigned path,
-                                    uint64_t started)
+                                    uint64_t started, uint32_t num)
 {
-    if (started == 0) {
-        core_latency_skip(latency, wire, operation, path, 1);
-    } else {
+    if (started != 0) {
         core_latency_update(latency, wire, operation, path, started);
+        num--;
+    }
+    wire->left[operation][path] -= num;
+    if (wire->left[operation][path] < 0) {
+        core_latency_update(latency, wire, operation, path, 0);
     }
 }
 

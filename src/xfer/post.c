@@ -537,19 +537,12 @@ static bool needs_no_handle(const ucxpool_request_params_t *params,
                                     UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
 }
 
-/* Returns true if a message can be sent without a request: no other sends are
- * queued, and the latency of the message need not be measured. */
-static bool needs_no_request(const ucxpool_channel_t *channel)
-{
-    return base_list_is_empty(&channel->xfer->queue) &&
-           channel->pool->latency.skips[CORE_OPERATION_SEND];
-}
-
 uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 {
     size_t num;
 
-    if (!length_fits(channel, length) || !needs_no_request(channel)) {
+    if (!length_fits(channel, length) ||
+        !base_list_is_empty(&channel->xfer->queue)) {
         return 0;
     }
     num = XFER_SHORTS_SIZE / proto_short_size(length);
@@ -559,13 +552,16 @@ uint32_t xfer_short_max(const ucxpool_channel_t *channel, size_t length)
 bool xfer_short_send(ucxpool_channel_t *channel, const xfer_short_t *messages,
                      uint32_t num, size_t length)
 {
+    core_latency_t *latency = &channel->pool->latency;
+    uint64_t started = core_latency_begin(latency, CORE_OPERATION_SEND, length);
+
     if (!put(channel, messages, num, length)) {
         return false;
     }
     channel->flow.num_posted += num;
     channel->counts.messages_sent += num;
-    core_latency_skip(&channel->pool->latency, channel->latency,
-                      CORE_OPERATION_SEND, CORE_MODE_EAGER, num);
+    core_latency_end(latency, channel->latency, CORE_OPERATION_SEND,
+                     CORE_MODE_EAGER, started, num);
     return true;
 }
 
@@ -621,7 +617,8 @@ static ucxpool_status_t post_short(ucxpool_channel_t   *channel,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (needs_no_handle(params, request_p) && needs_no_request(channel) &&
+    if (needs_no_handle(params, request_p) &&
+        base_list_is_empty(&channel->xfer->queue) &&
         xfer_short_send(channel, &message, 1, memory->segments->length)) {
         return UCXPOOL_OK;
     }
