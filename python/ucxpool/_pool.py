@@ -719,8 +719,8 @@ class RemoteWindow(_core.Remote):
     """A window of a peer, created by Channel.import_window(). It is closed
     when no variable refers to it anymore. It is also a context manager.
 
-    Reads and writes take a list of places. A place is a range of bytes in the
-    window, given as a row of (offset, length). The rows are any sequence of
+    Reads and writes take a list of ranges in the window, called places. Each
+    place is given as a row of (offset, length). The rows are any sequence of
     pairs, or an array of 64-bit integers (a NumPy array, or any object with
     Python's buffer protocol). An array is used without a copy and must not
     change until the transfer has ended. If the keyword length is given, the
