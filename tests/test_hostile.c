@@ -870,6 +870,7 @@ REJECTED(accept_of_a_mailed_message)
 
     hostile.send->channel->xfer->mailbox.at.slot_size = 65536;
     hostile.send->send->slot                          = 1;
+    hostile.send->send->block_size                    = 65536;
     send_accept(message, 65536, 4);
     hostile_let_peer_read();
     hostile.send->send->slot = 0;
