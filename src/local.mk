@@ -121,7 +121,6 @@ libucxpool_internal_la_SOURCES = \
 	src/window/mapped.c \
 	src/window/messages.c \
 	src/window/operation.c src/window/operation.h \
-	src/window/pinned.c \
 	src/window/process.c \
 	src/window/remote.c src/window/remote.h \
 	src/window/rma.c \

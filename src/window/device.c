@@ -1,10 +1,12 @@
 /*
- * Copies between a peer's GPU memory, mapped into this process, and local GPU
- * memory. One kernel copies scattered pieces to scattered pieces (copy/tiles.h,
- * COPY_PAIRS).
+ * Copies between local GPU memory and a peer's GPU memory, which is mapped into
+ * this process, or a peer's host memory, which is pinned. One kernel copies
+ * scattered pieces to scattered pieces (copy/tiles.h, COPY_PAIRS).
  */
 #include "base/error.h"
 #include "copy/fault.h"
+#include "core/memory.h"
+#include "window/service.h"
 #include "window/way.h"
 
 #include <stdio.h>
@@ -187,7 +189,7 @@ static void device_close(ucxpool_remote_window_t *remote)
 }
 
 /* Returns true if the GPU can also access the operation's local memory. */
-bool window_device_fits(const window_operation_t *operation)
+static bool device_fits(const window_operation_t *operation)
 {
     return !operation->request->has_host_segments;
 }
@@ -195,12 +197,14 @@ bool window_device_fits(const window_operation_t *operation)
 /* --- launches ------------------------------------------------------------- */
 
 /* Launch as many pieces as possible now. May free the operation. */
+static ucxpool_status_t device_copy(window_operation_t *operation);
+
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
 
     if (window_operation_has_more(operation)) {
-        status = window_device_copy(operation);
+        status = device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
             window_operation_fail(operation, status, ucxpool_error_detail());
         }
@@ -341,13 +345,13 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
 /* Returns true if the GPU can read the caller's lists. Then the CPU neither
  * copies the lists nor checks the places. On some machines, this work takes as
  * long for each place as the link takes to transfer 512 bytes. */
-bool window_device_checks_places(const window_operation_t *operation)
+static bool device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
     const ucxpool_places_t *places = &operation->places;
 
     return (places->length <= operation->remote->length) &&
-           window_device_fits(operation) && is_even(operation) &&
+           device_fits(operation) && is_even(operation) &&
            copy_memory_is_pieces(memory) && memory->is_pinned &&
            copy_engine_reaches_array(operation->remote->channel->pool->engine,
                                      places->offsets, places->count,
@@ -430,7 +434,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
     return status;
 }
 
-ucxpool_status_t window_device_copy(window_operation_t *operation)
+static ucxpool_status_t device_copy(window_operation_t *operation)
 {
     ucxpool_status_t status = UCXPOOL_ERR_BUSY;
     window_job_t    *job;
@@ -453,12 +457,12 @@ ucxpool_status_t window_device_copy(window_operation_t *operation)
 }
 
 /* Long operations take turns on the GPU's link: core/link.h. */
-void window_device_start(window_operation_t *operation)
+static void device_start(window_operation_t *operation)
 {
     core_link_post(&operation->work, operation->remote->channel,
                    operation->is_write ? CORE_LINK_OUT : CORE_LINK_IN,
                    operation->size, go);
-    window_turns_wait(operation, window_device_copy(operation));
+    window_turns_wait(operation, device_copy(operation));
 }
 
 const window_way_t window_device = {
@@ -470,8 +474,121 @@ const window_way_t window_device = {
     .may_touch     = device_may_touch,
     .open          = device_open,
     .close         = device_close,
-    .fits          = window_device_fits,
-    .checks_places = window_device_checks_places,
-    .start         = window_device_start,
-    .copy          = window_device_copy,
+    .fits          = device_fits,
+    .checks_places = device_checks_places,
+    .start         = device_start,
+    .copy          = device_copy,
+};
+
+/* --- pinned host memory --------------------------------------------------- */
+
+/*
+ * Reads by a GPU from a window in host memory of another pool. The window is
+ * mapped and pinned for the GPU, whose kernel then reads it like the memory of
+ * another GPU.
+ *
+ * A kernel needs the window at contiguous addresses, so the window must be in
+ * one part of one file. It is pinned for reading only: writes use messages.
+ */
+
+/* Returns true if the importer can pin the window. If the owner's pool is on a
+ * GPU, the window's parts are GPU memory, which is not pinned. */
+static bool is_shared(const window_grant_t *grant)
+{
+    return (grant->access & UCXPOOL_WINDOW_READ) &&
+           (grant->window->num_parts == 1) &&
+           (grant->window->pool->windows->reach == CORE_REACH_HOST);
+}
+
+static void pinned_offer(window_grant_t *grant, window_offer_t *offer)
+{
+    if (is_shared(grant)) {
+        window_mapped.offer(grant, offer);
+    }
+}
+
+/* The importer does not report whether it has pinned the window. */
+static bool pinned_may_touch(const window_grant_t *grant)
+{
+    return is_shared(grant) && device_may_touch(grant);
+}
+
+/* Pin the mapped file. A window in the peer's blocks needs no pinning if the
+ * channel has pinned these blocks. */
+static ucxpool_status_t pin(ucxpool_remote_window_t *remote)
+{
+    ucxpool_channel_t *channel = remote->channel;
+    const ipc_view_t  *view    = &remote->views[0].view;
+    const uint8_t     *start   = view->start;
+    const uint64_t     size    = view->size;
+    ucxpool_status_t   status;
+
+    if (remote->num_views != 1) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the window is not in one part of one file");
+    }
+    if (size == 0) {
+        return channel->peer.mapping->is_pinned
+                   ? UCXPOOL_OK
+                   : base_error(UCXPOOL_ERR_UNSUPPORTED,
+                                "the peer's blocks are not pinned");
+    }
+    status            = core_memory_pin_peers(channel->pool, &start, &size, 1);
+    remote->is_pinned = status == UCXPOOL_OK;
+    return status;
+}
+
+static void pinned_close(ucxpool_remote_window_t *remote)
+{
+    const uint8_t *start;
+    uint64_t       size;
+
+    if (remote->is_pinned) {
+        start             = remote->views[0].view.start;
+        size              = remote->views[0].view.size;
+        remote->is_pinned = false;
+        core_memory_unpin_peers(remote->channel->pool, &start, &size, 1);
+    }
+    window_mapped.close(remote);
+}
+
+static unsigned pinned_open(ucxpool_remote_window_t *remote,
+                            const window_answer_t   *answer)
+{
+    const ucxpool_t *pool = remote->channel->pool;
+    base_log_level_t level;
+    ucxpool_status_t status;
+
+    if ((copy_engine_memory_kind(pool->engine) == UCXPOOL_MEMORY_HOST) ||
+        !(remote->access & UCXPOOL_WINDOW_READ) ||
+        (window_mapped.open(remote, answer) == 0)) {
+        return 0;
+    }
+    level  = base_error_log_at(BASE_LOG_DEBUG);
+    status = pin(remote);
+    base_error_log_at(level);
+    remote->way_reason[0] = '\0';
+    if (status != UCXPOOL_OK) {
+        window_remote_set_reason(remote, "not pinned: %s",
+                                 ucxpool_error_detail());
+        pinned_close(remote);
+        return 0;
+    }
+    remote->address = (uintptr_t)remote->views[0].address - remote->length;
+    window_remote_set_reason(remote, "the GPU reads pinned host memory; writes "
+                                     "use messages");
+    return UCXPOOL_WINDOW_READ;
+}
+
+const window_way_t window_pinned = {
+    .id            = UCXPOOL_WAY_CUDA,
+    .reach         = CORE_REACH_MIXED,
+    .offer         = pinned_offer,
+    .may_touch     = pinned_may_touch,
+    .open          = pinned_open,
+    .close         = pinned_close,
+    .fits          = device_fits,
+    .checks_places = device_checks_places,
+    .start         = device_start,
+    .copy          = device_copy,
 };

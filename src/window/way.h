@@ -105,12 +105,6 @@ extern const ucxpool_request_params_t window_own_params;
 
 /* --- functions of single ways --------------------------------------------- */
 
-/* Copies by a GPU: functions of window_device and window_pinned. */
-bool window_device_fits(const window_operation_t *operation);
-bool window_device_checks_places(const window_operation_t *operation);
-void window_device_start(window_operation_t *operation);
-ucxpool_status_t window_device_copy(window_operation_t *operation);
-
 /* Check that the places are in the window. The owner checks them again. */
 ucxpool_status_t window_messages_check(const window_operation_t *operation);
 
