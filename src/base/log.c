@@ -3,7 +3,6 @@
 #include "base/log.h"
 
 #include "base/error.h"
-#include "base/math.h"
 #include "base/text.h"
 
 #include <ucxpool/log.h>

@@ -7,7 +7,6 @@
  * other, pass through host memory. The sender's GPU gathers data into pinned
  * blocks, and the receiver's GPU or CPU reads the blocks.
  */
-#include "base/error.h"
 #include "core/control.h"
 #include "core/memory.h"
 #include "wire/wire.h"
