@@ -294,12 +294,8 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
 
 void ucxpool_destroy(ucxpool_t *pool)
 {
-    base_log_level_t level;
-
     if (pool != NULL) {
-        level = base_error_log_at(BASE_LOG_WARN);
-        destroy(pool);
-        base_error_log_at(level);
+        base_error_do_at(BASE_LOG_WARN, destroy(pool));
     }
 }
 
@@ -402,14 +398,9 @@ static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
 
 void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block)
 {
-    base_log_level_t level;
-
-    if (base_missing(pool) || (block == NULL)) {
-        return;
+    if (!base_missing(pool) && (block != NULL)) {
+        base_error_do_at(BASE_LOG_WARN, (void)put_block(pool, block));
     }
-    level = base_error_log_at(BASE_LOG_WARN);
-    (void)put_block(pool, block);
-    base_error_log_at(level);
 }
 
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,

@@ -82,4 +82,12 @@ static inline void base_output(void *output, size_t output_size,
  */
 base_log_level_t base_error_log_at(base_log_level_t level);
 
+/* Execute a statement, and log its errors at this level. */
+#define base_error_do_at(_level, _statement) \
+    do { \
+        base_log_level_t _before = base_error_log_at(_level); \
+        _statement; \
+        base_error_log_at(_before); \
+    } while (0)
+
 #endif

@@ -177,7 +177,6 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const target_t *target,
                                  outcome_t *outcome_p)
 {
     base_config_t    asked = *config;
-    base_log_level_t level;
     attempt_t        now;
     ucxpool_status_t status;
 
@@ -188,9 +187,9 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const target_t *target,
     }
     outcome_p->bytes_asked  = now.num_regions * config->region_size;
     outcome_p->blocks_asked = outcome_p->bytes_asked / config->block_size;
-    level                   = base_error_log_at(BASE_LOG_DEBUG);
-    status = descend(pool, target, &asked, config, &now, regions, outcome_p);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG,
+                     status = descend(pool, target, &asked, config, &now,
+                                      regions, outcome_p));
     if (status != UCXPOOL_OK) {
         *config = asked;
     }

@@ -556,17 +556,14 @@ static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
 static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                          uint64_t asked, heap_range_t **range_p)
 {
-    base_log_level_t level;
-
     if (__atomic_load_n(&heap->is_tight, __ATOMIC_RELAXED) ||
         !take_medium(heap, stream, size, asked, range_p) ||
         (*range_p != NULL)) {
         return;
     }
     pthread_mutex_lock(&heap->lock);
-    level = base_error_log_at(BASE_LOG_DEBUG);
-    find_medium(heap, stream, size, asked, range_p);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG,
+                     find_medium(heap, stream, size, asked, range_p));
     pthread_mutex_unlock(&heap->lock);
 }
 

@@ -684,16 +684,14 @@ static ucxpool_status_t reserve(heap_t *heap, uint64_t size)
 {
     uint64_t         reserved = heap->space.home.reserved;
     char             cause[160];
-    base_log_level_t level;
     heap_stream_t   *stream;
     ucxpool_status_t status = heap_streams_get(&heap->streams, NULL, &stream);
 
     if ((status != UCXPOOL_OK) || (size <= reserved)) {
         return status;
     }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = reserve_in_pieces(heap, stream, size - reserved);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG,
+                     status = reserve_in_pieces(heap, stream, size - reserved));
     if (status == UCXPOOL_OK) {
         return UCXPOOL_OK;
     }
@@ -755,9 +753,8 @@ static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
     while ((status == UCXPOOL_OK) && (offset < end) &&
            (home->reserved > keep_size)) {
         range = heap_space_cover(&heap->space, offset);
-        if (heap_range_state(range) != HEAP_FREE) {
-            offset = heap_range_end(range);
-        } else if (!heap_space_unit(&heap->space, range, &offset, &size)) {
+        if ((heap_range_state(range) != HEAP_FREE) ||
+            !heap_space_unit(&heap->space, range, &offset, &size)) {
             offset = heap_range_end(range);
         } else {
             status = release_to_driver(heap, offset, size);

@@ -441,10 +441,9 @@ static unsigned progress(ucxpool_t *pool)
 
 unsigned pool_progress(ucxpool_t *pool)
 {
-    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
-    unsigned         count = progress(pool);
+    unsigned count;
 
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_WARN, count = progress(pool));
     return count;
 }
 

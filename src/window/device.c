@@ -154,7 +154,6 @@ static void close_virtual(ucxpool_remote_window_t *remote)
 static unsigned device_open(ucxpool_remote_window_t *remote,
                             const window_answer_t   *answer)
 {
-    base_log_level_t level;
     ucxpool_status_t status;
 
     if (!(answer->opened.flags & (PROTO_OPENED_CUDA | PROTO_OPENED_VIRTUAL))) {
@@ -162,11 +161,10 @@ static unsigned device_open(ucxpool_remote_window_t *remote,
         window_remote_set_reason(remote, "%s", answer->reason);
         return 0;
     }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = (answer->opened.flags & PROTO_OPENED_VIRTUAL)
-                 ? open_virtual(remote, answer)
-                 : map_allocation(remote, answer);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG,
+                     status = (answer->opened.flags & PROTO_OPENED_VIRTUAL)
+                                  ? open_virtual(remote, answer)
+                                  : map_allocation(remote, answer));
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }
@@ -556,7 +554,6 @@ static unsigned pinned_open(ucxpool_remote_window_t *remote,
                             const window_answer_t   *answer)
 {
     const ucxpool_t *pool = remote->channel->pool;
-    base_log_level_t level;
     ucxpool_status_t status;
 
     if ((copy_engine_memory_kind(pool->engine) == UCXPOOL_MEMORY_HOST) ||
@@ -564,9 +561,7 @@ static unsigned pinned_open(ucxpool_remote_window_t *remote,
         (window_mapped.open(remote, answer) == 0)) {
         return 0;
     }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = pin(remote);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG, status = pin(remote));
     remote->way_reason[0] = '\0';
     if (status != UCXPOOL_OK) {
         window_remote_set_reason(remote, "not pinned: %s",

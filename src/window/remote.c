@@ -383,13 +383,14 @@ ucxpool_status_t window_remote_map_files(ucxpool_channel_t *channel,
                                          unsigned num_fds)
 {
     ucxpool_remote_window_t *remote = find(channel, number);
-    base_log_level_t         level  = base_error_log_at(BASE_LOG_DEBUG);
     ucxpool_status_t         status;
 
-    status = ipc_virtual_map(
-        channel->pool->engine->device, &remote->answer->layout, fds, num_fds,
-        (remote->access & UCXPOOL_WINDOW_WRITE) != 0, &remote->range);
-    base_error_log_at(level);
+    base_error_do_at(
+        BASE_LOG_DEBUG,
+        status = ipc_virtual_map(channel->pool->engine->device,
+                                 &remote->answer->layout, fds, num_fds,
+                                 (remote->access & UCXPOOL_WINDOW_WRITE) != 0,
+                                 &remote->range));
     return status;
 }
 

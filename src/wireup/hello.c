@@ -382,11 +382,10 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
                                         const proto_hello_t *hello,
                                         const ipc_file_t    *files)
 {
-    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
     wireup_mapping_result_t result;
 
-    result = wireup_mapping_open(channel, hello, files, NULL);
-    base_error_log_at(level);
+    base_error_do_at(BASE_LOG_DEBUG,
+                     result = wireup_mapping_open(channel, hello, files, NULL));
     if (result == WIREUP_MAPPING_DONE) {
         return result;
     }
