@@ -5,12 +5,14 @@
  */
 #include <config.h>
 
+/* Before test.h, which defines a macro fail(). */
+#include "bootstrap/auth.c"
+
 #include "loopback.h"
 #include "net_calls.h"
 #include "test.h"
 
 #include "base/log.h"
-#include "bootstrap/auth.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -250,7 +252,7 @@ static size_t make_header(uint8_t *bytes, unsigned version, uint8_t type,
         .length  = length,
     };
 
-    bootstrap_message_pack_header(&header, bytes);
+    pack_header(&header, bytes);
     return HEADER;
 }
 
@@ -324,8 +326,7 @@ TEST(client_with_a_wrong_secret_receives_only_the_reason)
     begin();
     run();
     ck_assert_uint_gt(listener.num_sent, NONCE_MESSAGE + HEADER);
-    ck_assert(bootstrap_message_unpack_header(listener.sent + NONCE_MESSAGE,
-                                              &header));
+    ck_assert(unpack_header(listener.sent + NONCE_MESSAGE, &header));
     ck_assert_uint_eq(header.type, BOOTSTRAP_MESSAGE_REFUSE);
     ck_assert_uint_eq(listener.num_sent,
                       NONCE_MESSAGE + HEADER + header.length);
@@ -390,8 +391,8 @@ TEST(listener_of_another_version_is_reported)
 TEST(refusal_from_another_version_is_parsed)
 {
     uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
-    size_t  length = bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_VERSION,
-                                                   "we speak 7 only", bytes);
+    size_t  length =
+        pack_refuse(BOOTSTRAP_REFUSAL_VERSION, "we speak 7 only", bytes);
 
     bytes[AT_VERSION] = 7;
     begin();
@@ -409,12 +410,11 @@ TEST(full_listener_sends_a_refusal)
 
 TEST(each_refusal_has_its_status)
 {
-    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_OTHER), REFUSED);
-    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_VERSION), PROTOCOL);
-    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FORMAT), PROTOCOL);
-    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_SECRET),
-                 PERMISSION);
-    assert_error(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FULL), LIMIT);
+    assert_error(refusal_status(BOOTSTRAP_REFUSAL_OTHER), REFUSED);
+    assert_error(refusal_status(BOOTSTRAP_REFUSAL_VERSION), PROTOCOL);
+    assert_error(refusal_status(BOOTSTRAP_REFUSAL_FORMAT), PROTOCOL);
+    assert_error(refusal_status(BOOTSTRAP_REFUSAL_SECRET), PERMISSION);
+    assert_error(refusal_status(BOOTSTRAP_REFUSAL_FULL), LIMIT);
 }
 
 TEST(peers_reason_is_made_printable)
@@ -423,8 +423,7 @@ TEST(peers_reason_is_made_printable)
     uint8_t           bytes[BOOTSTRAP_MESSAGE_MAX];
     size_t            length;
 
-    length =
-        bootstrap_message_pack_refuse((bootstrap_refusal_t)99, evil, bytes);
+    length = pack_refuse((bootstrap_refusal_t)99, evil, bytes);
     begin();
     feed(&client, bytes, length);
     assert_reason(&client, UCXPOOL_ERR_REFUSED, "?[2J???ok%s%n");
@@ -442,11 +441,11 @@ TEST(long_refusal_is_truncated)
 
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    length = bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
+    length                 = pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
     ck_assert_uint_eq(length, HEADER + 4 + BOOTSTRAP_REFUSE_TEXT_MAX);
-    ck_assert_int_eq(bootstrap_message_unpack_refuse(
-                         bytes + HEADER, (uint32_t)(length - HEADER), found),
-                     BOOTSTRAP_REFUSAL_FULL);
+    ck_assert_int_eq(
+        unpack_refuse(bytes + HEADER, (uint32_t)(length - HEADER), found),
+        BOOTSTRAP_REFUSAL_FULL);
     ck_assert_uint_eq(strlen(found), BOOTSTRAP_REFUSE_TEXT_MAX);
 }
 
@@ -588,7 +587,7 @@ TEST(unknown_type_is_rejected_at_any_length)
     for (unsigned type = 0; type < 256; type++) {
         if ((type < BOOTSTRAP_MESSAGE_HELLO) ||
             (type > BOOTSTRAP_MESSAGE_REFUSE)) {
-            ck_assert(!bootstrap_message_length_fits((uint8_t)type, 32));
+            ck_assert(!length_fits((uint8_t)type, 32));
         }
     }
 }
@@ -773,14 +772,14 @@ TEST(the_proofs_are_as_documented)
     memset(bytes + 51, 0x22, BOOTSTRAP_NONCE_SIZE);
     memcpy(bytes + 83, "\3\0\0\0abc\2\0\0\0de", 13);
 
-    assert_ok(bootstrap_auth_sign(secret, bytes, length, expected));
-    assert_ok(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF, secret,
-                                   &sides[0], &sides[1], mac));
+    assert_ok(sign(secret, bytes, length, expected));
+    assert_ok(prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF, secret, &sides[0],
+                    &sides[1], mac));
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 
     memcpy(bytes, "ucxpool listen", 15);
-    assert_ok(bootstrap_auth_sign(secret, bytes, length + 6, expected));
-    assert_ok(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF, secret,
-                                   &sides[0], &sides[1], mac));
+    assert_ok(sign(secret, bytes, length + 6, expected));
+    assert_ok(prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF, secret, &sides[0],
+                    &sides[1], mac));
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 }

@@ -58,9 +58,8 @@ static uint32_t get_le32(const uint8_t *from)
     return get_le16(from) | (get_le16(from + 2) << 16);
 }
 
-void bootstrap_message_pack_header(
-    const bootstrap_message_header_t *header,
-    uint8_t                           bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE])
+static void pack_header(const bootstrap_message_header_t *header,
+                        uint8_t bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE])
 {
     uint8_t *to = put_bytes(bytes_p, magic, sizeof(magic));
 
@@ -70,9 +69,10 @@ void bootstrap_message_pack_header(
     put_le32(to, header->length);
 }
 
-bool bootstrap_message_unpack_header(
-    const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
-    bootstrap_message_header_t *header_p)
+/* Parse a header. Returns false if these bytes are not the header of a pool's
+ * message. */
+static bool unpack_header(const uint8_t bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
+                          bootstrap_message_header_t *header_p)
 {
     if (memcmp(bytes, magic, sizeof(magic)) != 0) {
         return false;
@@ -84,7 +84,9 @@ bool bootstrap_message_unpack_header(
     return true;
 }
 
-bool bootstrap_message_length_fits(uint8_t type, uint32_t length)
+/* Returns true if a message of this type may have this many bytes after its
+ * header. */
+static bool length_fits(uint8_t type, uint32_t length)
 {
     switch (type) {
     case BOOTSTRAP_MESSAGE_HELLO:
@@ -102,8 +104,10 @@ bool bootstrap_message_length_fits(uint8_t type, uint32_t length)
     }
 }
 
-size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
-                                     uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX])
+/* Write a complete REFUSE message and return its size. A text that is too long
+ * is truncated. */
+static size_t pack_refuse(bootstrap_refusal_t code, const char *text,
+                          uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX])
 {
     size_t length = base_min(strlen(text), (size_t)BOOTSTRAP_REFUSE_TEXT_MAX);
     bootstrap_message_header_t header = {
@@ -113,20 +117,22 @@ size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
     };
     uint8_t *to = bytes_p + BOOTSTRAP_MESSAGE_HEADER_SIZE;
 
-    bootstrap_message_pack_header(&header, bytes_p);
+    pack_header(&header, bytes_p);
     to = put_le32(to, (uint32_t)code);
     to = put_bytes(to, text, length);
     return (size_t)(to - bytes_p);
 }
 
-bootstrap_refusal_t
-bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
-                                char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1])
+/* Parse the bytes after the header of a REFUSE. Characters of the text that are
+ * not printable ASCII become '?'. */
+static bootstrap_refusal_t
+unpack_refuse(const uint8_t *bytes, uint32_t length,
+              char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1])
 {
     uint32_t code        = get_le32(bytes);
     size_t   text_length = length - REFUSE_FIXED_SIZE;
 
-    assert(bootstrap_message_length_fits(BOOTSTRAP_MESSAGE_REFUSE, length));
+    assert(length_fits(BOOTSTRAP_MESSAGE_REFUSE, length));
     for (size_t i = 0; i < text_length; i++) {
         uint8_t c = bytes[REFUSE_FIXED_SIZE + i];
 
@@ -137,7 +143,8 @@ bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
                                             : BOOTSTRAP_REFUSAL_OTHER;
 }
 
-ucxpool_status_t bootstrap_refusal_status(bootstrap_refusal_t code)
+/* Convert a refusal to a status. */
+static ucxpool_status_t refusal_status(bootstrap_refusal_t code)
 {
     switch (code) {
     case BOOTSTRAP_REFUSAL_VERSION:
@@ -160,9 +167,10 @@ static uint8_t *put_blob(uint8_t *to, const bootstrap_auth_side_t *side)
     return put_bytes(to, side->blob, side->blob_length);
 }
 
-ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
-                                     const void *data, size_t length,
-                                     uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
+/* Compute the HMAC-SHA-256 of `length` bytes. If there is no secret (NULL), the
+ * key is empty. */
+static ucxpool_status_t sign(const base_secret_t *secret, const void *data,
+                             size_t length, uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
 {
     /* With a NULL key, HMAC() would use the key of the previous call. */
     const void *key        = "";
@@ -180,11 +188,17 @@ ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
-                                      const base_secret_t         *secret,
-                                      const bootstrap_auth_side_t *client,
-                                      const bootstrap_auth_side_t *listener,
-                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
+/*
+ * Compute the proof of the client or of the listener, according to `type`. The
+ * client signs both flags and nonces and its own blob; the listener signs both
+ * blobs. The two sides sign data with different first bytes, so that an
+ * attacker cannot send a proof back to its sender.
+ */
+static ucxpool_status_t prove(bootstrap_message_type_t     type,
+                              const base_secret_t         *secret,
+                              const bootstrap_auth_side_t *client,
+                              const bootstrap_auth_side_t *listener,
+                              uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
 {
     static const char client_label[]   = "ucxpool caller";
     static const char listener_label[] = "ucxpool listen";
@@ -205,7 +219,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
     if (!is_client) {
         to = put_blob(to, listener);
     }
-    return bootstrap_auth_sign(secret, bytes, (size_t)(to - bytes), mac_p);
+    return sign(secret, bytes, (size_t)(to - bytes), mac_p);
 }
 
 /* --- bytes in and out ----------------------------------------------------- */
@@ -355,14 +369,13 @@ refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
 
-    fail(auth, bootstrap_refusal_status(code), "%s", text);
+    fail(auth, refusal_status(code), "%s", text);
     if (auth->is_client) {
         return auth->status;
     }
     auth->state         = BOOTSTRAP_AUTH_DRAIN;
     auth->io.out_offset = 0;
-    auth->io.out_length =
-        bootstrap_message_pack_refuse(code, text, auth->io.out);
+    auth->io.out_length = pack_refuse(code, text, auth->io.out);
     return UCXPOOL_OK;
 }
 
@@ -378,7 +391,7 @@ static void post(bootstrap_auth_t *auth, bootstrap_message_type_t type,
     };
 
     assert(auth->io.out_offset == auth->io.out_length);
-    bootstrap_message_pack_header(&header, auth->io.out);
+    pack_header(&header, auth->io.out);
     auth->io.out_offset = 0;
     auth->io.out_length = BOOTSTRAP_MESSAGE_HEADER_SIZE + body_length;
 }
@@ -398,8 +411,8 @@ static ucxpool_status_t post_proof(bootstrap_auth_t *auth)
                                             : BOOTSTRAP_MESSAGE_LISTENER_PROOF;
     uint8_t *body = auth->io.out + BOOTSTRAP_MESSAGE_HEADER_SIZE;
 
-    if (bootstrap_auth_prove(type, auth->self->secret, &auth->client,
-                             &auth->listener, body) != UCXPOOL_OK) {
+    if (prove(type, auth->self->secret, &auth->client, &auth->listener, body) !=
+        UCXPOOL_OK) {
         return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
     if (side->blob_length > 0) {
@@ -427,14 +440,14 @@ static uint8_t awaited_type(const bootstrap_auth_t *auth)
 static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
                                      bootstrap_message_header_t *header_p)
 {
-    if (!bootstrap_message_unpack_header(auth->io.in, header_p)) {
+    if (!unpack_header(auth->io.in, header_p)) {
         return fail(auth, UCXPOOL_ERR_PROTOCOL,
                     "the %s is not a pool: its first bytes are not those of a "
                     "pool's message",
                     name_of(!auth->is_client));
     }
     if (auth->is_client && (header_p->type == BOOTSTRAP_MESSAGE_REFUSE)) {
-        if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
+        if (!length_fits(header_p->type, header_p->length)) {
             return fail(auth, UCXPOOL_ERR_PROTOCOL,
                         "the listener's refusal has an invalid length (%u "
                         "bytes)",
@@ -454,7 +467,7 @@ static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
                       name_of(!auth->is_client), (unsigned)header_p->type,
                       (unsigned)awaited_type(auth));
     }
-    if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
+    if (!length_fits(header_p->type, header_p->length)) {
         return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
                       "the %s sent message %u with an invalid length (%u "
                       "bytes)",
@@ -508,9 +521,8 @@ static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
     }
     side->blob        = body + BOOTSTRAP_MAC_SIZE;
     side->blob_length = header->length - BOOTSTRAP_MAC_SIZE;
-    if (bootstrap_auth_prove((bootstrap_message_type_t)header->type,
-                             auth->self->secret, &auth->client, &auth->listener,
-                             mac) != UCXPOOL_OK) {
+    if (prove((bootstrap_message_type_t)header->type, auth->self->secret,
+              &auth->client, &auth->listener, mac) != UCXPOOL_OK) {
         return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
     is_right = CRYPTO_memcmp(mac, body, sizeof(mac)) == 0;
@@ -543,10 +555,10 @@ static ucxpool_status_t handle_refuse(bootstrap_auth_t                 *auth,
     char                text[BOOTSTRAP_REFUSE_TEXT_MAX + 1];
     bootstrap_refusal_t code;
 
-    code = bootstrap_message_unpack_refuse(
-        auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE, header->length, text);
-    return fail(auth, bootstrap_refusal_status(code),
-                "refused by the listener: %s", text);
+    code = unpack_refuse(auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE,
+                         header->length, text);
+    return fail(auth, refusal_status(code), "refused by the listener: %s",
+                text);
 }
 
 static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
@@ -563,7 +575,7 @@ static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
  * complete. */
 static ucxpool_status_t receive(bootstrap_auth_t *auth)
 {
-    bootstrap_message_header_t header;
+    bootstrap_message_header_t header = {.type = 0};
     ucxpool_status_t           status;
 
     status = await(auth, BOOTSTRAP_MESSAGE_HEADER_SIZE);
@@ -726,8 +738,7 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p)
 void bootstrap_refuse_full(int fd, const char *text)
 {
     uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
-    size_t  length =
-        bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
+    size_t  length = pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
 
     (void)send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -78,34 +78,6 @@ typedef enum bootstrap_refusal {
     BOOTSTRAP_REFUSAL_FORMAT  = 4  /* a message that breaks the protocol */
 } bootstrap_refusal_t;
 
-void bootstrap_message_pack_header(
-    const bootstrap_message_header_t *header,
-    uint8_t                           bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE]);
-
-/* Parse a header. Returns false if these bytes are not the header of a pool's
- * message. */
-bool bootstrap_message_unpack_header(
-    const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
-    bootstrap_message_header_t *header_p);
-
-/* Returns true if a message of this type may have this many bytes after its
- * header. */
-bool bootstrap_message_length_fits(uint8_t type, uint32_t length);
-
-/* Write a complete REFUSE message and return its size. A text that is too long
- * is truncated. */
-size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
-                                     uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX]);
-
-/* Parse the bytes after the header of a REFUSE. Characters of the text that are
- * not printable ASCII become '?'. */
-bootstrap_refusal_t
-bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
-                                char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1]);
-
-/* Convert a refusal to a status. */
-ucxpool_status_t bootstrap_refusal_status(bootstrap_refusal_t code);
-
 /* The signed data of one side. */
 typedef struct bootstrap_auth_side {
     uint8_t     flags;
@@ -113,24 +85,6 @@ typedef struct bootstrap_auth_side {
     const void *blob;
     uint32_t    blob_length; /* at most BOOTSTRAP_BLOB_MAX */
 } bootstrap_auth_side_t;
-
-/* Compute the HMAC-SHA-256 of `length` bytes. If there is no secret (NULL), the
- * key is empty. */
-ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
-                                     const void *data, size_t length,
-                                     uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
-
-/*
- * Compute the proof of the client or of the listener, according to `type`. The
- * client signs both flags and nonces and its own blob; the listener signs both
- * blobs. The two sides sign data with different first bytes, so that an
- * attacker cannot send a proof back to its sender.
- */
-ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
-                                      const base_secret_t         *secret,
-                                      const bootstrap_auth_side_t *client,
-                                      const bootstrap_auth_side_t *listener,
-                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
 
 /* --- the exchange --------------------------------------------------------- */
 

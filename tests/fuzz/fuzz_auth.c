@@ -3,10 +3,12 @@
  * role. The first byte contains the FLAGs below. A script follows. Each of its
  * steps begins with a byte that selects the stranger's action.
  */
+#include <config.h>
+
 #include "fuzz.h"
 
 #include "base/math.h"
-#include "bootstrap/auth.h"
+#include "bootstrap/auth.c"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +78,7 @@ static void send_header(stranger_t *stranger, uint8_t type, uint8_t flags,
                                                .length = length};
     uint8_t                          bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE];
 
-    bootstrap_message_pack_header(&header, bytes);
+    pack_header(&header, bytes);
     send_bytes(stranger, bytes, sizeof(bytes));
 }
 
@@ -105,8 +107,7 @@ static void send_proof(stranger_t *stranger)
 
     side->blob        = take_bytes(stranger, &length);
     side->blob_length = (uint32_t)length;
-    CHECK(bootstrap_auth_prove(type, NULL, &client, &listener, mac) ==
-          UCXPOOL_OK);
+    CHECK(prove(type, NULL, &client, &listener, mac) == UCXPOOL_OK);
     send_header(stranger, (uint8_t)type, 0, (uint32_t)(sizeof(mac) + length));
     send_bytes(stranger, mac, sizeof(mac));
     send_bytes(stranger, side->blob, length);
