@@ -3,13 +3,14 @@
  * network card. */
 #include <config.h>
 
+#include "ucx/reg.c"
+
 #include "domains_stand_in.h"
 #include "pair.h"
 #include "test.h"
 #include "replace.h"
 
 #include "base/config.h"
-#include "ucx/reg.h"
 
 #include "core/stats.h"
 
@@ -97,7 +98,7 @@ TEST_EACH(answers_of_ucp_and_uct_are_combined, 2)
 {
     ucx_domains_t found;
 
-    ucx_domains_read(context, _i == 1, &found);
+    read_domains(context, _i == 1, &found);
     ck_assert_uint_eq(found.num, NUM_DOMAINS);
     for (unsigned i = 0; i < NUM_DOMAINS; i++) {
         ck_assert_str_eq(found.domains[i].name, domains[i].name);
@@ -118,7 +119,7 @@ TEST(missing_answers_of_ucx_are_tolerated)
 
     for (int fault = 0; fault < DOMAINS_FAULT_LAST; fault++) {
         domains_fail((domains_fault_t)fault);
-        ucx_domains_read(context, false, &found);
+        read_domains(context, false, &found);
         if ((fault == DOMAINS_FAULT_PRINT) || (fault == DOMAINS_FAULT_HOLE)) {
             ck_assert_uint_eq(found.num, 0);
         } else {
@@ -136,7 +137,7 @@ TEST(domains_are_unknown_if_memory_runs_out_while_ucx_prints)
     ucx_domains_t found;
 
     has_memory = false;
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     has_memory = true;
     ck_assert_uint_eq(found.num, 0);
     assert_detail("no memory for a string");
@@ -151,11 +152,11 @@ TEST(more_domains_than_mask_bits_are_rejected)
         many[i] = usual[NIC_A];
     }
     domains_play(many, UCX_MAX_DOMAINS);
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     ck_assert_uint_eq(found.num, UCX_MAX_DOMAINS);
     ck_assert_uint_eq(found.needed, UINT64_MAX);
     domains_play(many, UCX_MAX_DOMAINS + 1);
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     ck_assert_uint_eq(found.num, 0);
 }
 
@@ -165,7 +166,7 @@ TEST(domains_of_the_installed_ucx_are_found)
     bool          has_tcp = false;
 
     domains_play(NULL, 0);
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     ck_assert_uint_gt(found.num, 0);
     for (unsigned i = 0; i < found.num; i++) {
         ck_assert(found.domains[i].is_known);
@@ -187,7 +188,7 @@ TEST(name_list_is_truncated_to_the_buffer)
     ucx_domains_t    found;
     char             text[UCX_DOMAINS_TEXT];
 
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     ucx_domains_format(&found, 0, text);
     ck_assert_str_eq(text, "none");
     ucx_domains_format(&found, 1u << NIC_A, text);
@@ -198,7 +199,7 @@ TEST(name_list_is_truncated_to_the_buffer)
         many[i] = usual[NIC_A];
     }
     domains_play(many, UCX_MAX_DOMAINS);
-    ucx_domains_read(context, false, &found);
+    read_domains(context, false, &found);
     ucx_domains_format(&found, UINT64_MAX, text);
     ck_assert_uint_lt(strlen(text), sizeof(text));
     ck_assert_str_eq(text + strlen(text) - 11, "mlx5_0, ...");
@@ -292,9 +293,9 @@ static ucxpool_status_t verify_as_gpu(void)
     free(regions.domains);
     domains_play(domains, NUM_DOMAINS);
     regions.kind = &mem_kind_cuda_vmm;
-    assert_ok(ucx_reg_verify_init(&regions, context));
+    assert_ok(verify_init(&regions, context));
     for (unsigned i = 0; (i < NUM_REGIONS) && (status == UCXPOOL_OK); i++) {
-        status = ucx_reg_verify(&regions, i, context);
+        status = verify(&regions, i, context);
     }
     regions.kind = &mem_kind_host;
     return status;

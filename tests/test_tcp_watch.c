@@ -1,11 +1,14 @@
 /* Which of UCX's TCP connections counts as dead. The answers of a real kernel
  * are tested in test_cable.sh. */
+#include <config.h>
+
+#include "ucx/peer_timeout.c"
+
 #include "pair.h"
 #include "test.h"
 
 #include "base/clock.h"
 #include "core/channel.h"
-#include "ucx/context.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -44,7 +47,7 @@ static struct tcp_info silent(uint64_t now, unsigned retransmits)
 
 static bool judge(const struct tcp_info *info, uint64_t now)
 {
-    return ucx_tcp_watch_judge(&watch, FD, info, now);
+    return judge_connection(&watch, FD, info, now);
 }
 
 static bool judge_silent(uint64_t now, unsigned retransmits)

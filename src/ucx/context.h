@@ -139,11 +139,6 @@ unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
 /* Returns the time of the next check. BASE_CLOCK_FOREVER: never. */
 uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch);
 
-/* Judge a connection at the time `now`, from the kernel's description of it.
- * Returns true if its peer has failed. Public for the tests. */
-bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
-                         const struct tcp_info *info, uint64_t now);
-
 /* --- child processes ------------------------------------------------------ */
 
 /*

@@ -283,8 +283,10 @@ static void suspect_add(ucx_tcp_watch_t *watch, int fd,
     }
 }
 
-bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
-                         const struct tcp_info *info, uint64_t now)
+/* Judge a connection at the time `now`, from the kernel's description of it.
+ * Returns true if its peer has failed. */
+static bool judge_connection(ucx_tcp_watch_t *watch, int fd,
+                             const struct tcp_info *info, uint64_t now)
 {
     suspect_t *suspect = find(watch, fd);
 
@@ -330,7 +332,7 @@ static void check_connection(int fd, void *arg)
     socklen_t       size = sizeof(info);
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
-        ucx_tcp_watch_judge(check->watch, fd, &info, check->now)) {
+        judge_connection(check->watch, fd, &info, check->now)) {
         base_info("%s: closed a UCX TCP connection, because the peer's host "
                   "does not answer",
                   check->watch->name);

@@ -162,8 +162,14 @@ static void ask_all(bool for_gpu, ucx_domains_t *domains)
     uct_release_component_list(components);
 }
 
-void ucx_domains_read(ucp_context_h context, bool for_gpu,
-                      ucx_domains_t *domains_p)
+/*
+ * Query the domains of a context. Never fails: domains that UCX does not
+ * describe count as unknown and not needed.
+ *
+ * for_gpu  Query for GPU memory, otherwise for host memory.
+ */
+static void read_domains(ucp_context_h context, bool for_gpu,
+                         ucx_domains_t *domains_p)
 {
     memset(domains_p, 0, sizeof(*domains_p));
     domains_p->num = read_names(context, domains_p->domains);
@@ -220,16 +226,21 @@ static const char *reg_advice(const mem_regions_t *regions)
                  "(ulimit -l)";
 }
 
-ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
-                                     ucp_context_h  context)
+/*
+ * Query which domains are needed. Call this before the first region is
+ * registered. Fills regions->domains, which the caller frees.
+ *
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+static ucxpool_status_t verify_init(mem_regions_t *regions,
+                                    ucp_context_h  context)
 {
     regions->domains = malloc(sizeof(*regions->domains));
     if (regions->domains == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the list of UCX's memory domains");
     }
-    ucx_domains_read(context, mem_regions_are_on_gpu(regions),
-                     regions->domains);
+    read_domains(context, mem_regions_are_on_gpu(regions), regions->domains);
     return UCXPOOL_OK;
 }
 
@@ -364,8 +375,24 @@ static ucxpool_status_t verify_domains(mem_regions_t *regions, unsigned index)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
-                                ucp_context_h context)
+/*
+ * Verify that the handle of a region covers the region (ucp_mem_query), and
+ * that its packed remote key contains every required memory domain. Sets the
+ * region's `domains` to all domains in the key. Regions must be verified in
+ * order, because UCX must use the domains of the first region for all of them.
+ *
+ * For GPU memory one network is sufficient, because UCX may not use networks
+ * that are far from the GPU.
+ *
+ * If UCX's packed keys or the names of its domains cannot be parsed, the
+ * function verifies only that a key exists. regions->domains->num is then 0.
+ *
+ * UCXPOOL_ERR_IO  the region is not registered; the detail names the region and
+ *                 the domain
+ * others          UCX failed: see ucx_status()
+ */
+static ucxpool_status_t verify(mem_regions_t *regions, unsigned index,
+                               ucp_context_h context)
 {
     ucxpool_status_t status = verify_range(regions, index);
 
@@ -478,7 +505,7 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
                          reg_advice(regions));
     }
     region->memh = memh;
-    status       = ucx_reg_verify(regions, index, context);
+    status       = verify(regions, index, context);
     if (status != UCXPOOL_OK) {
         region_deregister(region, context);
     }
@@ -515,7 +542,7 @@ ucxpool_status_t ucx_reg_regions(mem_regions_t *regions, ucp_context_h context)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = ucx_reg_verify_init(regions, context);
+    status = verify_init(regions, context);
     if (status != UCXPOOL_OK) {
         return status;
     }

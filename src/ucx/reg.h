@@ -43,15 +43,6 @@ typedef struct ucx_domains {
     ucx_domain_t domains[UCX_MAX_DOMAINS];
 } ucx_domains_t;
 
-/*
- * Query the domains of a context. Never fails: domains that UCX does not
- * describe count as unknown and not needed.
- *
- * for_gpu  Query for GPU memory, otherwise for host memory.
- */
-void ucx_domains_read(ucp_context_h context, bool for_gpu,
-                      ucx_domains_t *domains_p);
-
 /* Buffer size for ucx_domains_format(). */
 #define UCX_DOMAINS_TEXT 256
 
@@ -63,12 +54,11 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 /* --- registration --------------------------------------------------------- */
 
 /*
- * Register every region. Stores each region's handle in its `memh`, and the
- * memory domains that have registered it in its `domains`: see
- * ucx_reg_verify(). After an error no region is registered. num_registered is
- * then the number of regions that were registered before the failure, so that
- * the caller can retry with fewer. GPU memory is registered with UCX as GPU
- * memory.
+ * Register every region, and verify the registration. Stores each region's
+ * handle in its `memh`, and the memory domains that have registered it in its
+ * `domains`. After an error no region is registered. num_registered is then the
+ * number of regions that were registered before the failure, so that the caller
+ * can retry with fewer. GPU memory is registered with UCX as GPU memory.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the regions are GPU memory, and UCX has no CUDA
  *                          support; or UCX returned this error
@@ -102,34 +92,6 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
  * region. If a network card has not registered it, the first send would fail.
  * The verification detects such a card at once.
  */
-
-/*
- * Query which domains are needed. Call this before the first region is
- * registered. Fills regions->domains, which the caller frees.
- *
- * UCXPOOL_ERR_NO_MEMORY
- */
-ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
-                                     ucp_context_h  context);
-
-/*
- * Verify that the handle of a region covers the region (ucp_mem_query), and
- * that its packed remote key contains every required memory domain. Sets the
- * region's `domains` to all domains in the key. Regions must be verified in
- * order, because UCX must use the domains of the first region for all of them.
- *
- * For GPU memory one network is sufficient, because UCX may not use networks
- * that are far from the GPU.
- *
- * If UCX's packed keys or the names of its domains cannot be parsed, the
- * function verifies only that a key exists. regions->domains->num is then 0.
- *
- * UCXPOOL_ERR_IO  the region is not registered; the detail names the region and
- *                 the domain
- * others          UCX failed: see ucx_status()
- */
-ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
-                                ucp_context_h context);
 
 /* Get the number of domains that must register every region, and the number of
  * regions for which these registrations are verified. */
