@@ -523,7 +523,7 @@ static void copy_all(copies_t *copies)
     copies->num = 0;
 }
 
-static ucxpool_status_t copy_step(window_operation_t *operation)
+static ucxpool_status_t mapped_copy(window_operation_t *operation)
 {
     copies_t       copies;
     window_piece_t piece;
@@ -552,16 +552,12 @@ static ucxpool_status_t copy_step(window_operation_t *operation)
                : UCXPOOL_INPROGRESS;
 }
 
-static ucxpool_status_t mapped_copy(window_operation_t *operation)
-{
-    return window_turns_step(operation, copy_step);
-}
-
 const window_way_t window_mapped = {
     .id        = UCXPOOL_WAY_MAPPED,
     .reach     = CORE_REACH_HOST,
     .share     = mapped_share,
     .offer     = mapped_offer,
+    .is_on_cpu = true,
     .may_touch = window_grant_may_copy,
     .open      = mapped_open,
     .close     = mapped_close,

@@ -109,7 +109,7 @@ static bool has_ended(const ucxpool_channel_t *channel)
     return channel->peer.has_ended || (poll(&end, 1, 0) != 0);
 }
 
-static ucxpool_status_t copy_step(window_operation_t *operation)
+static ucxpool_status_t process_copy(window_operation_t *operation)
 {
     const ucxpool_channel_t *channel = operation->remote->channel;
     uint64_t                 address = operation->remote->address;
@@ -144,15 +144,11 @@ static ucxpool_status_t copy_step(window_operation_t *operation)
                : UCXPOOL_INPROGRESS;
 }
 
-static ucxpool_status_t process_copy(window_operation_t *operation)
-{
-    return window_turns_step(operation, copy_step);
-}
-
 const window_way_t window_process = {
     .id        = UCXPOOL_WAY_PROCESS,
     .reach     = CORE_REACH_HOST,
     .offer     = process_offer,
+    .is_on_cpu = true,
     .may_touch = window_grant_may_copy,
     .open      = process_open,
     .start     = window_turns_start,

@@ -104,35 +104,38 @@ void window_turns_wait(window_operation_t *operation, ucxpool_status_t status)
     }
 }
 
-void window_turns_start(window_operation_t *operation)
+/* Do one step of a copy. While the CPU copies, the channel's ring (core/ring.h)
+ * shows the owner that a copy is in progress. Returns UCXPOOL_ERR_BUSY if the
+ * channel has ended. The channel's operations then end later in the same round
+ * of progress. */
+static ucxpool_status_t copy(window_operation_t *operation)
 {
-    const window_way_t *way    = window_operation_way(operation);
-    ucxpool_status_t    status = UCXPOOL_INPROGRESS;
+    const window_way_t *way     = window_operation_way(operation);
+    ucxpool_channel_t  *channel = operation->remote->channel;
+    ucxpool_status_t    status;
 
-    if (operation->size <= AT_ONCE) {
-        while (status == UCXPOOL_INPROGRESS) {
-            status = way->copy(operation);
-        }
+    if (!way->is_on_cpu) {
+        return way->copy(operation);
     }
-    window_turns_wait(operation, status);
-}
-
-/* Returns UCXPOOL_ERR_BUSY if the channel has ended. The channel's operations
- * then end later in the same round of progress. */
-ucxpool_status_t
-window_turns_step(window_operation_t *operation,
-                  ucxpool_status_t (*step)(window_operation_t *operation))
-{
-    ucxpool_channel_t *channel = operation->remote->channel;
-    ucxpool_status_t   status;
-
     if (!core_channel_is_live(channel) ||
         !core_ring_begin_copy(&channel->ring, channel->windows->num_revokes)) {
         return UCXPOOL_ERR_BUSY;
     }
-    status = step(operation);
+    status = way->copy(operation);
     core_ring_end_copy(&channel->ring);
     return status;
+}
+
+void window_turns_start(window_operation_t *operation)
+{
+    ucxpool_status_t status = UCXPOOL_INPROGRESS;
+
+    if (operation->size <= AT_ONCE) {
+        while (status == UCXPOOL_INPROGRESS) {
+            status = copy(operation);
+        }
+    }
+    window_turns_wait(operation, status);
 }
 
 bool window_grant_may_copy(const window_grant_t *grant)
@@ -156,7 +159,7 @@ unsigned window_turns_progress(ucxpool_t *pool)
     operation = base_list_head(copying, window_operation_t, link);
     base_list_del(&operation->link);
     base_list_add_tail(copying, &operation->link);
-    status = window_operation_way(operation)->copy(operation);
+    status = copy(operation);
     if (status == UCXPOOL_ERR_BUSY) {
         return 0;
     }

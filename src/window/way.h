@@ -17,6 +17,7 @@ typedef struct window_offer {
 typedef struct window_way {
     ucxpool_way_t id;
     unsigned      reach; /* core_reach_t: the peers for which the way works */
+    bool          is_on_cpu; /* copy() runs on this side's CPU */
 
     /* Owner: find out how peers can access the memory. If they cannot, set
      * window->reason. An error makes the creation of the window fail. */
@@ -139,13 +140,6 @@ void window_turns_start(window_operation_t *operation);
 /* Queue the operation again or end it, depending on the status that copy()
  * returned. */
 void window_turns_wait(window_operation_t *operation, ucxpool_status_t status);
-
-/* Do one step of a copy by the CPU. While the step runs, the channel's ring
- * (core/ring.h) shows the owner that a copy is in progress. Returns the same
- * values as copy() of a way. */
-ucxpool_status_t
-window_turns_step(window_operation_t *operation,
-                  ucxpool_status_t (*step)(window_operation_t *operation));
 
 /* Do one step of the first operation, and move it to the end of the list.
  * Returns 1 if the operation made progress, else 0. */
