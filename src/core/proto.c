@@ -8,64 +8,55 @@
 
 #include <string.h>
 
-static const size_t fixed_sizes[PROTO_LAST] = {
-    [PROTO_HELLO]         = sizeof(proto_hello_t),
-    [PROTO_READY]         = sizeof(proto_ready_t),
-    [PROTO_GO]            = sizeof(proto_head_t),
-    [PROTO_DESC]          = sizeof(proto_desc_t),
-    [PROTO_RUNS]          = sizeof(proto_runs_t),
-    [PROTO_ACCEPT]        = sizeof(proto_accept_t),
-    [PROTO_DATA]          = sizeof(proto_data_t),
-    [PROTO_TAKEN]         = sizeof(proto_taken_t),
-    [PROTO_DONE]          = sizeof(proto_done_t),
-    [PROTO_CANCEL]        = sizeof(proto_cancel_t),
-    [PROTO_CREDIT]        = sizeof(proto_head_t),
-    [PROTO_BYE]           = sizeof(proto_bye_t),
-    [PROTO_DOORBELL]      = sizeof(proto_head_t),
-    [PROTO_KEPT]          = sizeof(proto_head_t),
-    [PROTO_SHORT]         = sizeof(proto_short_t),
-    [PROTO_WINDOW_OPEN]   = sizeof(proto_window_open_t),
-    [PROTO_WINDOW_OPENED] = sizeof(proto_window_opened_t),
-    [PROTO_WINDOW_CLOSE]  = sizeof(proto_window_close_t),
-    [PROTO_WINDOW_REVOKE] = sizeof(proto_window_revoke_t),
-    [PROTO_WINDOW_END]    = sizeof(proto_window_end_t),
-    [PROTO_RETURNED]      = sizeof(proto_returned_t),
-    [PROTO_MAILBOX]       = sizeof(proto_mailbox_t),
-};
+/* The messages: the type, the struct of the fixed part, and its size. */
+/* clang-format off */
+#define MESSAGES(_message) \
+    _message(PROTO_HELLO, proto_hello_t, 184) \
+    _message(PROTO_READY, proto_ready_t, 24) \
+    _message(PROTO_GO, proto_head_t, 16) \
+    _message(PROTO_DESC, proto_desc_t, 64) \
+    _message(PROTO_RUNS, proto_runs_t, 32) \
+    _message(PROTO_ACCEPT, proto_accept_t, 48) \
+    _message(PROTO_DATA, proto_data_t, 80) \
+    _message(PROTO_TAKEN, proto_taken_t, 32) \
+    _message(PROTO_DONE, proto_done_t, 32) \
+    _message(PROTO_CANCEL, proto_cancel_t, 40) \
+    _message(PROTO_CREDIT, proto_head_t, 16) \
+    _message(PROTO_BYE, proto_bye_t, 24) \
+    _message(PROTO_DOORBELL, proto_head_t, 16) \
+    _message(PROTO_KEPT, proto_head_t, 16) \
+    _message(PROTO_SHORT, proto_short_t, 24) \
+    _message(PROTO_WINDOW_OPEN, proto_window_open_t, 56) \
+    _message(PROTO_WINDOW_OPENED, proto_window_opened_t, 56) \
+    _message(PROTO_WINDOW_CLOSE, proto_window_close_t, 24) \
+    _message(PROTO_WINDOW_REVOKE, proto_window_revoke_t, 24) \
+    _message(PROTO_WINDOW_END, proto_window_end_t, 32) \
+    _message(PROTO_RETURNED, proto_returned_t, 24) \
+    _message(PROTO_MAILBOX, proto_mailbox_t, 40)
 
-static_assert(sizeof(proto_head_t) == 16, "layout");
-static_assert(sizeof(proto_hello_t) == 184, "layout");
-static_assert(sizeof(proto_ready_t) == 24, "layout");
-static_assert(sizeof(proto_desc_t) == 64, "layout");
-static_assert(sizeof(proto_short_t) == 24, "layout");
-static_assert(sizeof(proto_runs_t) == 32, "layout");
-static_assert(sizeof(proto_accept_t) == 48, "layout");
-static_assert(sizeof(proto_data_t) == 80, "layout");
-static_assert(sizeof(proto_taken_t) == 32, "layout");
-static_assert(sizeof(proto_done_t) == 32, "layout");
-static_assert(sizeof(proto_cancel_t) == 40, "layout");
+#define FIXED_SIZE(_type, _struct, _size) [_type] = (_size),
+static const size_t fixed_sizes[PROTO_LAST] = {
+    MESSAGES(FIXED_SIZE)
+};
+/* clang-format on */
+
+#define CHECK_SIZE(_type, _struct, _size) \
+    static_assert(sizeof(_struct) == (_size), "layout");
+MESSAGES(CHECK_SIZE)
+static_assert(sizeof(proto_window_cuda_t) == 104, "layout");
+static_assert(sizeof(proto_window_part_t) == 56, "layout");
+static_assert(sizeof(ipc_virtual_run_t) == 16, "layout");
+static_assert(sizeof(proto_lent_t) == 24, "layout");
+static_assert(sizeof(proto_call_t) == 48, "layout");
+static_assert(sizeof(proto_import_t) == 32, "layout");
+static_assert(sizeof(proto_given_t) == 144, "layout");
 static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) <= PROTO_DATA_MAX,
               "a message of a SHORT and its run must fit");
 static_assert((PROTO_SHORT_MAX % 8 == 0) &&
                   (sizeof(uint64_t) + PROTO_SHORT_MAX <= PROTO_DATA_MAX),
               "the longest message must fit in a SHORT");
-static_assert(sizeof(proto_window_open_t) == 56, "layout");
-static_assert(sizeof(proto_window_opened_t) == 56, "layout");
-static_assert(sizeof(proto_window_cuda_t) == 104, "layout");
-static_assert(sizeof(proto_window_part_t) == 56, "layout");
-static_assert(sizeof(ipc_virtual_run_t) == 16, "layout");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= PROTO_DATA_MAX,
               "all parts must fit");
-static_assert(sizeof(proto_window_close_t) == 24, "layout");
-static_assert(sizeof(proto_window_revoke_t) == 24, "layout");
-static_assert(sizeof(proto_window_end_t) == 32, "layout");
-static_assert(sizeof(proto_lent_t) == 24, "layout");
-static_assert(sizeof(proto_returned_t) == 24, "layout");
-static_assert(sizeof(proto_mailbox_t) == 40, "layout");
-static_assert(sizeof(proto_bye_t) == 24, "layout");
-static_assert(sizeof(proto_call_t) == 48, "layout");
-static_assert(sizeof(proto_import_t) == 32, "layout");
-static_assert(sizeof(proto_given_t) == 144, "layout");
 
 size_t proto_fixed_size(unsigned type)
 {
