@@ -107,14 +107,14 @@ registry = CollectorRegistry()
 registry.register(ucxpool.prometheus.Collector(*pools))
 lines = generate_latest(registry).decode().splitlines()
 print(*[line.replace(" ", "=") for line in lines
-        if line.startswith("ucxpool_block_size{")])
+        if line.startswith("ucxpool_block_size_bytes{")])
 pools[0].close()
 print(sum(line.startswith("ucxpool_messages_sent_total{")
           for line in generate_latest(registry).decode().splitlines()), "-")
 pools[1].close()
 """)
-        self.assertEqual(said, ['ucxpool_block_size{pool="a"}=65536.0',
-                                'ucxpool_block_size{pool="b"}=65536.0',
+        self.assertEqual(said, ['ucxpool_block_size_bytes{pool="a"}=65536.0',
+                                'ucxpool_block_size_bytes{pool="b"}=65536.0',
                                 "1", "-"])
 
     def test_import_loads_no_optional_packages(self):
