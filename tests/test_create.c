@@ -92,20 +92,62 @@ static const char *const nonsense[] = {"BLOCK_SIZE=1m REGION_SIZE=1536k",
                                        "COMM_SIZE=64k"};
 #define NUM_NONSENSE 3
 
-TEST(pools_without_a_name_get_different_names)
+static void assert_name(ucxpool_t *pool, const char *name)
+{
+    ucxpool_attr_t attr;
+
+    ucxpool_query(pool, &attr, sizeof(attr));
+    ck_assert_str_eq(attr.name, name);
+}
+
+TEST(pools_without_a_name_get_the_lowest_free_number)
 {
     static const char *const names[] = {"ucxpool", "ucxpool-2", "ucxpool-3"};
     ucxpool_t               *pools[3];
-    ucxpool_attr_t           attr;
 
     for (int i = 0; i < 3; i++) {
         pools[i] = pair_pool(small);
-        ucxpool_query(pools[i], &attr, sizeof(attr));
-        ck_assert_str_eq(attr.name, names[i]);
+        assert_name(pools[i], names[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ucxpool_destroy(pools[i]);
+        pools[i] = pair_pool(small);
+        assert_name(pools[i], names[i]);
     }
     for (int i = 0; i < 3; i++) {
         ucxpool_destroy(pools[i]);
     }
+}
+
+TEST(failed_create_releases_its_number)
+{
+    ucxpool_config_t *config = read_settings(nonsense[0]);
+    ucxpool_t        *pool;
+
+    assert_error(create(config, &pool), INVALID_PARAM);
+    ucxpool_config_release(config);
+    pool = pair_pool(small);
+    assert_name(pool, "ucxpool");
+    ucxpool_destroy(pool);
+}
+
+/* The numbers after 64 are not used again. */
+TEST(many_pools_without_a_name_get_different_names)
+{
+    ucxpool_t *pools[66];
+
+    for (int i = 0; i < 66; i++) {
+        pools[i] = pair_pool(small);
+    }
+    assert_name(pools[63], "ucxpool-64");
+    assert_name(pools[64], "ucxpool-65");
+    assert_name(pools[65], "ucxpool-66");
+    for (int i = 0; i < 66; i++) {
+        ucxpool_destroy(pools[i]);
+    }
+    pools[0] = pair_pool(small);
+    assert_name(pools[0], "ucxpool");
+    ucxpool_destroy(pools[0]);
 }
 
 static void *use_two_pools(void *settings)

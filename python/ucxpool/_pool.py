@@ -898,8 +898,8 @@ class Pool(_core.Pool):
 
     device  the number of the GPU that holds the blocks and the buffers; None:
             host memory
-    name    for logs and statistics; None: "ucxpool", and for later pools of
-            the process "ucxpool-2", "ucxpool-3" and so on
+    name    for logs and statistics; None: the first of "ucxpool", "ucxpool-2"
+            and so on that no other pool of the process has as its default
     secret  bytes that listeners and the peers that connect to them must share
 
     Other keyword arguments are settings, as in Pool(comm_size="64m");

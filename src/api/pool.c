@@ -156,21 +156,49 @@ static ucxpool_status_t check_params(const ucxpool_params_t *params)
     return UCXPOOL_OK;
 }
 
+/* The numbers of pools without a name: bit N - 1 is set while a pool has number
+ * N. Atomic. */
+static uint64_t used_numbers;
+
+/* Returns the lowest free number. If 64 pools have numbers, the next ones get
+ * numbers that are not used again. */
+static unsigned take_number(ucxpool_t *pool)
+{
+    static unsigned num_others; /* atomic */
+    uint64_t        used = __atomic_load_n(&used_numbers, __ATOMIC_RELAXED);
+
+    do {
+        pool->number_bit = ~used & (used + 1);
+    } while (!__atomic_compare_exchange_n(&used_numbers, &used,
+                                          used | pool->number_bit, false,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return (pool->number_bit != 0)
+               ? (unsigned)__builtin_ctzll(pool->number_bit) + 1
+               : 64 + __atomic_add_fetch(&num_others, 1, __ATOMIC_RELAXED);
+}
+
 static void set_name(ucxpool_t *pool, const ucxpool_params_t *params)
 {
-    static unsigned num_unnamed; /* atomic */
-    unsigned        number;
+    unsigned number;
 
     if (params->field_mask & UCXPOOL_PARAM_FIELD_NAME) {
         snprintf(pool->name, sizeof(pool->name), "%s", params->name);
         return;
     }
-    number = __atomic_add_fetch(&num_unnamed, 1, __ATOMIC_RELAXED);
+    number = take_number(pool);
     if (number == 1) {
         strcpy(pool->name, "ucxpool");
     } else {
         snprintf(pool->name, sizeof(pool->name), "ucxpool-%u", number);
     }
+}
+
+/* Free the pool and release its number. */
+static void free_pool(ucxpool_t *pool)
+{
+    __atomic_fetch_and(&used_numbers, ~pool->number_bit, __ATOMIC_RELAXED);
+    base_secret_put(pool->config.secret);
+    free(pool);
 }
 
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
@@ -215,8 +243,7 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
 err_cleanup_locks:
     cleanup_locks(pool);
 err_free_pool:
-    base_secret_put(pool->config.secret);
-    free(pool);
+    free_pool(pool);
     return status;
 }
 
@@ -229,8 +256,7 @@ static void finish_destroy(ucxpool_t *pool)
     heap_destroy(pool->heap);
     core_memory_cleanup(pool);
     cleanup_locks(pool);
-    base_secret_put(pool->config.secret);
-    free(pool);
+    free_pool(pool);
 }
 
 bool ucxpool_is_foreign(const ucxpool_t *pool)
