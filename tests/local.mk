@@ -275,7 +275,7 @@ tests_test_gpu_window_many_LDFLAGS = -Wl,--wrap=ipc_socket_send
 tests_test_heap_create_SOURCES = tests/calls.c tests/test_heap_create.c
 tests_test_heap_create_LDFLAGS = $(WRAP_CALLS) -Wl,--wrap=pthread_mutex_init
 tests_test_heap_log_LDFLAGS = -Wl,--wrap=write
-tests_test_hello_LDFLAGS = -Wl,--wrap=clock_gettime
+tests_test_hello_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=malloc
 tests_test_namespaces_LDFLAGS = \
 	-Wl,--wrap=core_local_connect,--wrap=getsockopt
 tests_test_network_faults_SOURCES = tests/calls.c tests/pool_calls.c \

@@ -31,6 +31,24 @@ REPLACE(int, clock_gettime, clockid_t clock, struct timespec *time)
     return result;
 }
 
+/* --- no memory for a HELLO ------------------------------------------------ */
+
+static size_t   hello_size;  /* of a copy; 0: none fails */
+static unsigned num_succeed; /* copies before the one that fails */
+
+REPLACE(void *, malloc, size_t size)
+{
+    if ((hello_size == 0) || (size != hello_size)) {
+        return __real_malloc(size);
+    }
+    if (num_succeed > 0) {
+        num_succeed--;
+        return __real_malloc(size);
+    }
+    hello_size = 0;
+    return NULL;
+}
+
 /* --- a stranger: a UCX program that is not a pool ------------------------ */
 
 static struct {
@@ -335,6 +353,21 @@ TEST(fragment_by_ucx_is_ignored_on_the_map_wire)
     say(&fixed, sizeof(fixed.head));
     pair_until(&pair, pair.to_b->flow.credits == credits + 1);
     check_exchange();
+}
+
+/* The copies of the first HELLO and of the answer. */
+TEST_EACH(hello_that_was_dropped_without_memory_is_repeated, 2)
+{
+    two_pools();
+    pair.to_a   = pair_meet(pair.b, pair.a);
+    pair.to_b   = pair_meet(pair.a, pair.b);
+    num_succeed = (unsigned)_i;
+    hello_size  = sizeof(wireup_early_t) +
+                 wireup_mapping_num_files(pair.to_a) * sizeof(ipc_file_t);
+    pair_until(&pair, hello_size == 0);
+    ck_assert(!pair_is_open(pair.to_a) && !pair_is_open(pair.to_b));
+    ahead += SECOND;
+    finish();
 }
 
 TEST(open_channel_sends_no_more_hellos)

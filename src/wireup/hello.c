@@ -143,7 +143,8 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 }
 
 /* Returns a copy of a HELLO, in which the files are aligned. The caller frees
- * it. NULL: there is no memory; the connection has been closed. */
+ * it. If there is no memory, closes the connection of the HELLO and returns
+ * NULL. The peer repeats its HELLO. */
 static wireup_early_t *copy_hello(ucxpool_t *pool, const proto_hello_t *hello,
                                   const void *files, const core_way_t *way)
 {
@@ -1040,6 +1041,8 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
 void wireup_hello_answered(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const void *files)
 {
+    /* The HELLO has arrived over the channel's own connection, so it has no
+     * connection to take over or to close. */
     const core_way_t none = {.fd = -1};
     ucxpool_t       *pool = channel->pool;
 
