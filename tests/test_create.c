@@ -1,5 +1,6 @@
 /* Creation of pools, channels and listeners either succeeds or leaves
  * nothing. */
+#include "base/math.h"
 #include "calls.h"
 #include "pair.h"
 #include "slow.h"
@@ -7,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,12 +171,14 @@ static void *use_two_pools(void *settings)
 TEST_EACH(thread_with_a_small_stack_can_use_pools, 2)
 {
     static char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+    size_t             size    = slow_is() ? 1 << 20 : 64 << 10;
+    size_t             least   = (size_t)PTHREAD_STACK_MIN; /* 128 KiB on Arm */
     pthread_attr_t     attr;
     pthread_t          thread;
 
     ck_assert_int_eq(pthread_attr_init(&attr), 0);
-    ck_assert_int_eq(
-        pthread_attr_setstacksize(&attr, slow_is() ? 1 << 20 : 64 << 10), 0);
+    ck_assert_int_eq(pthread_attr_setstacksize(&attr, base_max(size, least)),
+                     0);
     /* Large frames must not skip the guard. */
     ck_assert_int_eq(pthread_attr_setguardsize(&attr, 1 << 20), 0);
     ck_assert_int_eq(pthread_create(&thread, &attr, use_two_pools, wires[_i]),
