@@ -2,6 +2,7 @@
 
 #include "base/key.h"
 
+#include "base/log.h"
 #include "base/math.h"
 #include "base/text.h"
 
@@ -225,8 +226,22 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* A NULL-terminated array of words, in the order of their enum. */
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define NUM_WORDS(...) \
+    (sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+/* 1, if there is one word for each enum value from 0 to _last. */
+#define ONE_IF_COMPLETE(_last, ...) \
+    sizeof(struct { \
+        static_assert(NUM_WORDS(__VA_ARGS__) == (_last) + 1, \
+                      "one word for each value up to " #_last); \
+        char one; \
+    })
+
+/* A NULL-terminated array of words, in the order of their enum, whose last
+ * value is _last. */
+#define WORDS(_last, ...) \
+    ((const char *const[NUM_WORDS(__VA_ARGS__) + \
+                        ONE_IF_COMPLETE(_last, __VA_ARGS__)]){__VA_ARGS__})
 
 #define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, ...) \
     { \
@@ -279,11 +294,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "RECV_SHARE."),
     UNSIGNED("RECV_SHARE", recv_share, "25", 1, 99,
              "Percentage of the blocks for received messages."),
-    WORD("HUGE_PAGES", huge_pages, "try", WORDS("n", "y", "try"),
+    WORD("HUGE_PAGES", huge_pages, "try",
+         WORDS(BASE_SWITCH_TRY, "n", "y", "try"),
          "Huge pages for the blocks. If too few are available, y fails and "
          "try uses ordinary pages."),
     WORD("CUDA_BACKING", cuda_backing, "auto",
-         WORDS("auto", "alloc", "vmm", "host"),
+         WORDS(BASE_BACKING_HOST, "auto", "alloc", "vmm", "host"),
          "Memory for the blocks of a pool on a GPU. alloc: one allocation from "
          "cuMemAlloc(). vmm: virtual memory with one region per block, so that "
          "scattered blocks can be mapped contiguously. host: pinned host "
@@ -311,12 +327,13 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "ucxpool_replay. Each call on the heap writes one line with a system "
          "call. Empty: no log."),
 
-    WORD("WIRE", wire, "auto", WORDS("auto", "map", "ucx"),
+    WORD("WIRE", wire, "auto", WORDS(BASE_WIRE_UCX, "auto", "map", "ucx"),
          "The wire between two pools. map: a peer on the same host, of the "
          "same user, accesses the blocks directly. ucx: UCX transfers the "
          "data. auto: map if possible, otherwise ucx."),
     WORD("REQUIRE", require, "any",
-         WORDS("any", "map", "rma", "map,rma", "direct", "direct,rma"),
+         WORDS(BASE_REQUIRE_DIRECT_RMA, "any", "map", "rma", "map,rma",
+               "direct", "direct,rma"),
          "The paths that a channel may use. A channel that would use another "
          "path fails before its first message. map: the map wire. rma: the ucx "
          "wire over transports with their own get and put, such as RDMA. "
@@ -331,7 +348,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "have write access to it. An absolute path of at most 57 bytes, "
          "without a trailing slash. Empty: the pool has a socket only in its "
          "network namespace."),
-    WORD("MAP_WAY", map_way, "auto", WORDS("auto", "pull", "push", "host"),
+    WORD("MAP_WAY", map_way, "auto",
+         WORDS(BASE_MAP_WAY_HOST, "auto", "pull", "push", "host"),
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
          "sender's GPU writes to blocks that the receiver grants from its "
@@ -345,7 +363,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "between a pool on a GPU and a pool in host memory. If the settings "
          "of two pools differ, host overrides pull, pull overrides auto, and "
          "auto overrides push."),
-    WORD("WINDOW_WAY", window_way, "auto", WORDS("auto", "messages", "direct"),
+    WORD("WINDOW_WAY", window_way, "auto",
+         WORDS(BASE_WINDOW_WAY_DIRECT, "auto", "messages", "direct"),
          "How peers' windows are read and written. direct: by the local "
          "CPU or GPU if the peer is on the same host and of the same user, "
          "otherwise by get and put operations of UCX's transports. A window "
@@ -393,7 +412,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "length. Also limits the total number of runs in the long lists of a "
          "channel's messages that no receive has matched. Further messages "
          "with long lists are refused."),
-    WORD("CHECKSUM", checksum, "none", WORDS("none", "crc32c"),
+    WORD("CHECKSUM", checksum, "none",
+         WORDS(BASE_CHECKSUM_CRC32C, "none", "crc32c"),
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,
              "UCX active-message id of the pool. The pool also uses the next "
@@ -438,7 +458,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "is answered after several seconds."),
 
     WORD("LOG_LEVEL", log_level, "warn",
-         WORDS("none", "error", "warn", "info", "debug", "trace"),
+         WORDS(BASE_LOG_TRACE, "none", "error", "warn", "info", "debug",
+               "trace"),
          "Log level of the process. Messages are written to stderr unless the "
          "application sets a log handler."),
 };
