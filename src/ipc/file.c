@@ -51,6 +51,13 @@ void ipc_unmap(const void *address, size_t size)
     mem_range_release((void *)(uintptr_t)address, size);
 }
 
+static ucxpool_status_t create_error(int error, const char *name, size_t size)
+{
+    return base_error_errno(error == ENOSPC ? ENOMEM : error,
+                            "cannot create a memory file of %zu bytes for %s",
+                            size, name);
+}
+
 ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
                             void **address_p)
 {
@@ -63,7 +70,7 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
              name);
     error = mem_memfd_create(full_name, size, 0, &fd);
     if (error != 0) {
-        goto err_none;
+        return create_error(error, name, size);
     }
     error = mem_memfd_fill(fd, 0, size, 0);
     if (error != 0) {
@@ -85,10 +92,7 @@ err_unmap:
     ipc_unmap(address, size);
 err_close:
     close(fd);
-err_none:
-    return base_error_errno(error == ENOSPC ? ENOMEM : error,
-                            "cannot create a memory file of %zu bytes for %s",
-                            size, name);
+    return create_error(error, name, size);
 }
 
 /* --- mapping a peer's file ------------------------------------------------ */

@@ -46,6 +46,14 @@ static CUresult pieces_map(const mem_regions_t *regions,
     return mem_cuda_access_set(regions->cuda, address, num_pieces * size, true);
 }
 
+static ucxpool_status_t stitch_error(const mem_regions_t *regions,
+                                     CUresult result, size_t num_pieces)
+{
+    return mem_cuda_device_status(regions->cuda, result,
+                                  "mapping %zu regions contiguously on",
+                                  num_pieces);
+}
+
 static ucxpool_status_t range_stitch(const mem_regions_t *regions,
                                      const mem_piece_t   *pieces,
                                      size_t num_pieces, CUdeviceptr *address_p)
@@ -58,7 +66,7 @@ static ucxpool_status_t range_stitch(const mem_regions_t *regions,
 
     result = driver->cuMemAddressReserve(&address, size, 0, 0, 0);
     if (result != CUDA_SUCCESS) {
-        goto err_none;
+        return stitch_error(regions, result, num_pieces);
     }
     result = pieces_map(regions, pieces, num_pieces, address, &num_mapped);
     if (result != CUDA_SUCCESS) {
@@ -73,10 +81,7 @@ err_unmap:
                      num_mapped * regions->region_size);
     }
     mem_cuda_try(driver, cuMemAddressFree, address, size);
-err_none:
-    return mem_cuda_device_status(regions->cuda, result,
-                                  "mapping %zu regions contiguously on",
-                                  num_pieces);
+    return stitch_error(regions, result, num_pieces);
 }
 
 static ucxpool_status_t vmm_stitch(const mem_regions_t *regions,
