@@ -534,8 +534,8 @@ static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 
 /*
  * Launch the kernel once, without data. The driver loads a kernel at its first
- * launch, and may first wait for all work of the GPU. That work may include a
- * application stream that waits for this library.
+ * launch, and may first wait for all work of the GPU. That work may include
+ * application streams that wait for this library.
  */
 static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
 {
