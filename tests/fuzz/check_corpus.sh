@@ -14,7 +14,12 @@ trap 'rm -rf "$dir"' EXIT
 # check NAME - compare the results of its seeds with the recorded ones.
 check() {
     told=$top_srcdir/tests/fuzz/told/$1
-    if [ "$update" = yes ]; then
+    if [ "$(grep -c 'protocol version' "$dir/told")" -gt \
+        "$(grep -c 'protocol version' "$told")" ]; then
+        echo "$1: seeds have another protocol version than the library; set" \
+            "theirs to PROTO_VERSION"
+        status=1
+    elif [ "$update" = yes ]; then
         cp "$dir/told" "$told"
     elif ! diff -u "$told" "$dir/told"; then
         echo "$1: the results of its seeds differ from $told"
