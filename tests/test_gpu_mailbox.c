@@ -1,5 +1,5 @@
 /*
- * Short messages between the GPUs of two processes. The sender writes them to
+ * Messages between the GPUs of two processes. The sender writes them to
  * the mailbox that the receiver lent, before the receiver accepts them.
  */
 #include <config.h>
@@ -21,8 +21,8 @@
 
 #define TAG       UINT64_C(9)
 #define ALL_BITS  UINT64_MAX
-#define SIZE      ((size_t)1 << 20)
-#define SLOT      ((size_t)12288)
+#define SIZE      ((size_t)2 << 20)
+#define SLOT      ((size_t)14336)
 #define NUM_SLOTS 36u
 #define SHORT     ((size_t)4096)
 #define LONG      (SLOT + 1000)
@@ -344,6 +344,59 @@ STAND_IN_TEST_EACH(slow_mailbox_message_is_awaited, 3)
     two_check(is_canceled ? (status != UCXPOOL_OK) : (status == UCXPOOL_OK));
     if (!two.is_child && !is_canceled) {
         check(0, 0, SHORT);
+    }
+    end_both();
+}
+
+#define NUM_LATE 20u
+
+static void send_late(ucxpool_request_t **requests)
+{
+    void *memory;
+
+    two_ok(ucxpool_comm_alloc(two.pool, SHORT, &memory));
+    gpu_write(memory, bytes, SHORT);
+    cuda_start("run=n,devices=2");
+    for (unsigned i = 0; i < NUM_LATE; i++) {
+        requests[i] = post_send(i * LONG, SHORT, 1);
+    }
+    two_ok(ucxpool_send_buffer(two.channel, memory, SHORT, TAG + 1, &ready,
+                               &requests[NUM_LATE]));
+    two_ok(two_finish(&two, requests[NUM_LATE]));
+    cuda_start("devices=2");
+    while (stand_in.step(1) != 0) {
+    }
+    ucxpool_comm_free(two.pool, memory);
+}
+
+/* The sender's GPU stands still, and only a message in place arrives. The
+ * messages in the mailbox, of which there are more than copies may be in
+ * flight, do not keep it from being received. */
+STAND_IN_TEST(late_messages_do_not_delay_others)
+{
+    ucxpool_request_t *requests[NUM_LATE + 1];
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        send_late(requests);
+    } else {
+        for (unsigned i = 0; i < NUM_LATE; i++) {
+            requests[i] = post_recv(i * LONG, SHORT, 1);
+        }
+        two_ok(ucxpool_recv_buffer(two.pool, two.channel, target + SIZE - SHORT,
+                                   SHORT, TAG + 1, ALL_BITS, &ready,
+                                   &requests[NUM_LATE]));
+        two_ok(two_finish(&two, requests[NUM_LATE]));
+        two_check(!pair_ended(requests[0]));
+    }
+    two_finish_all(&two, requests, NUM_LATE);
+    for (unsigned i = 0; !two.is_child && (i < NUM_LATE); i++) {
+        check(0, i * LONG, SHORT);
     }
     end_both();
 }

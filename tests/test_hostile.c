@@ -815,6 +815,15 @@ REJECTED_EACH(invalid_mailbox_is_not_used, NUM_ROWS(wrong_mailboxes))
     lend_mailbox_pushed(wrong_mailboxes[hostile.row]);
 }
 
+/* The slots are inside the region, but their flags are not. */
+REJECTED(mailbox_without_flags)
+{
+    uint64_t size = hostile.victim->peer.mapping->region_sizes[0];
+
+    lend_mailbox_pushed(
+        (proto_mailbox_t){.slot_size = size / 8, .num_slots = 8});
+}
+
 REJECTED(two_mailboxes)
 {
     const proto_mailbox_t mailbox = {.num_slots = 2, .slot_size = 4096};
@@ -838,16 +847,26 @@ static void mail(uint64_t size, uint32_t slot, uint32_t flags)
 
 REJECTED_CALLS(mailed_without_a_mailbox, mail(100, 0, 0));
 
+#define NUM_SLOTS 36u
+
+/* Returns the size of the slots of a mailbox in the victim's memory. */
+static uint64_t slot_size(void)
+{
+    const ucxpool_t *pool = hostile.victim->pool;
+    size_t size = block_pool_block_size(pool->memory.blocks) / 4 / NUM_SLOTS;
+
+    return base_min((size - PROTO_FLAG_SIZE) & ~(size_t)255, (size_t)65536);
+}
+
 static const struct {
+    uint64_t num; /* full slots */
     uint64_t size;
-    uint32_t slot; /* 0: the only one that is lent */
+    uint32_t slot;
     uint32_t flags;
 } wrong_mail[] = {
-    {100, 36, 0},
-    {35 * 65536 + 1, 1, 0},
-    {0, 0, 0},
-    {100, 0, PROTO_DESC_RUNS},
-    {100, 0, PROTO_DESC_WRITE},
+    {0, 100, NUM_SLOTS, 0},       {NUM_SLOTS, 1, 0, 0},
+    {NUM_SLOTS - 7, 1, 7, 0},     {0, 0, 0, 0},
+    {0, 100, 0, PROTO_DESC_RUNS}, {0, 100, 0, PROTO_DESC_WRITE},
 };
 
 /* A host pool lends no mailbox, so the test marks one as lent. */
@@ -860,8 +879,9 @@ REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile.victim;
     hostile.victim->num_lent++;
-    mail(wrong_mail[hostile.row].size, wrong_mail[hostile.row].slot,
-         wrong_mail[hostile.row].flags);
+    mail(wrong_mail[hostile.row].num * slot_size() +
+             wrong_mail[hostile.row].size,
+         wrong_mail[hostile.row].slot, wrong_mail[hostile.row].flags);
 }
 
 REJECTED(accept_of_a_mailed_message)

@@ -15,11 +15,6 @@
 
 /* --- the list of a launch ------------------------------------------------- */
 
-/* The shortest run of equal-length segments for which a launch uses a list of 8
- * bytes per segment. Such a run gets a separate launch, which ends with the
- * run. */
-#define UNIFORM_MIN 4096u
-
 /* The maximum length of the range of a launch: the kernel's sizes have 32
  * bits. */
 #define LENGTH_MAX ((uint64_t)1 << 30)
@@ -114,7 +109,7 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
 static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
-           (num >= UNIFORM_MIN);
+           (num >= COPY_UNIFORM_MIN);
 }
 
 static const void *list_at(const copy_memory_t *memory, size_t i)
@@ -150,8 +145,8 @@ static bool fill_even(filling_t *filling, uint64_t *addresses,
         count = base_min(count, (uint64_t)filling->room * 2);
         n     = copy_addresses(filling, count, run->length, addresses);
     }
-    if ((n == 0) ||
-        ((n < UNIFORM_MIN) && (n * copy_run_stride(run) < filling->length))) {
+    if ((n == 0) || ((n < COPY_UNIFORM_MIN) &&
+                     (n * copy_run_stride(run) < filling->length))) {
         return false;
     }
     filling->num  = (uint32_t)n;
@@ -698,6 +693,11 @@ copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
         job->flag         = (copy_flag_t){.word = NULL};
     }
     return job;
+}
+
+bool copy_cuda_copier_has_job(const copy_cuda_copier_t *copier)
+{
+    return copier->free_jobs != NULL;
 }
 
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)

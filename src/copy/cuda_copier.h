@@ -24,6 +24,11 @@
  * range of the stream.
  */
 
+/* The shortest run of equal-length segments for which a launch uses a list of 8
+ * bytes per segment. Such a run gets a separate launch, which ends with the
+ * run. */
+#define COPY_UNIFORM_MIN 4096u
+
 typedef struct copy_launch {
     copy_table_t list;    /* the caller sets list.stream */
     uint64_t     covered; /* length in the stream, from the range's start */
@@ -126,6 +131,8 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
 /* Returns an empty job, or NULL if all are in use. */
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
+/* Returns true if a job is free. */
+bool copy_cuda_copier_has_job(const copy_cuda_copier_t *copier);
 /* Put back a job that is not in flight. */
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 

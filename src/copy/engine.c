@@ -19,6 +19,8 @@
  * would be idle. An all-to-all between four H200 GPUs would then be 17 %
  * slower. */
 #define NUM_SCATTERS 12u
+/* The maximum number of scatters that wait for a flag, and so for a peer. */
+#define NUM_WAITING 4u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
 #define LIST_SIZE ((size_t)1 << 20)
@@ -362,6 +364,11 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
                                is_gather);
 }
 
+static bool waits_for_flag(const copy_work_t *work)
+{
+    return !work->is_gather && (work->flag.word != NULL);
+}
+
 /* Fill the job's list. Data that the GPU cannot access is copied through the
  * job's pinned memory. */
 static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
@@ -382,8 +389,8 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
         return status;
     }
     launch->list.stream = (uintptr_t)work->block;
-    launch->list.is_far = work->has_far_block || work->has_host_block ||
-                          (!work->is_gather && (work->flag.word != NULL));
+    launch->list.is_far =
+        work->has_far_block || work->has_host_block || waits_for_flag(work);
     job->is_pushed = work->is_pushed;
     job->flag      = work->flag;
     copy->num_rest = 0;
@@ -399,10 +406,12 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_OK;
 }
 
-/* Returns a job for a copy of this kind, or NULL if none may be used. */
-static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
+/* Returns a job for a copy, or NULL if none may be used. */
+static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather,
+                                bool waits)
 {
-    if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
+    if ((!is_gather && (engine->num_scatters == NUM_SCATTERS)) ||
+        (waits && (engine->num_waiting == NUM_WAITING))) {
         return NULL;
     }
     return copy_cuda_job_get(engine->copier);
@@ -411,7 +420,8 @@ static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
 static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
                                   const copy_work_t *work, uint64_t *covered_p)
 {
-    copy_cuda_job_t *job = job_get(engine, work->is_gather);
+    bool             waits = waits_for_flag(work);
+    copy_cuda_job_t *job   = job_get(engine, work->is_gather, waits);
     copy_launch_t    launch;
     ucxpool_status_t status;
 
@@ -435,13 +445,20 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     }
     copy->job        = job;
     copy->is_scatter = !work->is_gather;
+    copy->is_waiting = waits;
     *covered_p       = launch.covered;
     if (work->is_gather) {
         base_range_begin(work->range, BASE_RANGE_GATHER, launch.covered);
     }
     engine->num_scatters += copy->is_scatter ? 1 : 0;
+    engine->num_waiting += copy->is_waiting ? 1 : 0;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_INPROGRESS;
+}
+
+bool copy_engine_has_job(const copy_engine_t *engine)
+{
+    return is_host_engine(engine) || copy_cuda_copier_has_job(engine->copier);
 }
 
 ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
@@ -455,7 +472,7 @@ ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
                                        copy_room_t *room_p)
 {
     assert(!is_host_engine(engine));
-    copy->job = job_get(engine, false);
+    copy->job = job_get(engine, false, false);
     if (copy->job == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
@@ -509,6 +526,7 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
     }
     copy->num_rest   = 0;
     copy->is_scatter = true;
+    copy->is_waiting = false;
     engine->num_scatters++;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_INPROGRESS;
@@ -566,6 +584,7 @@ unsigned copy_engine_progress(copy_engine_t *engine)
         copy_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;
         engine->num_scatters -= copy->is_scatter ? 1 : 0;
+        engine->num_waiting -= copy->is_waiting ? 1 : 0;
         copy->done(copy, status);
         count++;
     }

@@ -48,6 +48,7 @@ typedef struct copy_job {
     size_t        num_rest;
     bool          streams; /* use non-temporal stores for `rest` */
     bool          is_scatter;
+    bool          is_waiting; /* a scatter that waits for a flag */
 } copy_job_t;
 
 /* The data to copy: a range of a plan's stream. */
@@ -87,6 +88,7 @@ struct copy_engine {
     mem_cuda_markers_t *markers;
     base_list_t         copies;
     unsigned            num_scatters; /* scatters in `copies` */
+    unsigned            num_waiting;  /* those that wait for a flag */
     base_list_t         marked;       /* requests, linked by stream.link */
     uint32_t            num_checks;   /* polls of markers not reached yet */
     unsigned            num_failed;   /* failed enter calls without a leave */
@@ -127,6 +129,9 @@ void copy_engine_wait(const copy_engine_t *engine);
  * polled, because a GPU makes no descriptor readable when a copy ends.
  * BASE_CLOCK_FOREVER: no copy is in flight. */
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
+
+/* Returns true if a copy that waits for no flag can start now. */
+bool copy_engine_has_job(const copy_engine_t *engine);
 
 /*
  * Copy, or start to copy, as much as one launch can.

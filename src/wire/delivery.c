@@ -146,6 +146,9 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
         delivery->waits = true;
+        base_list_del(&delivery->link);
+        base_list_add_tail(&delivery->request->pool->wire->deliveries,
+                           &delivery->link); /* others may have arrived */
         return;
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&

@@ -267,7 +267,7 @@ void wire_loan_destroy_all(ucxpool_t *pool)
  * smaller, so that PARTS_MIN mailboxes fit in a block. */
 #define NUM_SLOTS     36u
 #define SLOT_SIZE_MAX ((size_t)64 << 10)
-#define SLOT_SIZE_MIN ((size_t)4 << 10)
+#define SLOT_SIZE_MIN ((size_t)256)
 #define PARTS_MIN     4u
 
 /* Returns 0 if the blocks are too small for mailboxes. */
@@ -284,7 +284,8 @@ static size_t slot_size_of(const ucxpool_t *pool)
 
 static size_t mailbox_size(const ucxpool_t *pool)
 {
-    return NUM_SLOTS * (slot_size_of(pool) + PROTO_FLAG_SIZE);
+    return base_align_up(NUM_SLOTS * (slot_size_of(pool) + PROTO_FLAG_SIZE),
+                         SLOT_SIZE_MIN * 2);
 }
 
 static unsigned num_parts(const ucxpool_t *pool)
@@ -430,15 +431,18 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size)
 {
-    if (is_lent(channel) && (desc->slot < NUM_SLOTS) && (stream_size != 0) &&
+    if (is_lent(channel) && ((uint32_t)desc->message != 0) &&
+        (desc->slot < NUM_SLOTS) && (stream_size != 0) &&
         (stream_size <=
          (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
         return true;
     }
-    core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                      "the peer sent a message of %llu bytes to slot %u of a "
-                      "mailbox that is too small or was not lent to it",
-                      (unsigned long long)stream_size, desc->slot);
+    core_channel_fail(
+        channel, UCXPOOL_ERR_PROTOCOL,
+        "the peer sent message %llu of %llu bytes to slot %u of a "
+        "mailbox that is too small or was not lent to it",
+        (unsigned long long)desc->message, (unsigned long long)stream_size,
+        desc->slot);
     return false;
 }
 

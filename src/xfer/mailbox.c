@@ -49,13 +49,15 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
     theirs->free_slots = first_slots(lent->num_slots);
 }
 
-/* The maximum number of segments in a mailbox. A single launch must gather them
- * all, because the flag is written after it. */
-#define SEGMENTS_MAX 4096u
+/* The limits of a message in a mailbox. A single launch must gather it, because
+ * the flag is written after the launch. */
+#define STREAM_MAX   ((uint64_t)4 << 20)
+#define SEGMENTS_MAX COPY_UNIFORM_MIN
 
 /* Returns true if the message can be sent to the mailbox. The message's memory
  * must be on this GPU, in segments or pieces, and no longer in use by the
- * caller's stream. No part of the message may be sent in place. */
+ * caller's stream. No part of the message may be sent in place. The gather must
+ * be able to start now, because the receiver's GPU will wait for it. */
 static bool is_mailable(const ucxpool_request_t *request)
 {
     const xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
@@ -64,12 +66,13 @@ static bool is_mailable(const ucxpool_request_t *request)
 
     return (theirs->at.slots != NULL) && request->has_gpu_segments &&
            !request->has_host_segments && (request->stream.marker == NULL) &&
-           (size != 0) &&
+           (size != 0) && (size <= STREAM_MAX) &&
            (size <= theirs->at.num_slots * theirs->at.slot_size) &&
            (request->data.memory.num <= SEGMENTS_MAX) &&
            (send->desc_flags == 0) && !send->in_place &&
            !copy_memory_is_ranges(&request->data.memory) &&
-           ((uint32_t)send->message != 0);
+           ((uint32_t)send->message != 0) &&
+           copy_engine_has_job(request->pool->engine);
 }
 
 /* Take `num` consecutive slots. Returns false if they are not free. */

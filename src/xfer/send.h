@@ -49,7 +49,8 @@ struct xfer_send {
     uint64_t         receive;     /* the receiver's receive number */
     uint64_t loan; /* message number, if the receiver lent blocks; 0: the
                       blocks are ours */
-    unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
+    unsigned
+        slot; /* index of its first slot in the peer's mailbox + 1; 0: none */
     unsigned          word; /* index in revoked[] + 1; 0: none */
     uint32_t          cost; /* units of the peer's max_unexpected it uses */
     uint64_t          block_size; /* size of the smallest block */
@@ -262,19 +263,19 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
  */
 
 /* Handle a mailbox that the peer has lent. Fails the channel if the peer is
- * not allowed to grant it. */
+ * not allowed to lend it. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 
-/* If a slot is free and the send may use it, give the slot to the send as its
- * block. */
+/* If enough slots are free and the send may use them, give them to the send as
+ * its block. */
 void xfer_mailbox_take(ucxpool_request_t *request);
 
 /* Returns the flag that the gather of a send must set when it is complete.
  * Returns an empty flag if the send has no slot. */
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request);
 
-/* Free the slot of a send, if the message has ended and no local copy writes to
- * the slot. */
+/* Free the slots of a send, if the message has ended and no local copy writes
+ * to them. */
 void xfer_mailbox_put(ucxpool_request_t *request);
 
 #endif
