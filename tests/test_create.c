@@ -136,6 +136,7 @@ TEST(failed_create_releases_its_number)
 /* The numbers after 64 are not used again. */
 TEST(many_pools_without_a_name_get_different_names)
 {
+    uint64_t   limit = fds_limit(FDS_ALL); /* 66 pools use about 850 */
     ucxpool_t *pools[66];
 
     for (int i = 0; i < 66; i++) {
@@ -150,6 +151,7 @@ TEST(many_pools_without_a_name_get_different_names)
     pools[0] = pair_pool(small);
     assert_name(pools[0], "ucxpool");
     ucxpool_destroy(pools[0]);
+    fds_limit(limit);
 }
 
 static void *use_two_pools(void *settings)
