@@ -328,6 +328,18 @@ TEST(operations_of_a_batch_count_like_its_sample)
     ck_assert_uint_eq(histogram.count, 15);
 }
 
+TEST(operation_that_is_not_posted_passes_its_sample_on)
+{
+    uint64_t started = core_latency_begin(&latency, series.operation, 8);
+
+    ck_assert(started & CORE_LATENCY_SAMPLE);
+    ck_assert_uint_eq(core_latency_begin(&latency, series.operation, 8), 0);
+    core_latency_cancel(&latency, series.operation, 0);
+    ck_assert_uint_eq(core_latency_begin(&latency, series.operation, 8), 0);
+    core_latency_cancel(&latency, series.operation, started);
+    ck_assert_uint_ne(core_latency_begin(&latency, series.operation, 8), 0);
+}
+
 TEST(latencies_beyond_the_last_bucket_count_in_it)
 {
     end(1 | CORE_LATENCY_SAMPLE); /* since the start of the machine */

@@ -120,6 +120,17 @@ static inline uint64_t core_latency_begin(core_latency_t  *latency,
                                      : core_latency_sample(latency, operation);
 }
 
+/* An operation with this start time has not been posted: sample the next one
+ * instead. */
+static inline void core_latency_cancel(core_latency_t  *latency,
+                                       core_operation_t operation,
+                                       uint64_t         started)
+{
+    if (started & CORE_LATENCY_SAMPLE) {
+        latency->skips[operation] = false;
+    }
+}
+
 /* Count operations that have succeeded. `started` is the start time of one of
  * them; the others were not timed. */
 static inline void core_latency_end(core_latency_t      *latency,

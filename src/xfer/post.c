@@ -556,7 +556,7 @@ bool xfer_short_send(ucxpool_channel_t *channel, const xfer_short_t *messages,
     uint64_t started = core_latency_begin(latency, CORE_OPERATION_SEND, length);
 
     if (!put(channel, messages, num, length)) {
-        latency->skips[CORE_OPERATION_SEND] &= (started == 0);
+        core_latency_cancel(latency, CORE_OPERATION_SEND, started);
         return false;
     }
     channel->flow.num_posted += num;
