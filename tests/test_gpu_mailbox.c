@@ -169,8 +169,8 @@ static const struct {
     {SLOT - 64, 2, 2, 1},
     {SLOT, 62, 1, 1},
     {100000, 7, 3, 1},
-    {200000, 4096, 2, 1},
-    {200000, 4097, 2, 0},
+    {200000, 4095, 2, 1},
+    {200000, 4096, 2, 0},
     {NUM_SLOTS * SLOT, 1, 5, 1},
     {NUM_SLOTS * SLOT + 1, 1, 1, 0},
 };
@@ -355,7 +355,8 @@ static void send_late(ucxpool_request_t **requests)
     void *memory;
 
     two_ok(ucxpool_comm_alloc(two.pool, SHORT, &memory));
-    gpu_write(memory, bytes, SHORT);
+    pair_fill_of(bytes, SIZE, two.is_child, 0);
+    gpu_write(memory, bytes + SIZE - SHORT, SHORT);
     cuda_start("run=n,devices=2");
     for (unsigned i = 0; i < NUM_LATE; i++) {
         requests[i] = post_send(i * LONG, SHORT, 1);
@@ -363,14 +364,15 @@ static void send_late(ucxpool_request_t **requests)
     two_ok(ucxpool_send_buffer(two.channel, memory, SHORT, TAG + 1, &ready,
                                &requests[NUM_LATE]));
     two_ok(two_finish(&two, requests[NUM_LATE]));
+    two_check(num_mailed() > NUM_LATE / 2);
     cuda_start("devices=2");
     while (stand_in.step(1) != 0) {
     }
     ucxpool_comm_free(two.pool, memory);
 }
 
-/* The sender's GPU stands still, and only a message in place arrives. The
- * messages in the mailbox, of which there are more than copies may be in
+/* The sender's GPU is stopped, and only a message in place arrives. The
+ * messages in the mailbox, of which there are more than scatters may be in
  * flight, do not keep it from being received. */
 STAND_IN_TEST(late_messages_do_not_delay_others)
 {
@@ -392,6 +394,7 @@ STAND_IN_TEST(late_messages_do_not_delay_others)
                                    SHORT, TAG + 1, ALL_BITS, &ready,
                                    &requests[NUM_LATE]));
         two_ok(two_finish(&two, requests[NUM_LATE]));
+        check(0, SIZE - SHORT, SHORT);
         two_check(!pair_ended(requests[0]));
     }
     two_finish_all(&two, requests, NUM_LATE);

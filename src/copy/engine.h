@@ -130,7 +130,7 @@ void copy_engine_wait(const copy_engine_t *engine);
  * BASE_CLOCK_FOREVER: no copy is in flight. */
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
-/* Returns true if a copy that waits for no flag can start now. */
+/* Returns true if a gather can start now. */
 bool copy_engine_has_job(const copy_engine_t *engine);
 
 /*

@@ -49,10 +49,11 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
     theirs->free_slots = first_slots(lent->num_slots);
 }
 
-/* The limits of a message in a mailbox. A single launch must gather it, because
- * the flag is written after the launch. */
+/* The limits of a message in a mailbox. A single launch must gather it, and no
+ * kernel may have to check its list, because the flag is written after the
+ * launch even if the kernel finds a fault. A peer may lend a larger mailbox. */
 #define STREAM_MAX   ((uint64_t)4 << 20)
-#define SEGMENTS_MAX COPY_UNIFORM_MIN
+#define SEGMENTS_MAX (COPY_UNIFORM_MIN - 1)
 
 /* Returns true if the message can be sent to the mailbox. The message's memory
  * must be on this GPU, in segments or pieces, and no longer in use by the
