@@ -833,10 +833,10 @@ REJECTED(two_mailboxes)
     lend_mailbox_pushed(mailbox);
 }
 
-static void mail(uint64_t size, uint32_t slot, uint32_t flags)
+static void mail(uint64_t message, uint64_t size, uint32_t slot, uint32_t flags)
 {
     const copy_run_t run  = {size, 1};
-    proto_desc_t     desc = hostile_desc(MESSAGE, 0);
+    proto_desc_t     desc = hostile_desc(message, 0);
 
     desc.payload_size = size;
     desc.flags        = PROTO_DESC_MAILED | flags;
@@ -845,7 +845,7 @@ static void mail(uint64_t size, uint32_t slot, uint32_t flags)
     hostile_let_peer_read();
 }
 
-REJECTED_CALLS(mailed_without_a_mailbox, mail(100, 0, 0));
+REJECTED_CALLS(mailed_without_a_mailbox, mail(MESSAGE, 100, 0, 0));
 
 #define NUM_SLOTS 36u
 
@@ -863,10 +863,15 @@ static const struct {
     uint64_t size;
     uint32_t slot;
     uint32_t flags;
+    uint64_t message;
 } wrong_mail[] = {
-    {0, 100, NUM_SLOTS, 0},       {NUM_SLOTS, 1, 0, 0},
-    {NUM_SLOTS - 7, 1, 7, 0},     {0, 0, 0, 0},
-    {0, 100, 0, PROTO_DESC_RUNS}, {0, 100, 0, PROTO_DESC_WRITE},
+    {0, 100, NUM_SLOTS, 0, MESSAGE},
+    {NUM_SLOTS, 1, 0, 0, MESSAGE},
+    {NUM_SLOTS - 7, 1, 7, 0, MESSAGE},
+    {0, 0, 0, 0, MESSAGE},
+    {0, 100, 0, PROTO_DESC_RUNS, MESSAGE},
+    {0, 100, 0, PROTO_DESC_WRITE, MESSAGE},
+    {0, 100, 0, 0, UINT64_C(1) << 32}, /* the value of a clear flag */
 };
 
 /* A host pool lends no mailbox, so the test marks one as lent. */
@@ -879,7 +884,8 @@ REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile.victim;
     hostile.victim->num_lent++;
-    mail(wrong_mail[hostile.row].num * slot_size() +
+    mail(wrong_mail[hostile.row].message,
+         wrong_mail[hostile.row].num * slot_size() +
              wrong_mail[hostile.row].size,
          wrong_mail[hostile.row].slot, wrong_mail[hostile.row].flags);
 }

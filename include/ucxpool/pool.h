@@ -91,9 +91,9 @@ typedef struct ucxpool_params {
     ucxpool_memory_kind_t memory_kind;
     /*
      * Name in the log and in statistics; at most 31 bytes are kept. Default:
-     * "ucxpool", "ucxpool-2", "ucxpool-3" and so on: the first of these names
-     * that no other pool of the process has as its default. Each name from
-     * "ucxpool-65" on is used only once.
+     * "ucxpool", "ucxpool-2" and so on: the first name up to "ucxpool-64" that
+     * no other pool of the process has by default. Later names are used only
+     * once.
      */
     const char *name;
     /*

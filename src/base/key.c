@@ -229,7 +229,8 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define NUM_WORDS(...) \
     (sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
-/* 1, if there is one word for each enum value from 0 to _last. */
+/* 1. Fails to compile unless there is one word for each enum value from 0 to
+ * _last. */
 #define ONE_IF_COMPLETE(_last, ...) \
     sizeof(struct { \
         static_assert(NUM_WORDS(__VA_ARGS__) == (_last) + 1, \
@@ -353,8 +354,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
          "sender's GPU writes to blocks that the receiver grants from its "
-         "RECV_SHARE and SEND_SHARE. Between two GPUs, it writes messages of "
-         "up to 2 MiB to a mailbox in one of these blocks, before the receiver "
+         "RECV_SHARE and SEND_SHARE. Between two GPUs, it writes messages "
+         "that fit to a mailbox in one of these blocks, before the receiver "
          "accepts them. auto: pull between two processes on one GPU. Between "
          "two GPUs, auto pushes, except where pull is faster: messages that do "
          "not fit in the mailbox and are shorter than 2 MiB or have segments "

@@ -203,7 +203,7 @@ struct ucxpool_pool {
     unsigned       progress_count;
     core_stats_t   stats;
     core_latency_t latency;
-    uint64_t       number_bit; /* see api/pool.c; 0: no number */
+    uint64_t       number_bit; /* see api/pool.c; 0: nothing to release */
     /* A message from a local socket, at most a HELLO. It is too long for the
      * stack of a thread. */
     struct {

@@ -140,15 +140,15 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The kernel found that the bytes had not arrived yet: retry in this
-         * round of progress. */
+        /* The kernel found that the bytes had not arrived yet: retry in a later
+         * round of progress, after the other deliveries. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
         delivery->waits = true;
         base_list_del(&delivery->link);
         base_list_add_tail(&delivery->request->pool->wire->deliveries,
-                           &delivery->link); /* others may have arrived */
+                           &delivery->link);
         return;
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&

@@ -262,9 +262,10 @@ void wire_loan_destroy_all(ucxpool_t *pool)
 
 /* --- mailboxes ------------------------------------------------------------ */
 
-/* The number of slots of a mailbox, and the limits of a slot's size. A message
- * of 2 MiB and four short ones fit in a mailbox. With small blocks, slots are
- * smaller, so that PARTS_MIN mailboxes fit in a block. */
+/* The number of slots of a mailbox, and the limits of a slot's size, which is a
+ * multiple of the minimum. A message of 2 MiB and four short ones fit in a
+ * mailbox. With small blocks, slots are smaller, so that PARTS_MIN mailboxes
+ * fit in a block. */
 #define NUM_SLOTS     36u
 #define SLOT_SIZE_MAX ((size_t)64 << 10)
 #define SLOT_SIZE_MIN ((size_t)256)
@@ -285,7 +286,7 @@ static size_t slot_size_of(const ucxpool_t *pool)
 static size_t mailbox_size(const ucxpool_t *pool)
 {
     return base_align_up(NUM_SLOTS * (slot_size_of(pool) + PROTO_FLAG_SIZE),
-                         SLOT_SIZE_MIN * 2);
+                         SLOT_SIZE_MIN);
 }
 
 static unsigned num_parts(const ucxpool_t *pool)

@@ -49,8 +49,8 @@ struct xfer_send {
     uint64_t         receive;     /* the receiver's receive number */
     uint64_t loan; /* message number, if the receiver lent blocks; 0: the
                       blocks are ours */
-    unsigned
-        slot; /* index of its first slot in the peer's mailbox + 1; 0: none */
+    /* Index of its first slot in the peer's mailbox + 1; 0: none */
+    unsigned          slot;
     unsigned          word; /* index in revoked[] + 1; 0: none */
     uint32_t          cost; /* units of the peer's max_unexpected it uses */
     uint64_t          block_size; /* size of the smallest block */
