@@ -930,7 +930,8 @@ static bool handle_copy(ucxpool_channel_t *channel, wireup_early_t *copy)
     return true;
 }
 
-/* Handle the early HELLO for this channel. Returns false if there is none. */
+/* Handle the early HELLO for this channel, if one has arrived. Returns true if
+ * a HELLO was handled. */
 static bool handle_early_hello(ucxpool_channel_t *channel)
 {
     return handle_copy(channel, match_take(channel));

@@ -343,7 +343,7 @@ static void refuse(const ucxpool_message_t *message)
 }
 
 /* Pass a complete message that is next in order to the oldest matching receive.
- * If there is none, the message becomes unexpected. */
+ * If no receive matches, the message becomes unexpected. */
 static void deliver(ucxpool_message_t *message)
 {
     ucxpool_t         *pool = message->pool;
