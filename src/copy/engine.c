@@ -335,20 +335,24 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
+static bool waits_for_flag(const copy_work_t *work)
+{
+    return !work->is_gather && (work->flag.word != NULL);
+}
+
 static ucxpool_status_t start_launch(copy_engine_t       *engine,
                                      copy_cuda_job_t     *job,
-                                     const copy_launch_t *launch,
-                                     bool                 is_gather)
+                                     const copy_work_t   *work,
+                                     const copy_launch_t *launch)
 {
-    bool           waits = !is_gather && (job->flag.word != NULL);
-    copy_table_t   list  = launch->list;
+    copy_table_t   list = launch->list;
     copy_segment_t piece;
 
     if (is_one_piece(launch, &piece)) {
-        if (!waits) {
+        if (!waits_for_flag(work)) {
             return copy_cuda_job_start_long(engine->copier, job, piece.address,
                                             list.stream, piece.length,
-                                            is_gather);
+                                            work->is_gather);
         }
         list.form    = COPY_ONE;
         list.entries = (const void *)(uintptr_t)piece.address;
@@ -362,12 +366,7 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
                           list.num_entries);
     }
     return copy_cuda_job_start(engine->copier, job, list.form, list.length,
-                               is_gather);
-}
-
-static bool waits_for_flag(const copy_work_t *work)
-{
-    return !work->is_gather && (work->flag.word != NULL);
+                               work->is_gather);
 }
 
 /* Fill the job's list. Data that the GPU cannot access is copied through the
@@ -438,7 +437,7 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     if (status == UCXPOOL_OK) {
         assert((job->flag.word == NULL) || !work->is_gather ||
                (launch.covered == work->length));
-        status = start_launch(engine, job, &launch, work->is_gather);
+        status = start_launch(engine, job, work, &launch);
     }
     if (status != UCXPOOL_OK) {
         copy_cuda_job_put(engine->copier, job);
