@@ -13,6 +13,7 @@
 #include "test.h"
 #include "two_gpu.h"
 #include "wire/wire.h"
+#include "xfer/send.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -363,6 +364,10 @@ static void send_late(ucxpool_request_t **requests)
     }
     two_ok(ucxpool_send_buffer(two.channel, memory, SHORT, TAG + 1, &ready,
                                &requests[NUM_LATE]));
+    for (unsigned i = 0; i < NUM_LATE; i++) { /* its copy has started */
+        two_check((requests[i]->send->slot == 0) ||
+                  (requests[i]->send->busy != 0));
+    }
     two_ok(two_finish(&two, requests[NUM_LATE]));
     two_check(num_mailed() > NUM_LATE / 2);
     cuda_start("devices=2");
