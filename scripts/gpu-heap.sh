@@ -120,24 +120,6 @@ measure_checkerboards() {
     play board aba 20 $all -r 1
 }
 
-# Measure the smallest sufficient capacity. The driver's pool is last, because
-# it takes longest.
-measure_capacities() {
-    local trace
-    if [ $quick = yes ]; then
-        play capacity rmm:100,1 60 heap,rmm-pool,rmm-arena -r 1 -m --step 10
-        play capacity rmm:100,1 60 async -r 1 -m --step 50
-        return
-    fi
-    for trace in trace1 trace2 trace3 trace4; do
-        play capacity $trace 10 rmm-pool,rmm-arena -r 1 -m
-        play capacity $trace 20 heap -r 1 -m
-    done
-    for trace in trace1 trace4; do
-        play capacity $trace 20 async -r 1 -m --step 4
-    done
-}
-
 # Set $plugins to the options for ucxpool_replay. If RMM does not work, the
 # other allocators are measured without it.
 take_rmm() {
@@ -165,7 +147,6 @@ measure_heap() {
         "$build/tests/bench_heap_cuda" "${options[@]}"
     measure_checkerboards
     measure_random
-    measure_capacities
 }
 
 # --- the page -----------------------------------------------------------
@@ -203,7 +184,6 @@ row() {
             first = value("first_run_ns")
             later = value("later_runs_ns")
             failures = value("failures")
-            smallest = value("smallest_capacity")
             if (failures > 0) {
                 text = "fails"
                 if (first > 0 && what == "run") text = text " (" failures ")"
@@ -214,10 +194,6 @@ row() {
                     live > 0 ? value("peak_reserved") / live : 0)
             } else if (what == "board") {
                 text = "passes; " time(first) "; " time(value("alloc_max_ns"))
-            }
-            if (what == "capacity") {
-                text = "none passes"
-                if (smallest != "") text = sprintf("%.3f", smallest / live)
             }
             cell[value("allocator")] = text
         }
@@ -252,11 +228,9 @@ rows() {
 heap_page() {
     local -a boards=(checkerboard:{2,8,32,128} aba)
     local -a runs=(rmm:1000,{64,1024} rmm:10000,{4,64,1024,4096} rmm:100000,64)
-    local -a traces=(trace{1,2,3,4})
     if [ $quick = yes ]; then
         boards=(checkerboard:4,64m aba)
         runs=(rmm:100,1)
-        traces=(rmm:100,1)
     fi
     printf '\n## The heap and other allocators\n\n'
     printed 'heap: calls, and memory that is stitched'
@@ -270,7 +244,4 @@ heap_page() {
     echo 'the most memory held, of the peak of live bytes. RMM has taken half of'
     echo 'the GPU before; so has the heap where it has reserved it.'
     rows run 'workload' "${runs[@]}"
-    printf '\n### The smallest capacity that passes\n\n'
-    echo 'In peaks of live bytes, in steps of 1 %; cuMemAllocAsync of 4 %.'
-    rows capacity 'trace' "${traces[@]}"
 }

@@ -1,5 +1,5 @@
-/* Playing traces with ucxpool_replay: rounds, and the search for the smallest
- * capacity. */
+/* Playing traces with ucxpool_replay: rounds, and measurements of all of them.
+ */
 #include "replay/measure.h"
 #include "replay/workload.h"
 #include "test.h"
@@ -13,7 +13,6 @@
 
 static uint64_t limit; /* bytes; 0: none */
 static uint64_t used;
-static uint64_t spare; /* bytes that it wastes */
 static unsigned
     break_at; /* the n-th allocating call breaks the allocator; 0: none */
 static bool gives_twice; /* always the same memory */
@@ -49,7 +48,7 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
         *address_p = one_piece;
         return ALLOCATOR_OK;
     }
-    if ((limit != 0) && (used + size + spare > limit)) {
+    if ((limit != 0) && (used + size > limit)) {
         return ALLOCATOR_FULL;
     }
     piece = malloc(sizeof(*piece) + size);
@@ -93,7 +92,6 @@ static const allocator_kind_t fake = {
 static void reset(void)
 {
     break_at    = 0;
-    spare       = 0;
     gives_twice = false;
 }
 
@@ -126,13 +124,6 @@ static measure_t measure_fake(void)
 {
     return (measure_t){
         .trace = trace, .device = &device, .params = &params, .kind = &fake};
-}
-
-static int search(double percent, measure_t *measure_p)
-{
-    params     = (measure_params_t){.percent = percent};
-    *measure_p = measure_fake();
-    return search_run(measure_p);
 }
 
 TEST_SETTINGS(.setup = reset);
@@ -169,26 +160,6 @@ TEST(failed_allocations_are_counted_and_not_freed)
     ck_assert_uint_eq(used, 0);
 }
 
-TEST(a_strict_round_ends_with_the_first_failure)
-{
-    play_result_t result = {0};
-
-    begin("rmm:1000,1", 100 * MIB);
-    ck_assert_int_eq(play_round(trace, allocator, PLAY_STRICT, &result), 0);
-    ck_assert_uint_eq(result.num_failures, 1);
-    ck_assert_uint_eq(used, 0);
-}
-
-TEST(a_strict_round_may_fail_during_preparation)
-{
-    play_result_t result = {0};
-
-    begin("checkerboard:2,64m", 32 * MIB);
-    ck_assert_int_eq(play_round(trace, allocator, PLAY_STRICT, &result), 0);
-    ck_assert_uint_eq(result.num_failures, 1);
-    ck_assert_uint_eq(used, 0);
-}
-
 TEST(a_broken_allocator_ends_the_round)
 {
     play_result_t result = {0};
@@ -212,47 +183,16 @@ TEST(a_sampled_round_finds_the_peak)
     ck_assert_uint_eq(result.peak_reserved, trace->peak_live);
 }
 
-TEST(the_smallest_capacity_is_found)
-{
-    measure_t measure;
-
-    begin("rmm:200,1", 0);
-    /* An allocator that needs no more than the live bytes passes at the
-     * peak. */
-    ck_assert_int_eq(search(1, &measure), 0);
-    ck_assert(measure.search.has_found);
-    ck_assert_uint_eq(measure.search.capacity,
-                      (trace->peak_live + 2 * MIB - 1) / (2 * MIB) * 2 * MIB);
-    ck_assert_uint_eq(measure.search.num_trials, 1);
-
-    /* Another one needs more than that, and fails with less. */
-    spare = trace->peak_live / 2;
-    ck_assert_int_eq(search(1, &measure), 0);
-    ck_assert(measure.search.has_found);
-    ck_assert_uint_ge(measure.search.capacity, trace->peak_live + spare);
-    ck_assert_uint_le(measure.search.capacity,
-                      trace->peak_live + spare + 4 * MIB);
-}
-
-TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
-{
-    measure_t measure;
-
-    begin("pair:4m,1", 0);
-    spare = UINT64_C(1) << 60;
-    ck_assert_int_eq(search(50, &measure), 0);
-    ck_assert(!measure.search.has_found);
-    ck_assert_uint_eq(measure.search.capacity, 16 * 4 * MIB);
-}
-
-TEST(a_broken_allocator_ends_the_search)
+TEST(a_broken_allocator_ends_the_measurement)
 {
     measure_t measure;
 
     begin("pair:64k,10", 0);
     gives_twice = true;
     break_at    = 5;
-    ck_assert_int_eq(search(1, &measure), -1);
+    params      = (measure_params_t){.num_rounds = 2};
+    measure     = measure_fake();
+    ck_assert_int_eq(measure_run(&measure), -1);
 }
 
 TEST(a_measurement_reports_the_worst_round)
@@ -260,10 +200,7 @@ TEST(a_measurement_reports_the_worst_round)
     measure_t measure;
 
     begin("rmm:1000,1", 0);
-    params  = (measure_params_t){.capacity    = 100 * MIB,
-                                 .num_rounds  = 2,
-                                 .is_searched = true,
-                                 .percent     = 1};
+    params  = (measure_params_t){.capacity = 100 * MIB, .num_rounds = 2};
     measure = measure_fake();
     ck_assert_int_eq(measure_run(&measure), 0);
     ck_assert_uint_gt(measure.num_failures, 0);
@@ -271,7 +208,6 @@ TEST(a_measurement_reports_the_worst_round)
     ck_assert_uint_gt(measure.peak_reserved, 90 * MIB);
     ck_assert_uint_le(measure.alloc.median, measure.alloc.p99);
     ck_assert_uint_le(measure.alloc.p99, measure.alloc.max);
-    ck_assert(measure.search.has_found);
 }
 
 TEST(quantiles_are_computed_from_sorted_samples)

@@ -98,16 +98,6 @@ static int read_capacity(void *arg, const char *text)
     return 0;
 }
 
-static int read_step(void *arg, const char *text)
-{
-    double *percent = &((run_t *)arg)->params.percent;
-
-    return (number_parse_seconds(text, percent) == 0) && (*percent >= 0.01) &&
-                   (*percent <= 100)
-               ? 0
-               : -1;
-}
-
 static int read_reserve(void *arg, const char *text)
 {
     measure_params_t *params = &((run_t *)arg)->params;
@@ -149,12 +139,6 @@ static const option_row_t option_rows[] = {
     {"capacity", 'c', "SIZE",
      "memory limit of each allocator, such as 512m, 8g",
      OPTION_CALL(read_capacity, "give bytes, 2m or more, such as 512m or 8g")},
-    {"min-capacity", 'm', NULL, "find the smallest sufficient capacity",
-     OPTION_FLAG(run_t, params.is_searched)},
-    {"step", 0, "PERCENT",
-     "step of --min-capacity, in percent of the peak of live bytes (default: "
-     "1)",
-     OPTION_CALL(read_step, "give percent, 0.01 to 100")},
     {"reserve", 0, "SIZE",
      "memory that the heap reserves before the first run, in bytes or as N% of "
      "the free memory",
@@ -386,7 +370,6 @@ int main(int argc, char **argv)
     run->ordinal           = DEVICE_HOST;
     run->divisor           = 1;
     run->params.num_rounds = 3;
-    run->params.percent    = 1;
     code                   = program_main(&program, run, argc, argv);
     free(run);
     return code;

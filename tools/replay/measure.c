@@ -8,107 +8,6 @@
 
 #define CLOCK_READINGS 10001
 
-/* The largest capacity to try, as a multiple of the peak. */
-#define MAX_RATIO 16
-
-/* The largest capacity to try, in percent of the free memory. */
-#define MEMORY_PERCENT 75
-
-/* --- the smallest capacity ----------------------------------------------- */
-
-/* Returns the capacity of a step, in whole units of ALLOCATOR_UNIT. */
-static uint64_t capacity_of(const measure_t *measure, uint64_t step)
-{
-    double bytes = (double)measure->trace->peak_live *
-                   (1 + measure->params->percent / 100 * (double)step);
-
-    return allocator_round_up((uint64_t)bytes);
-}
-
-static int try_step(measure_t *measure, uint64_t step, bool *passes_p)
-{
-    play_result_t result    = {0};
-    allocator_t  *allocator = allocator_create(measure->kind, measure->device,
-                                               capacity_of(measure, step));
-    int           code;
-
-    if (allocator == NULL) {
-        return -1;
-    }
-    measure->search.num_trials++;
-    code      = play_round(measure->trace, allocator, PLAY_STRICT, &result);
-    *passes_p = result.num_failures == 0;
-    allocator_destroy(allocator);
-    return code;
-}
-
-/* Find the last step that may be tried. */
-static int find_last(const measure_t *measure, uint64_t *last_p)
-{
-    uint64_t bytes;
-
-    *last_p = (uint64_t)((MAX_RATIO - 1) * 100 / measure->params->percent);
-    if (device_free_bytes(measure->device, &bytes) != 0) {
-        return -1;
-    }
-    bytes = bytes / 100 * MEMORY_PERCENT;
-    while ((*last_p > 0) && (capacity_of(measure, *last_p) > bytes)) {
-        *last_p -= *last_p > 64 ? *last_p / 64 : 1;
-    }
-    return 0;
-}
-
-/* Find the first of the steps 0, 1, 2, 4, ... that passes. failed_p: the last
- * step that failed, or -1. */
-static int gallop(measure_t *measure, uint64_t last, int64_t *failed_p,
-                  uint64_t *passed_p)
-{
-    bool passes = false;
-    bool is_end = false;
-
-    *failed_p = -1;
-    *passed_p = 0;
-    while (!is_end) {
-        if (try_step(measure, *passed_p, &passes) != 0) {
-            return -1;
-        }
-        is_end = passes || (*passed_p == last);
-        if (!is_end) {
-            *failed_p = (int64_t)*passed_p;
-            *passed_p = *passed_p == 0 ? 1 : 2 * *passed_p;
-            *passed_p = *passed_p < last ? *passed_p : last;
-        }
-    }
-    measure->search.has_found = passes;
-    return 0;
-}
-
-int search_run(measure_t *measure)
-{
-    search_t *search = &measure->search;
-    uint64_t  last, passed, middle;
-    int64_t   failed;
-    bool      passes;
-
-    if ((find_last(measure, &last) != 0) ||
-        (gallop(measure, last, &failed, &passed) != 0)) {
-        return -1;
-    }
-    while (search->has_found && ((int64_t)passed - failed > 1)) {
-        middle = (uint64_t)((int64_t)passed + failed) / 2;
-        if (try_step(measure, middle, &passes) != 0) {
-            return -1;
-        }
-        if (passes) {
-            passed = middle;
-        } else {
-            failed = (int64_t)middle;
-        }
-    }
-    search->capacity = capacity_of(measure, passed);
-    return 0;
-}
-
 /* --- an allocator -------------------------------------------------------- */
 
 static void note_max(uint64_t *max, uint64_t value)
@@ -233,8 +132,7 @@ static int with_allocator(measure_t *measure,
 int measure_run(measure_t *measure)
 {
     return (with_allocator(measure, measure_memory) == 0) &&
-                   (with_allocator(measure, time_all) == 0) &&
-                   (!measure->params->is_searched || (search_run(measure) == 0))
+                   (with_allocator(measure, time_all) == 0)
                ? 0
                : -1;
 }

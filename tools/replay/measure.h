@@ -11,10 +11,9 @@
 /* --- a round: the trace is played once (play.c) --------------------------- */
 
 typedef enum play_mode {
-    PLAY_PLAIN,   /* the clock is read at the start and at the end */
-    PLAY_TIMED,   /* the clock is also read around every call */
-    PLAY_SAMPLED, /* held bytes are sampled */
-    PLAY_STRICT   /* the first failure ends the round */
+    PLAY_PLAIN,  /* the clock is read at the start and at the end */
+    PLAY_TIMED,  /* the clock is also read around every call */
+    PLAY_SAMPLED /* held bytes are sampled */
 } play_mode_t;
 
 typedef struct play_result {
@@ -42,25 +41,14 @@ int play_round(const trace_t *trace, allocator_t *allocator, play_mode_t mode,
 #define MEASURE_MAX_ROUNDS 1000
 
 typedef struct measure_params {
-    uint64_t capacity;    /* 0: none */
-    unsigned num_rounds;  /* rounds that are timed as a whole */
-    bool     is_searched; /* find the smallest capacity */
-    double   percent;     /* step size in percent of the peak */
+    uint64_t capacity;   /* 0: none */
+    unsigned num_rounds; /* rounds that are timed as a whole */
 
     /* Memory that the heap reserves before the first round. If both are 0, it
      * reserves none. */
     uint64_t reserve_bytes;
     unsigned reserve_percent; /* percentage of the free memory */
 } measure_params_t;
-
-/* The smallest capacity at which an allocator plays a whole trace. */
-typedef struct search {
-    bool has_found;
-    /* The smallest capacity that passed; if none passed, the largest that was
-     * tried. */
-    uint64_t capacity;
-    unsigned num_trials;
-} search_t;
 
 /* Times of calls in ns; all 0 if there were no calls. */
 typedef struct call_times {
@@ -83,21 +71,11 @@ typedef struct measure {
     uint64_t     again_ns;     /* the median of the others; 0: none */
     uint64_t     num_failures; /* failed allocations in the worst round */
     uint64_t     peak_reserved;
-    search_t     search;
 } measure_t;
 
 /* Measure an allocator. Returns 0, or -1 after printing an error if the
  * allocator is broken. */
 int measure_run(measure_t *measure);
-
-/*
- * Try capacities from the trace's peak of live bytes upwards: first in doubling
- * steps until one passes, then by bisection. Each attempt uses a new allocator.
- * Assumes that all larger capacities pass, too.
- *
- * Returns the same values as measure_run().
- */
-int search_run(measure_t *measure);
 
 /* --- the report (report.c) ------------------------------------------------ */
 

@@ -45,7 +45,7 @@ static int play_event(round_t *round, size_t index)
     }
     if (!event->is_free && (answer == ALLOCATOR_FULL)) {
         round->result->num_failures++;
-        return round->mode == PLAY_STRICT ? -1 : 0;
+        return 0;
     }
     return answer == ALLOCATOR_OK ? 0 : -1;
 }
@@ -115,10 +115,6 @@ int play_round(const trace_t *trace, allocator_t *allocator, play_mode_t mode,
     };
     int code = play_events(&round);
 
-    /* A failed allocation is a result of PLAY_STRICT, not an error. */
-    if ((mode == PLAY_STRICT) && (result_p->num_failures > 0)) {
-        code = 0;
-    }
     if (code == 0) {
         code = free_left(&round);
     }

@@ -140,8 +140,7 @@ static void print_times(const call_times_t *times, FILE *stream)
 
 static void print_row(const measure_t *measure, FILE *stream)
 {
-    const search_t *search = &measure->search;
-    char            text[NUMBER_TEXT_SIZE];
+    char text[NUMBER_TEXT_SIZE];
 
     fprintf(stream, "%-9s", measure->kind->name);
     print_times(&measure->alloc, stream);
@@ -153,24 +152,16 @@ static void print_row(const measure_t *measure, FILE *stream)
     fprintf(stream, " %11s", number_print_bytes(measure->peak_reserved, text));
     fprintf(stream, " %6.3f %8s", ratio(measure, measure->peak_reserved),
             number_print_commas(measure->num_failures, text));
-    if (measure->params->is_searched) {
-        fprintf(stream, search->has_found ? " %8.3f" : " > %.2f",
-                ratio(measure, search->capacity));
-    }
     fprintf(stream, "\n");
 }
 
 void report_table(const measure_t *measures, unsigned num, FILE *stream)
 {
-    bool is_searched = measures[0].params->is_searched;
-
-    fprintf(stream, "\n%-9s %-26s %-26s %-26s %-18s%s\n", "", "allocate",
-            "free", "whole run", "held at most",
-            is_searched ? "            passes" : "");
-    fprintf(stream, "%-9s %8s %8s %8s %8s %8s %8s %8s %8s %8s %11s %6s %8s%s\n",
+    fprintf(stream, "\n%-9s %-26s %-26s %-26s %s\n", "", "allocate", "free",
+            "whole run", "held at most");
+    fprintf(stream, "%-9s %8s %8s %8s %8s %8s %8s %8s %8s %8s %11s %6s %8s\n",
             "", "median", "p99", "max", "median", "p99", "max", "first",
-            "again", "a call", "", "/ live", "failures",
-            is_searched ? "   / live" : "");
+            "again", "a call", "", "/ live", "failures");
     for (unsigned i = 0; i < num; i++) {
         print_row(&measures[i], stream);
     }
@@ -207,7 +198,7 @@ void report_csv(const measure_t *measures, unsigned num, FILE *stream)
             "trace,divisor,device,capacity,peak_live,allocator,"
             "alloc_median_ns,alloc_p99_ns,alloc_max_ns,free_median_ns,"
             "free_p99_ns,free_max_ns,first_run_ns,later_runs_ns,call_ns,"
-            "peak_reserved,failures,smallest_capacity\n");
+            "peak_reserved,failures\n");
     for (unsigned i = 0; i < num; i++) {
         const measure_t *measure = &measures[i];
 
@@ -218,11 +209,7 @@ void report_csv(const measure_t *measures, unsigned num, FILE *stream)
         print_times_csv(&measure->free, stream);
         fprintf(stream, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, measure->first_ns,
                 measure->again_ns, call_ns(measure));
-        fprintf(stream, ",%" PRIu64 ",%" PRIu64 ",", measure->peak_reserved,
+        fprintf(stream, ",%" PRIu64 ",%" PRIu64 "\n", measure->peak_reserved,
                 measure->num_failures);
-        if (measure->search.has_found) {
-            fprintf(stream, "%" PRIu64, measure->search.capacity);
-        }
-        fprintf(stream, "\n");
     }
 }
