@@ -69,7 +69,7 @@ on_stand_in() {
     CUDA_STAND_IN=memory=512m,fail=cuMemFreeAsync:9:700 \
         run 1 -w rmm:100,1 -d cuda -a async
     says err 'cuMemFreeAsync: CUDA_ERROR_ILLEGAL_ADDRESS'
-    run 1 -w rmm:100,1 -d cuda -a cuda -c 1g
+    run 1 -w rmm:100,1 -d cuda -a async -c 1g
     says err '-c needs 1024'
     # A plug-in receives the GPU, and enforces its capacity itself.
     run 0 -r 1 -w rmm:100,1 -d cuda -p "$plugin" -p "also=$plugin" -c 64m
@@ -82,7 +82,7 @@ on_stand_in() {
 }
 on_gpu() {
     run 0 -r 1 -w rmm:100,1 -d cuda
-    for name in heap cuda async; do
+    for name in heap async; do
         grep -q "^$name " "$dir/out" || fail "no line for $name"
     done
     run 0 -r 1 "$dir/log.csv" -d cuda
@@ -92,7 +92,7 @@ on_gpu() {
 
 if [ "${TEST_CUDA-}" = real ]; then
     unset UCXPOOL_CUDA_DRIVER CUDA_STAND_IN
-    "$replay" -r 1 -w pair:1m,10 -d cuda -a cuda >"$dir/out" 2>"$dir/err" || {
+    "$replay" -r 1 -w pair:1m,10 -d cuda -a async >"$dir/out" 2>"$dir/err" || {
         echo 'no CUDA driver, or no GPU'
         exit 77
     }
@@ -243,5 +243,5 @@ run 1 -w pair:60000g -a heap
 says err 'divide its sizes with --scale'
 UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap
 says err UCXPOOL_DEPTH=nonsense
-UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda
+UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a async
 says err 'no CUDA driver'

@@ -126,7 +126,7 @@ static const option_row_t option_rows[] = {
      "run this workload instead of a log (--list prints all)",
      OPTION_TEXT(run_t, workload)},
     {"allocators", 'a', "LIST",
-     "some of heap, cuda, async and plug-ins (default: all that the device "
+     "some of heap, async and plug-ins (default: all that the device "
      "supports)",
      OPTION_TEXT(run_t, allocators)},
     {"plugin", 'p', "[NAME=]FILE.so",
@@ -208,7 +208,7 @@ static int set_kinds(run_t *run)
     if (run->allocators == NULL) {
         take_all(run);
     } else if (parse_allocators(run) != 0) {
-        return options_wrong("-a %s: give some of heap,cuda,async and the "
+        return options_wrong("-a %s: give some of heap,async and the "
                              "names of plug-ins, each once",
                              run->allocators);
     }

@@ -282,7 +282,7 @@ static uint64_t ballast_used(allocator_t *allocator)
                : 0;
 }
 
-/* --- the driver's allocators --------------------------------------------- */
+/* --- the driver's memory pools -------------------------------------------- */
 
 static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
                                       const char *call)
@@ -294,36 +294,6 @@ static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
                ? ALLOCATOR_OK
                : ALLOCATOR_BROKEN;
 }
-
-static allocator_answer_t cuda_alloc(allocator_t *allocator, size_t size,
-                                     void *stream, void **address_p)
-{
-    CUdeviceptr address = 0;
-    CUresult result = allocator->device->gpu.driver.cuMemAlloc(&address, size);
-
-    *address_p = (void *)(size_t)address;
-    return cuda_answer(allocator, result, "cuMemAlloc");
-}
-
-static allocator_answer_t cuda_free(allocator_t *allocator, void *address,
-                                    size_t size, void *stream)
-{
-    return cuda_answer(
-        allocator,
-        allocator->device->gpu.driver.cuMemFree(gpu_address(address)),
-        "cuMemFree");
-}
-
-static const allocator_kind_t allocator_cuda = {
-    .name      = "cuda",
-    .doc       = "the driver: cuMemAlloc()",
-    .needs_gpu = true,
-    .init      = ballast_take,
-    .cleanup   = ballast_drop,
-    .alloc     = cuda_alloc,
-    .free      = cuda_free,
-    .reserved  = ballast_used,
-};
 
 static int make_driver_pool(allocator_t *allocator)
 {
@@ -438,7 +408,7 @@ static const plugin_t *plugin_of(const allocator_t *allocator)
 
 /* Initialize a plug-in. A plug-in with an init function enforces the capacity
  * itself. For other plug-ins, all memory beyond the capacity is occupied, as
- * for the driver's allocators. */
+ * for async. */
 static int plugin_init(allocator_t *allocator, uint64_t capacity)
 {
     const plugin_t *plugin  = plugin_of(allocator);
@@ -582,7 +552,7 @@ void allocator_destroy(allocator_t *allocator)
 }
 
 const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS] = {
-    &allocator_heap, &allocator_cuda, &allocator_async};
+    &allocator_heap, &allocator_async};
 
 const allocator_kind_t *allocator_find(const char *name)
 {

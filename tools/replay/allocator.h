@@ -79,7 +79,7 @@ struct allocator {
     const allocator_kind_t *kind;
     device_t               *device;
     ucxpool_t              *pool;    /* heap */
-    CUdeviceptr             ballast; /* cuda, async, plug-ins; 0: none */
+    CUdeviceptr             ballast; /* async, plug-ins; 0: none */
     uint64_t     free_bytes;  /* free with the ballast, before any call */
     CUmemoryPool driver_pool; /* async */
 };
@@ -100,7 +100,7 @@ void         allocator_destroy(allocator_t *allocator);
 extern const allocator_kind_t allocator_heap;
 extern const allocator_kind_t allocator_async;
 
-#define ALLOCATOR_NUM_KINDS 3
+#define ALLOCATOR_NUM_KINDS 2
 
 extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
 
