@@ -280,7 +280,7 @@ part_large() {
 
 part_json() {
     records 1000 >in.tbl
-    passes -w 2 -p 2 --json --memcpy in.tbl
+    passes -w 2 -p 2 --json in.tbl
     for text in '"records": 1000' "\"bytes\": $(wc -c <in.tbl | tr -d ' ')" \
         '"workers": 2' '"partitions": 2' '"by_worker": \[{"worker": 0'; do
         grep -q "$text" stdout || failed "--json lacks $text"

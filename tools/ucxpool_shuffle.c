@@ -30,7 +30,6 @@ typedef struct options {
     const char *folder;
     bool        has_header;
     bool        json;
-    bool        compare_memcpy;
     char      **files; /* NULL after the last */
 } options_t;
 
@@ -71,8 +70,6 @@ static const option_row_t rows[] = {
      OPTION_FLAG(options_t, has_header)},
     {"json", 0, NULL, "print the summary as JSON",
      OPTION_FLAG(options_t, json)},
-    {"memcpy", 0, NULL, "also time a plain copy of the bytes transferred",
-     OPTION_FLAG(options_t, compare_memcpy)},
     OPTION_LAST_ROWS,
 };
 
@@ -133,7 +130,6 @@ static int init_job(const options_t *options, uint64_t run, job_t *job)
     job->num_partitions = options->num_partitions != 0 ? options->num_partitions
                                                        : job->num_workers;
     job->field          = options->field;
-    job->compare_memcpy = options->compare_memcpy;
     worker_choose_batch(job);
     return (inputs_init(&job->inputs, options->files, num_files,
                         options->delimiter) == 0) &&

@@ -30,7 +30,6 @@ typedef struct job {
     uint32_t        num_partitions;
     unsigned        field;
     size_t          batch_size; /* bytes of records */
-    bool            compare_memcpy;
     inputs_t        inputs;
     output_folder_t folder;
 } job_t;
@@ -50,7 +49,6 @@ typedef struct result {
     uint64_t          num_added;    /* newlines that were added */
     uint64_t          max_resident; /* bytes of memory */
     stopwatch_t       whole;
-    stopwatch_t       copy; /* memcpy of bytes_received, if requested */
     exchange_report_t exchange;
 } result_t;
 

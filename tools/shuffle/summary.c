@@ -30,7 +30,6 @@ static void result_sum(const result_t *results, unsigned num_workers,
         tally_add(&sum_p->in, &result->in);
         tally_add(&sum_p->out, &result->out);
         sum_p->num_added += result->num_added;
-        stopwatch_add(&sum_p->copy, &result->copy);
         stopwatch_add(&sum->transfer, &exchange->transfer);
         stopwatch_add(&sum->wait, &exchange->wait);
         sum->bytes_sent += exchange->bytes_sent;
@@ -111,13 +110,6 @@ static void summary_text_transfer(const result_t *sum, FILE *stream)
             megabytes(exchange->bytes_received), exchange->batches_received,
             seconds(exchange->transfer.wall_ns),
             seconds(exchange->transfer.cpu_ns));
-    if (sum->copy.cpu_ns > 0) {
-        fprintf(stream,
-                "  memcpy of the same bytes: %.3f s, %.3f s of CPU time; "
-                "transfer takes %.2f times that\n",
-                seconds(sum->copy.wall_ns), seconds(sum->copy.cpu_ns),
-                (double)exchange->transfer.cpu_ns / (double)sum->copy.cpu_ns);
-    }
     for (unsigned i = 0; i < EXCHANGE_NUM_MODES; i++) {
         const exchange_volume_t *sent = &exchange->sent[i];
 
@@ -195,13 +187,6 @@ static void json_transfer(json_t *json, const result_t *result)
     json_seconds(json, "seconds", exchange->transfer.wall_ns);
     json_seconds(json, "cpu_seconds", exchange->transfer.cpu_ns);
     json_seconds(json, "wait_seconds", exchange->wait.wall_ns);
-    if (result->copy.wall_ns > 0) {
-        json_seconds(json, "memcpy_seconds", result->copy.wall_ns);
-        json_seconds(json, "memcpy_cpu_seconds", result->copy.cpu_ns);
-    } else {
-        json_bare(json, "memcpy_seconds", "null");
-        json_bare(json, "memcpy_cpu_seconds", "null");
-    }
     json_close(json);
 }
 

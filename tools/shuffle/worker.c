@@ -27,8 +27,6 @@
 #define WORKER_BUFFER_SIZE (256 * KIB)
 /* Time to sleep before checking again whether to end. */
 #define WORKER_WAIT_MS 20
-/* A size that exceeds the CPU's cache. */
-#define WORKER_MEMCPY_SIZE (64 * MIB)
 
 typedef struct worker {
     worker_params_t params;
@@ -262,34 +260,6 @@ static int worker_drain(worker_t *worker)
 
 /* --- the result --------------------------------------------------------- */
 
-/*
- * Measure, for comparison, the time of a plain copy of as many bytes, in pieces
- * of a batch's size, from memory that is not in the cache.
- */
-static void worker_time_memcpy(size_t piece, uint64_t num_bytes,
-                               stopwatch_t *total_p)
-{
-    size_t      pieces = WORKER_MEMCPY_SIZE / piece + 1;
-    char       *source = malloc(piece * pieces);
-    char       *target = malloc(piece);
-    stopwatch_t start;
-
-    if ((source != NULL) && (target != NULL)) {
-        memset(source, 1, piece * pieces);
-        memset(target, 2, piece);
-        start = stopwatch_start();
-        for (uint64_t done = 0; done < num_bytes; done += piece) {
-            memcpy(target, source + done / piece % pieces * piece,
-                   num_bytes - done < piece ? num_bytes - done : piece);
-            /* Prevent the compiler from removing the copy. */
-            __asm__ volatile("" : : "r"(target) : "memory");
-        }
-        stopwatch_stop(total_p, &start);
-    }
-    free(source);
-    free(target);
-}
-
 static void worker_report(const worker_t *worker)
 {
     const worker_params_t *params = &worker->params;
@@ -301,10 +271,6 @@ static void worker_report(const worker_t *worker)
     result->num_added    = worker->reader.num_added;
     if (params->exchange != NULL) {
         exchange_report(params->exchange, &result->exchange);
-    }
-    if (worker->job->compare_memcpy) {
-        worker_time_memcpy(worker->job->batch_size,
-                           result->exchange.bytes_received, &result->copy);
     }
 }
 
