@@ -91,9 +91,6 @@ run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
 run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none
 run 0 $short -t pingpong-comm -s 4k
 says out 'pool-comm/auto takes'
-run 0 $short -t mixed -s 20k -n 100 --wire map
-says out '100 x up to 20 KiB'
-run 0 $short -t mixed -s 8 -n 7
 run 0 $short -t misaligned -s 100 -n 33
 run 0 $short -s 1001 -n 77 -O 3 --sides tag-each/peer,tag-each/none
 run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
@@ -209,11 +206,6 @@ run 2 --cpus 0
 run 2 --wire nonsense
 says err 'auto, map or ucx'
 run 2 --table nonsense
-# No row of a table is missing.
-run 2 --table cuda -s 4
-says err 'raise -s'
-run 2 --table all --device cuda -O 64
-says err 'too much memory'
 run 2 -l 0 localhost:1
 for option in '-s 4k' '-t any' '--table map' '--device cuda' --json '-O 8' \
     '-r 3' '-T 1'; do
@@ -223,11 +215,7 @@ done
 run 2 --nonsense
 run 2 -t pingpong -n 2
 says err 'omit -n'
-run 2 -t mixed --sides pool-pieces/map
-says err 'pieces have one length'
 for side in pool-read/map get/none pool-write-asleep/auto; do
-    run 2 -t mixed --sides $side
-    says err 'pieces have one length'
     run 2 -t pingpong --sides $side
     says err 'a read, a write or a copy transfers data in one direction'
 done
@@ -235,8 +223,6 @@ for side in pool-read-asleep/map get/none pool-write-asleep/auto; do
     run 2 -t both --sides $side
     says err 'only pool-read and pool-write transfer data in both directions'
 done
-run 2 -t mixed -s 4
-says err 'raise -s'
 run 2 -s 64g -n 16m
 says err 'too much memory'
 

@@ -319,7 +319,6 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.count       = count != 0 ? count : test->count;
     job->work.outstanding = is_trip ? 1 : options->work.outstanding;
     job->work.echo        = is_trip;
-    job->work.mixed       = test->is_mixed;
     job->work.misaligned  = test->misaligned;
     job->work.both        = test->is_both;
     job->work.untold      = options->untold;

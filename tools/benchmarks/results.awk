@@ -57,9 +57,6 @@ function work_words(size, count) {
     tests[job] = field($0, "test")
     trips[job] = tests[job] ~ /^pingpong/
     works[job] = work_words(field($0, "size"), field($0, "count"))
-    if (tests[job] == "mixed") {
-        sub(/ x /, " x up to ", works[job])
-    }
     wires[job] = field($0, "command")
     sub(/.*--wire /, "", wires[job])
     missing[job] = field($0, "missing")

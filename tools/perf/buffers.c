@@ -242,26 +242,17 @@ static size_t round_up(size_t n, size_t unit)
 /* Returns the distance from the start of one scattered buffer to the start of
  * the next. Both ends use the same layout, so there is room for misalignment at
  * either end. */
-static size_t segment_stride(const work_t *work, size_t index)
+static size_t segment_stride(const work_t *work)
 {
-    return round_up(work_length(work, index) + work->misaligned, WORK_LINE) +
-           WORK_LINE;
+    return round_up(work->size + work->misaligned, WORK_LINE) + WORK_LINE;
 }
 
 static size_t slot_size(const work_t *work, bool is_scattered)
 {
-    size_t size = 0;
-
     if (!is_scattered || (work->count == 1)) {
         return round_up(work_bytes(work) + work->misaligned, PAGE);
     }
-    if (!work->mixed) {
-        return round_up(segment_stride(work, 0) * work->count, PAGE);
-    }
-    for (size_t i = 0; i < work->count; i++) {
-        size += segment_stride(work, i);
-    }
-    return round_up(size, PAGE);
+    return round_up(segment_stride(work) * work->count, PAGE);
 }
 
 size_t buffers_arena_size(const work_t *work, bool is_scattered)
@@ -304,8 +295,8 @@ static void lay_out(buffers_t *buffers, const work_t *work)
         }
         for (size_t i = 0; i < work->count; i++) {
             segments[i].address = next;
-            segments[i].length  = work_length(work, i);
-            next += segment_stride(work, i);
+            segments[i].length  = work->size;
+            next += segment_stride(work);
         }
         shuffle(segments, work->count);
     }

@@ -8,74 +8,9 @@
 
 /* --- work ----------------------------------------------------------------- */
 
-/* Mixed lengths are those of columns in batches of records. Batches have 64
- * rows, 128 rows, and so on. Columns are a bitmap, values of 1, 2 and 4 bytes,
- * offsets of strings, and values of 8 bytes. The longest column has `size`
- * bytes. */
-#define NUM_COLUMNS 6u
-#define FEWEST_ROWS UINT64_C(64)
-#define VALUE_SIZE  8u /* of the widest column */
-
-/* Returns the number of different batch sizes. */
-static uint64_t num_batches(const work_t *work)
-{
-    uint64_t num = 1;
-
-    while (FEWEST_ROWS << num <= work->size / VALUE_SIZE) {
-        num++;
-    }
-    return num;
-}
-
-/* Returns the number of rows of a batch. The smallest and the largest batch are
- * complete. The others are slightly smaller, so that not all lengths are powers
- * of two. */
-static uint64_t num_rows(const work_t *work, uint64_t batch)
-{
-    if (work->size / VALUE_SIZE < FEWEST_ROWS) {
-        return work->size / VALUE_SIZE;
-    }
-    return (FEWEST_ROWS << batch) -
-           (batch + 1 < num_batches(work) ? batch * 13 : 0);
-}
-
-uint64_t work_length(const work_t *work, uint64_t index)
-{
-    uint64_t rows;
-
-    if (!work->mixed) {
-        return work->size;
-    }
-    rows = num_rows(work, index / NUM_COLUMNS % num_batches(work));
-    switch (index % NUM_COLUMNS) {
-    case 0:
-        return (rows + 7) / 8;
-    case 1:
-        return rows;
-    case 2:
-        return rows * 2;
-    case 3:
-        return rows * 4;
-    case 4:
-        return rows * 4 + 4;
-    default:
-        return rows * 8;
-    }
-}
-
 uint64_t work_bytes(const work_t *work)
 {
-    uint64_t num_all = NUM_COLUMNS * num_batches(work);
-    uint64_t bytes   = 0;
-
-    if (!work->mixed) {
-        return work->size * work->count;
-    }
-    for (uint64_t i = 0; i < num_all; i++) {
-        bytes += work_length(work, i) *
-                 (work->count / num_all + (i < work->count % num_all ? 1 : 0));
-    }
-    return bytes;
+    return work->size * work->count;
 }
 
 static bool devices_are_sane(const int32_t devices[2])
@@ -188,8 +123,8 @@ int work_parse_pageable(const char *text, uint32_t *pageable_p)
 /* --- side ----------------------------------------------------------------- */
 
 /* clang-format off */
-#define RMA  (IS_RAW | IS_RMA | IS_REGISTERED | IS_ONE_SIDED | IS_EVEN)
-#define HERE (IS_POOL | IS_ONE_SIDED | IS_EVEN)
+#define RMA  (IS_RAW | IS_RMA | IS_REGISTERED | IS_ONE_SIDED)
+#define HERE (IS_POOL | IS_ONE_SIDED)
 
 static const struct {
     const char *name;
@@ -210,8 +145,8 @@ static const struct {
     [WAY_COPY_EACH]         = {"copy-each", IS_COPY | IS_ONE_SIDED | IS_EACH},
     [WAY_COPY]              = {"copy", IS_COPY | IS_ONE_SIDED | IS_WHOLE},
     [WAY_POOL]              = {"pool", IS_POOL},
-    [WAY_POOL_PIECES]       = {"pool-pieces", IS_POOL | IS_PIECES | IS_EVEN},
-    [WAY_POOL_EVEN]         = {"pool-even", IS_POOL | IS_EVEN},
+    [WAY_POOL_PIECES]       = {"pool-pieces", IS_POOL | IS_PIECES},
+    [WAY_POOL_EVEN]         = {"pool-even", IS_POOL},
     [WAY_POOL_EACH]         = {"pool-each", IS_POOL},
     [WAY_POOL_BATCH]        = {"pool-batch", IS_POOL | IS_BATCH},
     [WAY_POOL_WAIT]         = {"pool-wait", IS_POOL},
@@ -321,12 +256,6 @@ static int check_side(const job_t *job, side_t side)
         return tool_error("--sides: copy and copy-each copy between GPUs: omit "
                           "--pageable and the device host");
     }
-    if (side_is(side, IS_EVEN) && work->mixed) {
-        return tool_error(
-            "--sides: pieces have one length, but the buffers of %s have "
-            "several",
-            job->test);
-    }
     if (side_is(side, IS_ONE_SIDED) && work->echo) {
         return tool_error("--sides: a read, a write or a copy transfers data "
                           "in one direction, but %s transfers in both",
@@ -354,10 +283,6 @@ int job_check(const job_t *job)
     if (job->work.echo && (job->work.count != 1)) {
         return tool_error("%s sends one buffer in each direction: omit -n",
                           job->test);
-    }
-    if (job->work.mixed && (job->work.size < VALUE_SIZE)) {
-        return tool_error(
-            "the test mixed needs buffers of 8 bytes or more: raise -s");
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (check_side(job, job->sides[i]) != 0) {

@@ -55,7 +55,6 @@ typedef struct work {
     uint64_t count;       /* buffers of a message, 1 or more */
     uint32_t outstanding; /* messages in flight, 1 or more */
     uint32_t echo;        /* the reply is the whole message, not a word */
-    uint32_t mixed;       /* lengths from work_length(), up to `size` */
     uint32_t misaligned;  /* offset of the sender's scattered buffers from the
                              start of a cache line */
     uint32_t both;        /* as many messages go in the other direction */
@@ -65,10 +64,6 @@ typedef struct work {
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
                              the receiver lie; WORK_HOST: host memory */
 } work_t;
-
-/* Returns the length in bytes of a buffer; index is counted from 0. Mixed
- * lengths are those of columns. */
-uint64_t work_length(const work_t *work, uint64_t index);
 
 /* Returns the length in bytes of a message. */
 uint64_t work_bytes(const work_t *work);
@@ -160,18 +155,17 @@ enum {
     IS_COPY       = 1u << 4, /* uses the GPU's copy engine */
     IS_POOL       = 1u << 5,
     IS_PIECES     = 1u << 6,
-    IS_EVEN       = 1u << 7, /* needs buffers of one length */
-    IS_ONE_SIDED  = 1u << 8, /* the sender reads or writes the receiver's
+    IS_ONE_SIDED  = 1u << 7, /* the sender reads or writes the receiver's
                                 memory by itself */
-    IS_READ      = 1u << 9,  /* the sender receives the bytes */
-    IS_ASLEEP    = 1u << 10, /* the receiver makes no progress calls */
-    IS_COMM_SEND = 1u << 11, /* the sender's memory belongs to the pool */
-    IS_COMM_RECV = 1u << 12,
-    IS_BATCH     = 1u << 13, /* posts several operations in a call */
+    IS_READ      = 1u << 8,  /* the sender receives the bytes */
+    IS_ASLEEP    = 1u << 9,  /* the receiver makes no progress calls */
+    IS_COMM_SEND = 1u << 10, /* the sender's memory belongs to the pool */
+    IS_COMM_RECV = 1u << 11,
+    IS_BATCH     = 1u << 12, /* posts several operations in a call */
     /* Each pool side is compared with the fastest IS_EACH side, the fastest
      * IS_WHOLE side, and the fastest other side, in each mode. */
-    IS_EACH  = 1u << 14, /* one message, get, put or copy per buffer */
-    IS_WHOLE = 1u << 15  /* one message, get, put or copy of contiguous
+    IS_EACH  = 1u << 13, /* one message, get, put or copy per buffer */
+    IS_WHOLE = 1u << 14  /* one message, get, put or copy of contiguous
                             memory */
 };
 

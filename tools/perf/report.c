@@ -13,12 +13,11 @@ static const char *work_text(const work_t *work, char text[TEXT_SIZE])
     char size[NUMBER_TEXT_SIZE];
 
     number_print_bytes(work->size, size);
-    if ((work->count == 1) && !work->mixed) {
+    if (work->count == 1) {
         snprintf(text, TEXT_SIZE, "%s", size);
     } else {
         number_print_commas(work->count, count);
-        snprintf(text, TEXT_SIZE, "%.20s x %s%.20s", count,
-                 work->mixed ? "up to " : "", size);
+        snprintf(text, TEXT_SIZE, "%.20s x %.20s", count, size);
     }
     return text;
 }

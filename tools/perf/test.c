@@ -25,10 +25,6 @@ static const test_t tests[] = {
      "buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
      .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES},
-    {"mixed", "scattered buffers with lengths like those of table columns, up "
-     "to -s, against one active message per buffer",
-     UNIT_RATE, 8 * M, 180, WAY_POOL, {WAY_AM_EACH},
-     .gpu_ways = GPU_SCATTERED, .is_mixed = true},
     {"misaligned", "scattered buffers, misaligned at the sender, against one "
      "active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
@@ -100,7 +96,6 @@ static const test_row_t rows[] = {
     {"cuda", "each", 256, 262144, MODE_MAP},
     {"cuda", "each", 64, 1048576, MODE_MAP},
     {"cuda", "each", M, 512, MODE_MAP},
-    {"cuda", "mixed", 8 * M, 1170, MODE_MAP},
     {"cuda", "misaligned", 4096, 131072, MODE_MAP},
     {"cuda", "few-blocks", 4096, 131072, MODE_MAP},
     {"cuda", "any", G, 1, MODE_MAP},

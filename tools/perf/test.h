@@ -24,7 +24,6 @@ typedef struct test {
     uint32_t raw_ways[TEST_MAX_WAYS];
     uint32_t gpu_ways[TEST_MAX_WAYS];
     uint32_t second_way; /* another way of the pool; WAY_NONE: none */
-    bool     is_mixed;   /* mixed lengths, see work_length() */
     bool     is_both;    /* both directions, see work_t */
     uint32_t misaligned; /* bytes, see work_t */
     uint64_t send_size;  /* bytes, see job_t */
