@@ -119,7 +119,6 @@ push_works() {
 -t both -s 4k -n 131072
 -t both -s 1m -n 512
 -t misaligned -s 4k -n 131072
--t few-blocks -s 4k -n 131072
 -t any -s 64m -n 1
 -t pingpong -s 4k
 TEXT

@@ -309,7 +309,6 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
 
     *job = (job_t){
         .work          = options->work,
-        .send_size     = test->send_size,
         .max_rounds    = options->rounds,
         .may_miss      = options->table != NULL,
         .has_own_sides = options->num_sides != 0,

@@ -289,7 +289,7 @@ int job_check(const job_t *job)
             return -1;
         }
     }
-    return work_is_sane(&job->work) && (job->send_size <= WORK_MAX_BYTES)
+    return work_is_sane(&job->work)
                ? 0
                : tool_error("-s, -n and -O together need too much memory: "
                             "lower one of them");

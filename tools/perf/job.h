@@ -213,7 +213,6 @@ typedef struct job {
     uint32_t may_miss;      /* report a missing feature without failing */
     uint32_t has_own_sides; /* sides from --sides instead of the test's */
     uint64_t time_ns;       /* start no new round after this time */
-    uint64_t send_size;     /* bytes of a pool's send blocks; 0: default */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
 

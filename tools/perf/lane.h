@@ -40,7 +40,6 @@ typedef struct pool_params {
     /* Size of the ucxpool_comm_alloc() memory that will be allocated. The pool
      * is created larger than its default if needed. */
     size_t comm_size;
-    size_t send_size; /* bytes of all send blocks; 0: the default */
 } pool_params_t;
 
 /* Create a pool with the settings of the environment. */

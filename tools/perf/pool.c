@@ -18,10 +18,9 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Half of a pool is the caller's share, a quarter the share of sends
- * (SEND_SHARE, RECV_SHARE). In a pool of the default size the caller has at
- * least SMALL_SIZE. If the caller needs more, a pool on a GPU has at least
- * GPU_SIZE. */
+/* Half of a pool is the caller's share (SEND_SHARE, RECV_SHARE). In a pool of
+ * the default size the caller has at least SMALL_SIZE. If the caller needs
+ * more, a pool on a GPU has at least GPU_SIZE. */
 #define GPU_SIZE   (500 * MIB)
 #define SMALL_SIZE (8 * MIB)
 
@@ -637,12 +636,11 @@ static const char *size_setting(const pool_params_t *params, char text[32])
 {
     size_t size = 2 * params->comm_size + 64 * MIB;
 
-    if (params->send_size != 0) {
-        size = 4 * params->send_size;
-    } else if ((params->comm_size <= SMALL_SIZE) ||
-               (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
+    if ((params->comm_size <= SMALL_SIZE) ||
+        (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
         return NULL;
-    } else if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
+    }
+    if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
         size = GPU_SIZE;
     }
     snprintf(text, 32, "%zum", size / MIB);

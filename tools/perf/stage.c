@@ -46,7 +46,6 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
         .device    = stage->memory.device,
         .is_sender = params->is_sender,
         .comm_size = comm_size(job, mode),
-        .send_size = job->send_size,
     };
 
     if ((*lane == NULL) &&

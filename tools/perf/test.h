@@ -26,7 +26,6 @@ typedef struct test {
     uint32_t second_way; /* another way of the pool; WAY_NONE: none */
     bool     is_both;    /* both directions, see work_t */
     uint32_t misaligned; /* bytes, see work_t */
-    uint64_t send_size;  /* bytes, see job_t */
 } test_t;
 
 /* Returns the test with this name, or NULL. */
