@@ -282,10 +282,13 @@ static int output_end(FILE *stream, int code)
 
 int program_main(const program_t *program, void *options, int argc, char **argv)
 {
-    char **arguments;
-    FILE  *output;
-    int    code = options_read(program, options, argc, argv, &arguments);
+    static char buffer[1 << 16]; /* holds --help or --list */
+    char      **arguments;
+    FILE       *output;
+    int         code;
 
+    setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+    code = options_read(program, options, argc, argv, &arguments);
     if (code < 0) {
         code = program->check(options, arguments);
     }
