@@ -87,8 +87,8 @@ if grep -qF 'way process' "$dir/out"; then
     says out '"way": "process"'
 fi
 # Replies that repeat the message, eager and by rendezvous.
-run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
-run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none
+run 0 $short -t pingpong -s 300k --sides am/peer,am/none
+run 0 $short -t pingpong --sides am/peer,am-memh/none
 run 0 $short -t pingpong-comm -s 4k
 says out 'pool-comm/auto takes'
 run 0 $short -t misaligned -s 100 -n 33
@@ -215,9 +215,9 @@ done
 run 2 --nonsense
 run 2 -t pingpong -n 2
 says err 'omit -n'
-for side in pool-read/map get/none pool-write-asleep/auto; do
+for side in pool-read/map get/none pool-write-asleep/auto tag/peer iov/none; do
     run 2 -t pingpong --sides $side
-    says err 'a read, a write or a copy transfers data in one direction'
+    says err 'the reply has the same bytes'
 done
 for side in pool-read-asleep/map get/none pool-write-asleep/auto; do
     run 2 -t both --sides $side

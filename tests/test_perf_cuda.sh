@@ -163,7 +163,7 @@ says err 'add --device'
 run 2 --pageable send
 says err 'add --device'
 run 2 -t pingpong --device cuda --sides copy
-says err 'a copy transfers data in one direction'
+says err 'the reply has the same bytes'
 run 2 --device cuda --pageable send --sides copy
 says err 'omit --pageable'
 run 2 --table cuda --device cuda --pageable send

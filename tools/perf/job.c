@@ -256,9 +256,10 @@ static int check_side(const job_t *job, side_t side)
         return tool_error("--sides: copy and copy-each copy between GPUs: omit "
                           "--pageable and the device host");
     }
-    if (side_is(side, IS_ONE_SIDED) && work->echo) {
-        return tool_error("--sides: a read, a write or a copy transfers data "
-                          "in one direction, but %s transfers in both",
+    if (work->echo && (side_is(side, IS_ONE_SIDED) ||
+                       (side_is(side, IS_RAW) && !side_is(side, IS_AM)))) {
+        return tool_error("--sides: %s needs messages of the pool or active "
+                          "messages, because the reply has the same bytes",
                           job->test);
     }
     if (side_is(side, IS_RMA | IS_ASLEEP) && work->both) {

@@ -18,9 +18,6 @@
  * operations would only make UCX's queues longer. */
 #define WINDOW 64u
 
-/* The bit that marks the tag of a reply. */
-#define TAG_REPLY UINT64_C(0x8000000000000000)
-
 enum { AM_DATA = 1, AM_REPLY = 2 };
 
 /* The header of an active message. */
@@ -331,8 +328,7 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
     return taken(attr);
 }
 
-/* --- tag messages: the same, or one of a list (UCP_DATATYPE_IOV)
- * ----------- */
+/* --- tag messages: the same, or one of a list (UCP_DATATYPE_IOV) ---------- */
 
 static uint64_t tag_of(unsigned slot, size_t part)
 {
@@ -369,33 +365,6 @@ static void *part_memory(const raw_end_t *raw, unsigned index, size_t part,
     return segment->address;
 }
 
-static void tag_reply_received(void *request, ucs_status_t status,
-                               const ucp_tag_recv_info_t *info, void *user_data)
-{
-    end_slot_t *slot = user_data;
-
-    ended(slot, request, status, "an answer ended early");
-    slot->replied = true;
-}
-
-/* Post the receive of a reply that repeats the message, before it can
- * arrive. */
-static int tag_expect_reply(raw_end_t *raw, unsigned index)
-{
-    buffers_t          *buffers = &raw->end.buffers;
-    end_slot_t         *slot    = &raw->end.slots[index];
-    ucp_request_param_t param;
-
-    fill_tag_param(raw, slot, &param);
-    param.datatype = ucp_dt_make_contig(1);
-    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    param.cb.recv = tag_reply_received;
-    return posted(
-        slot, ucp_tag_recv_nbx(raw->lane->worker, buffers_reply(buffers, index),
-                               buffers_reply_size(buffers), TAG_REPLY | index,
-                               UINT64_MAX, &param));
-}
-
 static ucs_status_ptr_t post_tag_send(const raw_end_t *raw, unsigned index,
                                       size_t                     part,
                                       const ucp_request_param_t *param)
@@ -413,9 +382,6 @@ static int tag_send(end_t *end, unsigned index)
     ucp_request_param_t param;
 
     enter(raw);
-    if (end->work.echo && (tag_expect_reply(raw, index) != 0)) {
-        return -1;
-    }
     fill_tag_param(raw, &end->slots[index], &param);
     return post_parts(raw, index, num_parts(raw), WINDOW, post_tag_send,
                       &param);
@@ -465,23 +431,6 @@ static int tag_expect(end_t *end, unsigned index)
     param.cb.recv = tag_received;
     return post_parts(raw, index, num_parts(raw), UINT_MAX, post_tag_recv,
                       &param);
-}
-
-static int tag_reply(end_t *end, unsigned index)
-{
-    raw_end_t          *raw  = (raw_end_t *)end;
-    end_slot_t         *slot = &end->slots[index];
-    ucp_request_param_t param;
-    size_t              count;
-    void               *memory;
-
-    if (!end->work.echo) {
-        return am_reply(end, index);
-    }
-    fill_tag_param(raw, slot, &param);
-    memory = part_memory(raw, index, 0, &count);
-    return posted(slot, ucp_tag_send_nbx(raw->lane->ep, memory, count,
-                                         TAG_REPLY | index, &param));
 }
 
 /* --- gets and puts of registered memory, completed by a flush ------------- */
@@ -683,7 +632,7 @@ static void raw_destroy(end_t *end)
 
 static const end_ops_t am_ops  = {am_send, am_expect, am_reply, raw_progress,
                                   raw_destroy};
-static const end_ops_t tag_ops = {tag_send, tag_expect, tag_reply, raw_progress,
+static const end_ops_t tag_ops = {tag_send, tag_expect, am_reply, raw_progress,
                                   raw_destroy};
 static const end_ops_t rma_ops = {rma_send, end_no_part, end_no_part,
                                   raw_progress, raw_destroy};
