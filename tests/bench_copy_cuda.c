@@ -90,18 +90,11 @@ static size_t make_addresses(const work_t *work, uint64_t *addresses)
     return num;
 }
 
-static void fill_job(const work_t *work, copy_cuda_job_t *job,
+static void fill_job(const work_t *work, const copy_cuda_job_t *job,
                      const uint64_t *addresses, size_t num)
 {
     uint64_t       *uniform  = job->entries;
     copy_segment_t *segments = job->entries;
-    copy_table_t    list     = {
-               .form        = work->form,
-               .entries     = job->entries,
-               .num_entries = (uint32_t)num,
-               .length      = (uint32_t)work->length,
-               .stream      = (uintptr_t)stream.address,
-    };
 
     for (size_t i = 0; i < num; i++) {
         if (work->form == COPY_UNIFORM) {
@@ -110,22 +103,28 @@ static void fill_job(const work_t *work, copy_cuda_job_t *job,
             segments[i] = (copy_segment_t){addresses[i], work->length};
         }
     }
-    if (!copy_cuda_job_add(copier, job, &list, STREAM_SIZE)) {
-        fprintf(stderr, "no room for the tiles\n");
-        exit(EXIT_FAILURE);
-    }
 }
 
-static void start(const work_t *work, copy_cuda_job_t *job, bool is_gather)
+/* work: NULL: one long copy. num: pieces. */
+static void start(const work_t *work, size_t num, copy_cuda_job_t *job,
+                  bool is_gather)
 {
+    copy_table_t list;
+
     if (work == NULL) {
         check(copy_cuda_job_start_long(copier, job, (uintptr_t)arena.address,
                                        (uintptr_t)stream.address, STREAM_SIZE,
                                        is_gather));
         return;
     }
-    check(copy_cuda_job_start(copier, job, work->form, (uint32_t)work->length,
-                              is_gather));
+    list = (copy_table_t){
+        .form        = work->form,
+        .entries     = job->entries,
+        .num_entries = (uint32_t)num,
+        .length      = (uint32_t)work->length,
+        .stream      = (uintptr_t)stream.address,
+    };
+    check(copy_cuda_job_start(copier, job, &list, STREAM_SIZE, is_gather));
 }
 
 static int compare(const void *a, const void *b)
@@ -135,8 +134,10 @@ static int compare(const void *a, const void *b)
     return (difference > 0) - (difference < 0);
 }
 
-/* Throughput in GB/s of all jobs, which copy `payload` bytes each. */
-static double measure(const work_t *work, bool is_gather, size_t payload)
+/* Throughput in GB/s of all jobs, which copy `payload` bytes in `num` pieces
+ * each. */
+static double measure(const work_t *work, size_t num, bool is_gather,
+                      size_t payload)
 {
     double           rates[MAX_ROUNDS];
     ucxpool_status_t status;
@@ -145,7 +146,7 @@ static double measure(const work_t *work, bool is_gather, size_t payload)
         uint64_t begin = base_clock_now();
 
         for (unsigned i = 0; i < NUM_JOBS; i++) {
-            start(work, jobs[i], is_gather);
+            start(work, num, jobs[i], is_gather);
         }
         for (unsigned i = 0; i < NUM_JOBS; i++) {
             do {
@@ -184,8 +185,8 @@ static void measure_work(const work_t *work, uint64_t *addresses, double copy)
     for (unsigned i = 0; i < NUM_JOBS; i++) {
         fill_job(work, jobs[i], addresses, num);
     }
-    gather  = measure(work, true, payload);
-    scatter = measure(work, false, payload);
+    gather  = measure(work, num, true, payload);
+    scatter = measure(work, num, false, payload);
     jobs_put();
     printf("%-18s %8zu B %9.0f %6.2f %9.0f %6.2f\n", work->name, work->length,
            gather, gather / copy, scatter, scatter / copy);
@@ -215,7 +216,7 @@ int main(int argc, char **argv)
     check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1, STREAM_SIZE,
                            BASE_SWITCH_NO));
     jobs_get();
-    copy = measure(NULL, true, STREAM_SIZE);
+    copy = measure(NULL, 1, true, STREAM_SIZE);
     jobs_put();
     printf("%s, copy of %zu MiB: %.0f GB/s\n", device->name, STREAM_SIZE >> 20,
            copy);

@@ -144,13 +144,6 @@ static void wait_for(copy_cuda_job_t *job)
     assert_ok(status);
 }
 
-static void run(copy_cuda_job_t *job, copy_form_t form, uint32_t uniform,
-                bool is_gather)
-{
-    assert_ok(copy_cuda_job_start(copier, job, form, uniform, is_gather));
-    wait_for(job);
-}
-
 /* Pieces that do not overlap, in random order of address. */
 typedef struct layout {
     size_t num;
@@ -162,6 +155,20 @@ typedef struct layout {
 } layout_t;
 
 static layout_t layout;
+
+/* The list of the job that make_job() made last. */
+static copy_table_t list;
+
+static ucxpool_status_t start(copy_cuda_job_t *job, bool is_gather)
+{
+    return copy_cuda_job_start(copier, job, &list, layout.size, is_gather);
+}
+
+static void run(copy_cuda_job_t *job, bool is_gather)
+{
+    assert_ok(start(job, is_gather));
+    wait_for(job);
+}
 
 static void lay_out(copy_form_t form, size_t uniform)
 {
@@ -222,22 +229,21 @@ static void fill_entries(void *entries, copy_form_t form)
 static copy_cuda_job_t *make_job_padded(copy_form_t form, size_t uniform,
                                         bool is_padded)
 {
-    copy_cuda_job_t *job  = copy_cuda_job_get(copier);
-    copy_table_t     list = {
-            .form        = form,
-            .num_entries = NUM_PIECES,
-            .length      = (uint32_t)uniform,
-            .stream      = (uintptr_t)contiguous.address + layout.begin,
-            .is_padded   = is_padded,
-    };
+    copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
     ck_assert_ptr_nonnull(job);
     lay_out(form, uniform);
     fill_entries(job->entries, form);
-    list.entries = job->entries;
-    list.offsets = (const uint64_t *)job->entries + NUM_PIECES;
-    list.limit   = layout.stream[NUM_PIECES - 1];
-    ck_assert(copy_cuda_job_add(copier, job, &list, layout.size));
+    list = (copy_table_t){
+        .form        = form,
+        .entries     = job->entries,
+        .num_entries = NUM_PIECES,
+        .length      = (uint32_t)uniform,
+        .stream      = (uintptr_t)contiguous.address + layout.begin,
+        .offsets     = (const uint64_t *)job->entries + NUM_PIECES,
+        .limit       = layout.stream[NUM_PIECES - 1],
+        .is_padded   = is_padded,
+    };
     return job;
 }
 
@@ -296,7 +302,7 @@ static void gather(int way)
 {
     copy_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
 
-    run(job, ways[way].form, (uint32_t)ways[way].uniform, true);
+    run(job, true);
     copy_cuda_job_put(copier, job);
 }
 
@@ -329,7 +335,7 @@ TEST(gather_clears_the_last_padding_on_request)
     for (size_t length = 1; length <= 2 * COPY_UNIT; length++) {
         poison_stream();
         job = make_job_padded(COPY_UNIFORM, length, true);
-        run(job, COPY_UNIFORM, (uint32_t)length, true);
+        run(job, true);
         copy_cuda_job_put(copier, job);
         layout.size = base_align_up(layout.size, (size_t)COPY_UNIT);
         check_gathered();
@@ -349,12 +355,12 @@ TEST(list_with_stream_offsets_may_contain_zeros)
         entries[i].address = 0;
         memset(pattern + layout.offsets[i], 0, layout.lengths[i]);
     }
-    run(job, COPY_EXACT, 0, true);
+    run(job, true);
     check_gathered();
 
     put(scattered.address, result, SIZE);
     get(pattern, scattered.address, SIZE);
-    run(job, COPY_EXACT, 0, false);
+    run(job, false);
     copy_cuda_job_put(copier, job);
     for (size_t i = 1; i < layout.num; i += 2) {
         memcpy(pattern + layout.offsets[i], result + layout.stream[i],
@@ -381,7 +387,7 @@ TEST_EACH(scatter_restores_every_byte_and_no_other, NUM_WAYS)
     put(contiguous.address, pattern, SIZE);
     memset(result, 0xdd, SIZE);
     put(scattered.address, result, SIZE);
-    run(job, ways[_i].form, (uint32_t)ways[_i].uniform, false);
+    run(job, false);
     copy_cuda_job_put(copier, job);
 
     get(result, scattered.address, SIZE);
@@ -393,36 +399,6 @@ TEST_EACH(scatter_restores_every_byte_and_no_other, NUM_WAYS)
         memset(piece, 0xdd, layout.lengths[i]);
     }
     ck_assert(is_all(result, SIZE, 0xdd));
-}
-
-/* Two separate streams in one launch. */
-TEST(a_job_takes_several_lists)
-{
-    copy_cuda_job_t *job;
-    copy_segment_t  *segments;
-    copy_table_t     list = {.form = COPY_SEGMENTS, .num_entries = 2};
-
-    init_memory(&mem_kind_cuda_vmm);
-    job      = copy_cuda_job_get(copier);
-    segments = job->entries;
-    for (size_t i = 0; i < 4; i++) {
-        segments[i] = (copy_segment_t){
-            (uintptr_t)scattered.address + i * 10000 + i, 5000};
-    }
-    list.entries = &segments[0];
-    list.stream  = (uintptr_t)contiguous.address + ((size_t)1 << 20);
-    ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
-    list.entries = &segments[2];
-    list.stream  = (uintptr_t)contiguous.address;
-    ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
-    run(job, COPY_SEGMENTS, 0, true);
-    copy_cuda_job_put(copier, job);
-    get(result, contiguous.address, SIZE);
-    ck_assert_int_eq(memcmp(result + ((size_t)1 << 20), pattern, 5000), 0);
-    ck_assert_int_eq(
-        memcmp(result + ((size_t)1 << 20) + 5008, pattern + 10001, 5000), 0);
-    ck_assert_int_eq(memcmp(result, pattern + 20002, 5000), 0);
-    ck_assert_int_eq(memcmp(result + 5008, pattern + 30003, 5000), 0);
 }
 
 TEST(long_piece_uses_the_copy_engine)
@@ -471,16 +447,15 @@ TEST(long_gathers_and_long_scatters_share_no_stream)
 static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
                                   copy_flag_t flag, bool is_gather)
 {
-    copy_cuda_job_t   *job  = copy_cuda_job_get(copier);
-    const copy_table_t list = {.form        = COPY_ONE,
-                               .entries     = address,
-                               .num_entries = 1,
-                               .length      = length,
-                               .stream      = (uintptr_t)other};
+    copy_cuda_job_t   *job = copy_cuda_job_get(copier);
+    const copy_table_t one = {.form        = COPY_ONE,
+                              .entries     = address,
+                              .num_entries = 1,
+                              .length      = length,
+                              .stream      = (uintptr_t)other};
 
     job->flag = flag;
-    ck_assert(copy_cuda_job_add(copier, job, &list, length));
-    assert_ok(copy_cuda_job_start(copier, job, COPY_ONE, length, is_gather));
+    assert_ok(copy_cuda_job_start(copier, job, &one, length, is_gather));
     return job;
 }
 
@@ -538,7 +513,7 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
     job                      = make_job(COPY_EVEN_PLACES, 1000);
     entries                  = job->entries;
     entries[NUM_PIECES + at] = layout.stream[NUM_PIECES - 1] + 1;
-    run(job, COPY_EVEN_PLACES, 1000, is_gather);
+    run(job, is_gather);
     ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_BEYOND | (at + 1));
     get(result, contiguous.address, SIZE);
     ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
@@ -550,7 +525,7 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
 
     entries[NUM_PIECES + at] = layout.stream[at];
     entries[at]              = 0;
-    run(job, COPY_EVEN_PLACES, 1000, is_gather);
+    run(job, is_gather);
     ck_assert_uint_eq(copy_cuda_job_fault(job), at + 1);
     copy_cuda_job_put(copier, job);
 }
@@ -567,7 +542,7 @@ TEST_EACH(segment_of_wrong_length_is_reported_and_not_touched, 2)
     segments = (copy_segment_t *)job->entries;
     for (int is_longer = 0; is_longer < 2; is_longer++) {
         segments[at].length = is_longer ? 1001 : 996;
-        run(job, COPY_EVEN_SEGMENTS, 1000, is_gather);
+        run(job, is_gather);
         ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_OTHER | (at + 1));
         get(result, contiguous.address, SIZE);
         ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
@@ -619,8 +594,9 @@ TEST(empty_job_completes)
 {
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
+    list = (copy_table_t){.form = COPY_SEGMENTS, .entries = job->entries};
     assert_ok(copy_cuda_job_poll(copier, job));
-    run(job, COPY_SEGMENTS, 0, true);
+    run(job, true);
     assert_ok(copy_cuda_job_poll(copier, job));
     copy_cuda_job_put(copier, job);
 }
@@ -648,8 +624,9 @@ TEST(create_makes_the_requested_number_of_jobs)
         memset(jobs[i]->entries, 0xff, params.entries_size);
     }
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        assert_ok(copy_cuda_job_start(copier, jobs[i], COPY_SEGMENTS, 0, true));
-        wait_for(jobs[i]);
+        list =
+            (copy_table_t){.form = COPY_SEGMENTS, .entries = jobs[i]->entries};
+        run(jobs[i], true);
         copy_cuda_job_put(copier, jobs[i]);
     }
     ck_assert_ptr_nonnull(copy_cuda_job_get(copier));
@@ -660,39 +637,26 @@ TEST(tiles_beyond_the_capacity_are_rejected)
     copy_cuda_copier_params_t small = params;
     copy_cuda_copier_t       *other = NULL;
     copy_cuda_job_t          *job;
-    copy_segment_t           *segments;
-    copy_table_t              list = {.form = COPY_SEGMENTS};
+    copy_segment_t           *segment;
 
+    init_memory(&mem_kind_cuda_vmm);
     small.max_tiles = 4;
     assert_ok(copy_cuda_copier_create(device, &small, &other));
-    job              = copy_cuda_job_get(other);
-    segments         = job->entries;
-    segments[0]      = (copy_segment_t){4096, 12000};
-    list.entries     = segments;
-    list.num_entries = 1;
-    ck_assert(copy_cuda_job_add(other, job, &list, 12000));
-    ck_assert_uint_eq(job->num_tiles, 3);
-    ck_assert(!copy_cuda_job_add(other, job, &list, 12000));
-    ck_assert_uint_eq(job->num_tiles, 3);
+    job      = copy_cuda_job_get(other);
+    segment  = job->entries;
+    *segment = (copy_segment_t){(uintptr_t)scattered.address, 4 * 4096 + 1};
+    list     = (copy_table_t){.form        = COPY_SEGMENTS,
+                              .entries     = segment,
+                              .num_entries = 1,
+                              .stream      = (uintptr_t)contiguous.address};
+    assert_error(copy_cuda_job_start(other, job, &list, segment->length, true),
+                 LIMIT);
+    segment->length = 4 * 4096;
+    assert_ok(copy_cuda_job_start(other, job, &list, segment->length, true));
+    copy_cuda_copier_wait(other);
+    assert_ok(copy_cuda_job_poll(other, job));
     copy_cuda_job_put(other, job);
     copy_cuda_copier_destroy(other);
-}
-
-TEST(invalid_parameters_are_rejected)
-{
-    copy_cuda_copier_params_t bad   = params;
-    copy_cuda_copier_t       *other = NULL;
-
-    bad.num_jobs = 0;
-    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
-    bad           = params;
-    bad.max_tiles = SIZE_MAX / 8;
-    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
-    bad              = params;
-    bad.entries_size = SIZE_MAX / 4;
-    bad.num_jobs     = 8;
-    assert_error(copy_cuda_copier_create(device, &bad, &other), INVALID_PARAM);
-    ck_assert_ptr_null(other);
     copy_cuda_copier_destroy(NULL);
 }
 
@@ -708,8 +672,7 @@ STAND_IN_TEST(jobs_run_while_the_host_continues)
         for (unsigned j = 0; j < NUM_JOBS; j++) {
             jobs[j] = make_job(COPY_SEGMENTS, 0);
             poison_stream();
-            assert_ok(
-                copy_cuda_job_start(copier, jobs[j], COPY_SEGMENTS, 0, true));
+            assert_ok(start(jobs[j], true));
             while (copy_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
             }
             check_gathered();
@@ -728,7 +691,7 @@ STAND_IN_TEST(job_is_not_reported_done_early)
     init_memory(&mem_kind_cuda_alloc);
     first  = make_job(COPY_SEGMENTS, 0);
     second = copy_cuda_job_get(copier);
-    assert_ok(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true));
+    assert_ok(start(first, true));
     assert_ok(copy_cuda_job_start_long(copier, second,
                                        (uintptr_t)scattered.address,
                                        (uintptr_t)contiguous.address, 1, true));
@@ -754,7 +717,7 @@ STAND_IN_TEST(copy_is_one_launch_and_polls_without_driver_calls)
     init_memory(&mem_kind_cuda_alloc);
     stand_in.fail_call(NULL, 0, 0);
     job = make_job(COPY_SEGMENTS, 0);
-    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
+    assert_ok(start(job, true));
     for (int i = 0; i < 1000; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
     }
@@ -773,7 +736,7 @@ static int start_and_ask_priority(bool is_gather, bool is_pushed)
     int              priority;
 
     job->is_pushed = is_pushed;
-    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, is_gather));
+    assert_ok(start(job, is_gather));
     priority = stand_in.priority(job->stream);
     wait_for(job);
     copy_cuda_job_put(copier, job);
@@ -812,13 +775,14 @@ static copy_cuda_job_t *make_bad_job(void)
 {
     copy_cuda_job_t *job      = copy_cuda_job_get(copier);
     copy_segment_t  *segments = job->entries;
-    copy_table_t     list     = {.form = COPY_SEGMENTS, .num_entries = 2};
 
-    segments[0]  = (copy_segment_t){(uintptr_t)pattern, 64};
-    segments[1]  = segments[0];
-    list.entries = segments;
-    list.stream  = (uintptr_t)contiguous.address;
-    ck_assert(copy_cuda_job_add(copier, job, &list, 128));
+    segments[0] = (copy_segment_t){(uintptr_t)pattern, 64};
+    segments[1] = segments[0];
+    layout.size = 128;
+    list        = (copy_table_t){.form        = COPY_SEGMENTS,
+                                 .entries     = segments,
+                                 .num_entries = 2,
+                                 .stream      = (uintptr_t)contiguous.address};
     return job;
 }
 
@@ -832,7 +796,7 @@ STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
     job = make_bad_job();
-    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
+    assert_ok(start(job, true));
     ck_assert_uint_eq(stand_in.step(9), 2);
     do {
         status = copy_cuda_job_poll(copier, job);
@@ -841,7 +805,7 @@ STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
     assert_detail("CUDA_ERROR_ILLEGAL_ADDRESS");
     copy_cuda_job_put(copier, job);
     job = copy_cuda_job_get(copier);
-    assert_error(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true), IO);
+    assert_error(start(job, true), IO);
     copy_cuda_job_put(copier, job);
     has_gpu_failed = true;
 }
@@ -895,7 +859,7 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
 
         poison_stream();
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        status = copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true);
+        status = start(job, true);
         if (!stand_in.has_failed()) {
             assert_ok(status);
             stand_in.fail_call(NULL, 0, 0);
@@ -908,7 +872,7 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
         assert_ok(copy_cuda_job_poll(copier, job));
         ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
         ck_assert_ptr_null(current);
-        run(job, COPY_SEGMENTS, 0, true);
+        run(job, true);
         copy_cuda_job_put(copier, job);
         check_gathered();
     }

@@ -343,7 +343,6 @@ struct copy_cuda_copier {
     CUfunction               kernel;
     lane_t                   lanes[NUM_WAYS];
     void                    *pinned; /* the words, then each job's memory */
-    size_t                   entries_size;
     size_t                   max_tiles;
     copy_cuda_job_t         *free_jobs;
     unsigned                 num_jobs;
@@ -354,13 +353,6 @@ struct copy_cuda_copier {
  * slow down writes to another. Tiles and lists are aligned to cache lines. */
 #define LINE_SIZE ((size_t)64)
 
-static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
-                                     CUresult result, const char *call)
-{
-    return mem_cuda_error(copier->device->driver, result, "%s on GPU %d (%s)",
-                          call, copier->device->ordinal, copier->device->name);
-}
-
 /* PTX, for cuModuleLoadData(): kernel.ptx as C strings. */
 static const char kernel_ptx[] =
 #include "src/copy/kernel_ptx.inc"
@@ -368,30 +360,29 @@ static const char kernel_ptx[] =
 
 static void kernel_unload(const copy_cuda_copier_t *copier)
 {
-    const mem_cuda_driver_t *driver = copier->device->driver;
-
-    mem_cuda_ignore(driver, driver->cuModuleUnload(copier->module),
-                    "cuModuleUnload");
+    mem_cuda_try(copier->device->driver, cuModuleUnload, copier->module);
 }
 
 static ucxpool_status_t kernel_load(copy_cuda_copier_t *copier)
 {
-    const mem_cuda_driver_t *driver = copier->device->driver;
-    CUresult                 result;
+    const mem_cuda_device_t *device = copier->device;
+    ucxpool_status_t         status;
 
-    result = driver->cuModuleLoadData(&copier->module, kernel_ptx);
-    if (result != CUDA_SUCCESS) {
-        return copier_error(copier, result,
-                            "loading the copy kernel (cuModuleLoadData)");
+    status = mem_cuda_device_status(
+        device, device->driver->cuModuleLoadData(&copier->module, kernel_ptx),
+        "loading the copy kernel (cuModuleLoadData) on");
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    result = driver->cuModuleGetFunction(&copier->kernel, copier->module,
-                                         COPY_KERNEL_NAME);
-    if (result != CUDA_SUCCESS) {
+    status = mem_cuda_device_status(
+        device,
+        device->driver->cuModuleGetFunction(&copier->kernel, copier->module,
+                                            COPY_KERNEL_NAME),
+        "cuModuleGetFunction of " COPY_KERNEL_NAME " on");
+    if (status != UCXPOOL_OK) {
         kernel_unload(copier);
-        return copier_error(copier, result,
-                            "cuModuleGetFunction of " COPY_KERNEL_NAME);
     }
-    return UCXPOOL_OK;
+    return status;
 }
 
 /* For each kind of copy: the number of streams, and how far their priority is
@@ -424,10 +415,8 @@ static void streams_destroy(copy_cuda_copier_t *copier)
         lane_t *lane = &copier->lanes[way];
 
         while (lane->num_streams > 0) {
-            mem_cuda_ignore(
-                driver,
-                driver->cuStreamDestroy(lane->streams[--lane->num_streams]),
-                "cuStreamDestroy");
+            mem_cuda_try(driver, cuStreamDestroy,
+                         lane->streams[--lane->num_streams]);
         }
     }
 }
@@ -437,33 +426,30 @@ static void streams_destroy(copy_cuda_copier_t *copier)
 static ucxpool_status_t lane_create(copy_cuda_copier_t *copier, way_t way,
                                     int priority)
 {
-    lane_t  *lane = &copier->lanes[way];
-    CUresult result;
+    lane_t  *lane   = &copier->lanes[way];
+    CUresult result = CUDA_SUCCESS;
 
-    while (lane->num_streams < ways[way].num_streams) {
+    while ((result == CUDA_SUCCESS) &&
+           (lane->num_streams < ways[way].num_streams)) {
         result = copier->device->driver->cuStreamCreateWithPriority(
             &lane->streams[lane->num_streams], CU_STREAM_NON_BLOCKING,
             priority);
-        if (result != CUDA_SUCCESS) {
-            return copier_error(copier, result, "cuStreamCreateWithPriority");
-        }
-        lane->num_streams++;
+        lane->num_streams += (result == CUDA_SUCCESS) ? 1 : 0;
     }
-    return UCXPOOL_OK;
+    return mem_cuda_device_status(copier->device, result,
+                                  "cuStreamCreateWithPriority on");
 }
 
 static ucxpool_status_t streams_create(copy_cuda_copier_t *copier)
 {
     int              least;
     int              greatest; /* lower numbers are higher priorities */
-    ucxpool_status_t status = UCXPOOL_OK;
-    CUresult         result;
+    ucxpool_status_t status;
 
-    result =
-        copier->device->driver->cuCtxGetStreamPriorityRange(&least, &greatest);
-    if (result != CUDA_SUCCESS) {
-        return copier_error(copier, result, "cuCtxGetStreamPriorityRange");
-    }
+    status = mem_cuda_device_status(
+        copier->device,
+        copier->device->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
+        "cuCtxGetStreamPriorityRange on");
     for (unsigned way = 0; (status == UCXPOOL_OK) && (way < NUM_WAYS); way++) {
         status = lane_create(copier, way,
                              base_min(least, greatest + ways[way].below));
@@ -482,37 +468,33 @@ static void streams_wait(const copy_cuda_copier_t *copier)
         const lane_t *lane = &copier->lanes[way];
 
         for (unsigned i = 0; i < lane->num_streams; i++) {
-            mem_cuda_ignore(driver,
-                            driver->cuStreamSynchronize(lane->streams[i]),
-                            "cuStreamSynchronize");
+            mem_cuda_try(driver, cuStreamSynchronize, lane->streams[i]);
         }
     }
 }
 
-/* Compute the size of one job's pinned memory: for its completion word, the
- * tiles, the list and the bounce buffer. */
-static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
-{
-    size_t size;
+/* The sizes of the parts of a job's pinned memory. */
+typedef struct job_sizes {
+    size_t tiles;
+    size_t entries;
+    size_t bounce;
+} job_sizes_t;
 
-    if (!base_mul(params->max_tiles, sizeof(copy_tile_t), &size) ||
-        !base_add(size, params->entries_size, &size) ||
-        !base_add(size, params->bounce_size, &size) ||
-        !base_add(size, 4 * LINE_SIZE, &size)) {
-        return false;
-    }
-    *size_p = size & ~(LINE_SIZE - 1);
-    return true;
+static job_sizes_t job_sizes(const copy_cuda_copier_params_t *params)
+{
+    return (job_sizes_t){
+        .tiles =
+            base_align_up(params->max_tiles * sizeof(copy_tile_t), LINE_SIZE),
+        .entries = base_align_up(params->entries_size, LINE_SIZE),
+        .bounce  = base_align_up(params->bounce_size, LINE_SIZE),
+    };
 }
 
-static void jobs_init(copy_cuda_copier_t *copier, size_t size)
+static void jobs_init(copy_cuda_copier_t *copier, const job_sizes_t *sizes)
 {
-    size_t tiles_size = copier->max_tiles * sizeof(copy_tile_t);
-    size_t list_size  = base_align_up(copier->entries_size, LINE_SIZE);
-    char  *words      = copier->pinned;
-    char  *next       = words + copier->num_jobs * LINE_SIZE;
+    char *words = copier->pinned;
+    char *next  = words + copier->num_jobs * LINE_SIZE;
 
-    tiles_size = base_align_up(tiles_size, LINE_SIZE);
     memset(words, 0, copier->num_jobs * LINE_SIZE);
     for (unsigned i = 0; i < copier->num_jobs; i++) {
         copy_cuda_job_t *job = &copier->jobs[i];
@@ -520,44 +502,21 @@ static void jobs_init(copy_cuda_copier_t *copier, size_t size)
         job->word    = (uint32_t *)(void *)(words + i * LINE_SIZE);
         job->fault   = job->word + 1;
         job->tiles   = (copy_tile_t *)(void *)next;
-        job->entries = next + tiles_size;
-        job->bounce  = next + tiles_size + list_size;
-        next += size - LINE_SIZE;
+        job->entries = next + sizes->tiles;
+        job->bounce  = next + sizes->tiles + sizes->entries;
+        next += sizes->tiles + sizes->entries + sizes->bounce;
         copy_cuda_job_put(copier, job);
     }
 }
 
-/*
- * Launch the kernel once, without data. The driver loads a kernel at its first
- * launch, and may first wait for all work of the GPU. That work may include
- * application streams that wait for this library.
- */
-static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
-{
-    copy_cuda_job_t *job = copier->free_jobs;
-    ucxpool_status_t status;
-    CUresult         result;
-
-    job->even = (copy_table_t){
-        .form = COPY_UNIFORM, .entries = job->entries, .length = COPY_UNIT};
-    job->num_tiles = 1;
-    job->tile_size = COPY_UNIT;
-    status = copy_cuda_job_start(copier, job, COPY_UNIFORM, COPY_UNIT, true);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    result = copier->device->driver->cuStreamSynchronize(job->stream);
-    if (result != CUDA_SUCCESS) {
-        return copier_error(copier, result,
-                            "the first launch of the copy kernel");
-    }
-    return copy_cuda_job_poll(copier, job);
-}
+static ucxpool_status_t warm_up(copy_cuda_copier_t *copier);
 
 /* The caller must call mem_cuda_device_enter() before and
  * mem_cuda_device_leave() after. */
-static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
+static ucxpool_status_t copier_init(copy_cuda_copier_t *copier,
+                                    const job_sizes_t  *sizes)
 {
+    size_t size = LINE_SIZE + sizes->tiles + sizes->entries + sizes->bounce;
     ucxpool_status_t status = kernel_load(copier);
 
     if (status != UCXPOOL_OK) {
@@ -572,7 +531,7 @@ static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
     if (status != UCXPOOL_OK) {
         goto err_destroy_streams;
     }
-    jobs_init(copier, size);
+    jobs_init(copier, sizes);
     status = warm_up(copier);
     if (status != UCXPOOL_OK) {
         goto err_free_pinned;
@@ -581,9 +540,7 @@ static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 
 err_free_pinned:
     streams_wait(copier);
-    mem_cuda_ignore(copier->device->driver,
-                    copier->device->driver->cuMemFreeHost(copier->pinned),
-                    "cuMemFreeHost");
+    mem_cuda_try(copier->device->driver, cuMemFreeHost, copier->pinned);
 err_destroy_streams:
     streams_destroy(copier);
 err_unload_kernel:
@@ -591,36 +548,15 @@ err_unload_kernel:
     return status;
 }
 
-static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
-                                     size_t                          *size_p)
-{
-    size_t total;
-
-    if ((params->num_jobs == 0) || (params->entries_size == 0) ||
-        (params->max_tiles == 0) || !job_size(params, size_p) ||
-        !base_mul(*size_p, params->num_jobs, &total)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "cannot create a copier of %u jobs, each with a list "
-                          "of %zu bytes and %zu tiles: the numbers must be "
-                          "over 0, and the total size must fit into a size_t",
-                          params->num_jobs, params->entries_size,
-                          params->max_tiles);
-    }
-    return UCXPOOL_OK;
-}
-
 ucxpool_status_t
 copy_cuda_copier_create(const mem_cuda_device_t         *device,
                         const copy_cuda_copier_params_t *params,
                         copy_cuda_copier_t             **copier_p)
 {
+    const job_sizes_t   sizes = job_sizes(params);
     copy_cuda_copier_t *copier;
-    size_t              size   = 0;
-    ucxpool_status_t    status = params_check(params, &size);
+    ucxpool_status_t    status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     copier =
         calloc(1, sizeof(*copier) + params->num_jobs * sizeof(copier->jobs[0]));
     if (copier == NULL) {
@@ -628,25 +564,16 @@ copy_cuda_copier_create(const mem_cuda_device_t         *device,
                           "no memory for a copier of %u jobs",
                           params->num_jobs);
     }
-    copier->device       = device;
-    copier->num_jobs     = params->num_jobs;
-    copier->entries_size = params->entries_size;
-    copier->max_tiles    = params->max_tiles;
-    status               = mem_cuda_device_enter(copier->device);
+    copier->device    = device;
+    copier->num_jobs  = params->num_jobs;
+    copier->max_tiles = params->max_tiles;
+    mem_cuda_device_do(device, status, copier_init(copier, &sizes));
     if (status != UCXPOOL_OK) {
-        goto err_free_copier;
-    }
-    status = copier_init(copier, size);
-    mem_cuda_device_leave(copier->device);
-    if (status != UCXPOOL_OK) {
-        goto err_free_copier;
+        free(copier);
+        return status;
     }
     *copier_p = copier;
     return UCXPOOL_OK;
-
-err_free_copier:
-    free(copier);
-    return status;
 }
 
 void copy_cuda_copier_wait(const copy_cuda_copier_t *copier)
@@ -668,8 +595,7 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
     if (mem_cuda_device_enter(copier->device) == UCXPOOL_OK) {
         streams_wait(copier);
         streams_destroy(copier);
-        mem_cuda_ignore(driver, driver->cuMemFreeHost(copier->pinned),
-                        "cuMemFreeHost");
+        mem_cuda_try(driver, cuMemFreeHost, copier->pinned);
         kernel_unload(copier);
         mem_cuda_device_leave(copier->device);
     }
@@ -688,7 +614,6 @@ copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
 
     if (job != NULL) {
         copier->free_jobs = job->next;
-        job->num_tiles    = 0;
         job->is_pushed    = false;
         job->flag         = (copy_flag_t){.word = NULL};
     }
@@ -707,74 +632,57 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)
     copier->free_jobs = job;
 }
 
-/* Add a list of equal-length pieces. The kernel computes the tiles itself, and
- * reads only addresses. */
-static void add_even(copy_cuda_job_t *job, const copy_table_t *list,
-                     uint32_t tile_size)
-{
-    assert(job->num_tiles == 0);
-    job->even      = *list;
-    job->tile_size = tile_size;
-    job->num_tiles = (copy_even_size(list) + tile_size - 1) / tile_size;
-}
+/* The tiles of a launch: `num` thread blocks, one per tile. The kernel computes
+ * the tiles of a list of equal-length pieces, and reads only addresses. */
+typedef struct job_tiles {
+    uint32_t size; /* of each tile, in bytes of the stream */
+    size_t   num;
+} job_tiles_t;
 
-bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
-                       const copy_table_t *list, uint64_t stream_size)
+/* Cut a list into tiles. Returns false if the job has no room for the tiles. */
+static bool cut(const copy_cuda_copier_t *copier, const copy_cuda_job_t *job,
+                const copy_table_t *list, uint64_t size, job_tiles_t *tiles_p)
 {
-    uint32_t tile_size = copy_tile_size(
-        stream_size, (unsigned)copier->device->num_processors, list->is_far);
-    size_t entry_size = (list->form == COPY_PAIRS) ? sizeof(copy_pair_t)
-                                                   : sizeof(copy_segment_t);
-    size_t offset =
-        (size_t)((const char *)list->entries - (const char *)job->entries);
-    size_t       room  = copier->max_tiles - job->num_tiles;
-    copy_tile_t *tiles = job->tiles + job->num_tiles;
-    size_t       num;
-
-    assert(!job->is_started);
+    tiles_p->size = copy_tile_size(
+        size, (unsigned)copier->device->num_processors, list->is_far);
     if (copy_is_even(list->form)) {
-        add_even(job, list, tile_size);
+        tiles_p->num =
+            (copy_even_size(list) + tiles_p->size - 1) / tiles_p->size;
         return true;
     }
-    assert(offset + list->num_entries * entry_size <= copier->entries_size);
-    num = copy_tiles_cut(list, tile_size, tiles, room);
-    if (num > room) {
-        return false;
-    }
-    /* The kernel counts entries from the job's first one. */
-    for (size_t i = 0; i < num; i++) {
-        tiles[i].first += (uint32_t)(offset / entry_size);
-    }
-    job->num_tiles += num;
-    return true;
+    tiles_p->num =
+        copy_tiles_cut(list, tiles_p->size, job->tiles, copier->max_tiles);
+    return tiles_p->num <= copier->max_tiles;
 }
 
 static CUresult launch_kernel(const copy_cuda_copier_t *copier,
-                              const copy_cuda_job_t *job, copy_form_t form,
-                              uint32_t length, bool is_gather)
+                              const copy_cuda_job_t    *job,
+                              const copy_table_t       *list,
+                              const job_tiles_t *job_tiles, bool is_gather)
 {
-    bool     is_even = copy_is_even(form);
+    bool     is_even    = copy_is_even(list->form);
+    bool     has_places = list->form == COPY_EVEN_PLACES;
     uint64_t tiles =
-        (uintptr_t)((form == COPY_EVEN_PLACES) ? (const void *)job->even.offsets
-                                               : (const void *)job->tiles);
-    uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
-    uint64_t stream   = is_even ? job->even.stream : 0;
-    uint32_t size     = is_even ? copy_even_size(&job->even) : 0;
-    uint32_t is_form  = (uint32_t)form;
+        has_places ? (uintptr_t)list->offsets : (uintptr_t)job->tiles;
+    uint64_t entries  = (uintptr_t)list->entries;
+    uint64_t stream   = is_even ? list->stream : 0;
+    uint32_t size     = is_even ? copy_even_size(list) : 0;
+    uint32_t form     = (uint32_t)list->form;
+    uint32_t length   = list->length;
     uint32_t gather   = is_gather ? 1 : 0;
-    uint32_t tile     = job->tile_size;
+    uint32_t tile     = job_tiles->size;
     uint64_t fault    = (uintptr_t)job->fault;
     uint64_t awaited  = is_gather ? 0 : (uintptr_t)job->flag.word;
     uint32_t mark     = job->flag.number;
-    uint64_t limit    = (form == COPY_EVEN_PLACES) ? job->even.limit : 0;
-    void    *params[] = {&tiles, &entries, &is_form, &length,  &gather, &stream,
-                         &size,  &tile,    &fault,   &awaited, &mark,   &limit};
+    uint64_t limit    = has_places ? list->limit : 0;
+    void    *params[] = {&tiles, &entries, &form,  &length,  &gather, &stream,
+                         &size,  &tile,    &fault, &awaited, &mark,   &limit};
 
-    if (job->num_tiles == 0) {
+    if (job_tiles->num == 0) {
         return CUDA_SUCCESS;
     }
     return copier->device->driver->cuLaunchKernel(
-        copier->kernel, (unsigned)job->num_tiles, 1, 1, COPY_THREADS, 1, 1, 0,
+        copier->kernel, (unsigned)job_tiles->num, 1, 1, COPY_THREADS, 1, 1, 0,
         job->stream, params, NULL);
 }
 
@@ -805,13 +713,12 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
 
 /* Called after the work of a job was posted with this result. If the work was
  * posted, this function posts the writes that follow the work: first of the
- * flag, if a gather has one, and then of the job's word. */
+ * flag, if a gather has one, and then of the job's word. `call` names the work
+ * for errors. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)
 {
-    const mem_cuda_driver_t *driver = copier->device->driver;
-
     if ((result == CUDA_SUCCESS) && is_gather) {
         call   = "writing a copy's flag";
         result = write_flag(copier, job);
@@ -823,18 +730,16 @@ static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     }
     if (result != CUDA_SUCCESS) {
         /* Work may be in flight, but no word will report its end. */
-        mem_cuda_ignore(driver, driver->cuStreamSynchronize(job->stream),
-                        "cuStreamSynchronize");
+        mem_cuda_try(copier->device->driver, cuStreamSynchronize, job->stream);
     }
     mem_cuda_device_leave(copier->device);
     job->is_started = result == CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? UCXPOOL_OK
-                                  : copier_error(copier, result, call);
+    return mem_cuda_device_status(copier->device, result, "%s on", call);
 }
 
-ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
-                                     copy_cuda_job_t *job, copy_form_t form,
-                                     uint32_t length, bool is_gather)
+static ucxpool_status_t start(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
+                              const copy_table_t *list,
+                              const job_tiles_t *tiles, bool is_gather)
 {
     ucxpool_status_t status = begin(copier, job, way_of(job, is_gather));
 
@@ -842,8 +747,46 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
         return status;
     }
     return finish(copier, job, is_gather,
-                  launch_kernel(copier, job, form, length, is_gather),
+                  launch_kernel(copier, job, list, tiles, is_gather),
                   "cuLaunchKernel of a copy");
+}
+
+ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
+                                     copy_cuda_job_t    *job,
+                                     const copy_table_t *list, uint64_t size,
+                                     bool is_gather)
+{
+    job_tiles_t tiles;
+
+    if (!cut(copier, job, list, size, &tiles)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%llu bytes in %u pieces are too many for one launch "
+                          "of the copy kernel; lower UCXPOOL_FRAG_SIZE",
+                          (unsigned long long)size, list->num_entries);
+    }
+    return start(copier, job, list, &tiles, is_gather);
+}
+
+/*
+ * Launch the kernel once, without data. The driver loads a kernel at its first
+ * launch, and may first wait for all work of the GPU. That work may include
+ * application streams that wait for this library.
+ */
+static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
+{
+    copy_cuda_job_t   *job  = copier->free_jobs;
+    const copy_table_t list = {
+        .form = COPY_UNIFORM, .entries = job->entries, .length = COPY_UNIT};
+    const job_tiles_t tiles  = {COPY_UNIT, 1};
+    ucxpool_status_t  status = start(copier, job, &list, &tiles, true);
+
+    if (status == UCXPOOL_OK) {
+        status = mem_cuda_device_status(
+            copier->device,
+            copier->device->driver->cuStreamSynchronize(job->stream),
+            "the first launch of the copy kernel on");
+    }
+    return (status == UCXPOOL_OK) ? copy_cuda_job_poll(copier, job) : status;
 }
 
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
@@ -864,10 +807,10 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     return finish(copier, job, true, result, "cuMemcpyAsync");
 }
 
-/* Check whether the GPU has failed. Called if a word has not been written for a
- * long time. */
-static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
-                                     CUstream                  stream)
+/* Check that the GPU has not failed. Called if a word has not been written for
+ * a long time. */
+static ucxpool_status_t check_gpu(const copy_cuda_copier_t *copier,
+                                  CUstream                  stream)
 {
     CUresult         result;
     ucxpool_status_t status = mem_cuda_device_enter(copier->device);
@@ -877,26 +820,26 @@ static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
     }
     result = copier->device->driver->cuStreamQuery(stream);
     mem_cuda_device_leave(copier->device);
-    if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
-        return UCXPOOL_INPROGRESS;
-    }
-    return copier_error(copier, result, "a copy");
+    return (result == CUDA_ERROR_NOT_READY)
+               ? UCXPOOL_OK
+               : mem_cuda_device_status(copier->device, result, "a copy on");
 }
 
 ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
                                     copy_cuda_job_t    *job)
 {
-    ucxpool_status_t status = UCXPOOL_INPROGRESS;
+    ucxpool_status_t status = UCXPOOL_OK;
 
-    if (!job->is_started) {
-        return UCXPOOL_OK;
+    if (job->is_started &&
+        (__atomic_load_n(job->word, __ATOMIC_ACQUIRE) != job->number)) {
+        if (++job->num_polls % POLLS_PER_QUERY == 0) {
+            status = check_gpu(copier, job->stream);
+        }
+        if (status == UCXPOOL_OK) {
+            return UCXPOOL_INPROGRESS;
+        }
     }
-    if (__atomic_load_n(job->word, __ATOMIC_ACQUIRE) == job->number) {
-        status = UCXPOOL_OK;
-    } else if (++job->num_polls % POLLS_PER_QUERY == 0) {
-        status = stream_query(copier, job->stream);
-    }
-    job->is_started = status == UCXPOOL_INPROGRESS;
+    job->is_started = false;
     return status;
 }
 
@@ -927,15 +870,10 @@ ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
         result = device->driver->cuStreamSynchronize(stream);
     }
     mem_cuda_device_leave(device);
-    return (result == CUDA_SUCCESS)
-               ? UCXPOOL_OK
-               : copier_error(copier, result, "clearing flags");
+    return mem_cuda_device_status(device, result, "clearing flags on");
 }
 
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier)
 {
-    ucxpool_status_t status =
-        stream_query(copier, copier->lanes[WAY_NEAR].streams[0]);
-
-    return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
+    return check_gpu(copier, copier->lanes[WAY_NEAR].streams[0]);
 }

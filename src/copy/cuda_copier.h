@@ -8,7 +8,7 @@
  * done. The host polls this word and makes no driver call. Jobs may complete in
  * any order.
  *
- *     get -> fill entries -> add, add -> start -> poll ... poll -> put
+ *     get -> fill entries -> start -> poll ... poll -> put
  *
  * Threads: only one thread may use a copier at a time.
  */
@@ -72,13 +72,11 @@ typedef struct copy_flag {
 } copy_flag_t;
 
 typedef struct copy_cuda_job {
-    /* The list. The caller fills it before copy_cuda_job_add(), and must not
-     * change it from start until the job is done. */
+    /* The list. The caller fills it before start, and must not change it until
+     * the job is done. */
     void *entries;
-    /*
-     * Pinned memory for data that the GPU cannot access. The rules for
-     * `entries` apply.
-     */
+    /* Pinned memory for data that the GPU cannot access. The rules for
+     * `entries` apply. */
     char *bounce;
     /* True: the sender's GPU writes to blocks of the receiver's GPU. False: the
      * receiver's GPU reads the sender's blocks. copy_cuda_job_get() sets false;
@@ -89,10 +87,7 @@ typedef struct copy_cuda_job {
      * only for a limited time: see copy_cuda_job_fault(). */
     copy_flag_t flag;
     /* Private to the copier. */
-    copy_tile_t *tiles;
-    size_t       num_tiles;
-    copy_table_t even;      /* used instead of tiles if all lengths are equal */
-    uint32_t     tile_size; /* of `even` */
+    copy_tile_t          *tiles; /* not used if all lengths are equal */
     struct copy_cuda_job *next;
     CUstream              stream; /* the stream of the current launch */
     uint32_t             *word;   /* equals `number` when the job is done */
@@ -103,7 +98,7 @@ typedef struct copy_cuda_job {
 } copy_cuda_job_t;
 
 typedef struct copy_cuda_copier_params {
-    unsigned num_jobs;     /* maximum number of jobs in flight */
+    unsigned num_jobs;     /* maximum number of jobs in flight; at least 1 */
     size_t   entries_size; /* size of a job's list, in bytes */
     size_t   max_tiles;    /* maximum number of tiles of a job */
     size_t   bounce_size;  /* size of a job's `bounce`, in bytes; may be 0 */
@@ -114,11 +109,9 @@ typedef struct copy_cuda_copier_params {
  *
  * device  Must outlive the copier.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a parameter that must not be 0 is 0, or the sizes
- *                            exceed the address space
- * UCXPOOL_ERR_UNSUPPORTED    the GPU is too old for the kernel
- * UCXPOOL_ERR_NO_MEMORY      the host or the GPU is out of memory
- * UCXPOOL_ERR_IO             another failure of the driver
+ * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for the kernel
+ * UCXPOOL_ERR_NO_MEMORY    the host or the GPU is out of memory
+ * UCXPOOL_ERR_IO           another failure of the driver
  */
 ucxpool_status_t
 copy_cuda_copier_create(const mem_cuda_device_t         *device,
@@ -137,38 +130,26 @@ bool copy_cuda_copier_has_job(const copy_cuda_copier_t *copier);
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
- * Cut a list into tiles for this job. A list of equal-length pieces must be the
- * only list of its job. A job may have several lists of any other form, if all
- * have the same form. Each list has its own stream, so the streams may be in
- * blocks that are not contiguous.
- *
- * list         The entries are in job->entries. Entries of equal-length pieces
- *              may be in any pinned memory.
- * stream_size  Total size of the job's streams, in bytes. Determines the size
- *              of the tiles.
- *
- * Returns false, and adds nothing, if there is no room for the tiles.
- */
-bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
-                       const copy_table_t *list, uint64_t stream_size);
-
-/*
  * Start the job with the copy kernel.
  *
- * form          The form of all lists that were added.
- * length        The length of their pieces, if all are equal.
- * is_gather     True: copy from the pieces to the streams. False: copy from the
- *               streams to the pieces.
+ * list       The entries are in job->entries. Entries of equal-length pieces
+ *            may be in any pinned memory.
+ * size       Bytes of all pieces, with their padding. Determines the size of
+ *            the tiles.
+ * is_gather  True: copy from the pieces to the stream. False: copy from the
+ *            stream to the pieces.
  *
  * Every address must be in the device's memory, in pinned host memory, or in a
  * peer's memory that is mapped here. Pieces that are written must not overlap.
  *
+ * UCXPOOL_ERR_LIMIT          the list needs more than max_tiles tiles
  * UCXPOOL_ERR_IO and others  the driver failed; the job is not in flight, but
  *                            some bytes may have been copied
  */
 ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
-                                     copy_cuda_job_t *job, copy_form_t form,
-                                     uint32_t length, bool is_gather);
+                                     copy_cuda_job_t    *job,
+                                     const copy_table_t *list, uint64_t size,
+                                     bool is_gather);
 
 /*
  * Copy one piece with the GPU's copy engine: the fastest way for a long copy

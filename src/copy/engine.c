@@ -358,14 +358,7 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
         list.entries = (const void *)(uintptr_t)piece.address;
         list.length  = (uint32_t)piece.length;
     }
-    if (!copy_cuda_job_add(engine->copier, job, &list, launch->covered)) {
-        return base_error(UCXPOOL_ERR_LIMIT,
-                          "%llu bytes in %u pieces are too many for one launch "
-                          "of the copy kernel; lower UCXPOOL_FRAG_SIZE",
-                          (unsigned long long)launch->covered,
-                          list.num_entries);
-    }
-    return copy_cuda_job_start(engine->copier, job, list.form, list.length,
+    return copy_cuda_job_start(engine->copier, job, &list, launch->covered,
                                work->is_gather);
 }
 
@@ -500,14 +493,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
         return copy_cuda_job_start_long(engine->copier, job, first->address,
                                         first->other, size, is_to_other);
     }
-    if (!copy_cuda_job_add(engine->copier, job, list, size)) {
-        return base_error(UCXPOOL_ERR_LIMIT,
-                          "%llu bytes in %u pairs are too many for one launch "
-                          "of the copy kernel",
-                          (unsigned long long)size, list->num_entries);
-    }
-    return copy_cuda_job_start(engine->copier, job, list->form, list->length,
-                               is_to_other);
+    return copy_cuda_job_start(engine->copier, job, list, size, is_to_other);
 }
 
 /* A copy of pairs is counted as a scatter. It occupies the link for the same
