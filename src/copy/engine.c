@@ -628,10 +628,6 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
  * the array. For longer segments, the time for the data dominates (H200). */
 #define TOLD_EVEN_MAX (16u << 10)
 
-/* The size of the range in which segments must be if the caller declared their
- * location. */
-#define ANYWHERE ((uint64_t)1 << 61)
-
 /* Returns true if there are many segments and the first one is short. Assumes
  * that all segments have the length of the first one. */
 static bool is_even_by_first(const copy_memory_t *memory, size_t max)
@@ -646,7 +642,7 @@ bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_declared)
 {
     const ucxpool_segment_t *first   = memory->segments;
-    copy_pointer_t           pointer = {.start = 1, .size = ANYWHERE};
+    copy_pointer_t           pointer = {.start = 1, .size = COPY_ANYWHERE};
 
     if (is_host_engine(engine) || !is_even_by_first(memory, EVEN_MAX)) {
         return false;

@@ -48,33 +48,6 @@ INLINE void prefetch(const ucxpool_segment_t *segment)
     __builtin_prefetch(segment + AHEAD + 4);
 }
 
-INLINE size_t alike_any(const ucxpool_segment_t *segments, size_t num_segments,
-                        uint64_t length)
-{
-    const pairs_t same = {0, length, 0, length};
-    const pairs_t one  = {1, 0, 1, 0};
-    size_t        n    = 0;
-
-    for (; n + STEP <= num_segments; n += STEP) {
-        pairs_t differs = {0};
-
-        prefetch(&segments[n]);
-        /* The highest bit of an address minus 1 is set only for NULL. */
-        for (size_t i = n; i < n + STEP; i += 2) {
-            differs |= (PAIRS(segments, i) - one) ^ same;
-        }
-        if ((((differs[0] | differs[2]) & HIGHEST_BIT) | differs[1] |
-             differs[3]) != 0) {
-            break;
-        }
-    }
-    while ((n < num_segments) && (segments[n].length == length) &&
-           (segments[n].address != NULL)) {
-        n++;
-    }
-    return n;
-}
-
 INLINE size_t addresses_any(const ucxpool_segment_t *segments,
                             size_t num_segments, uint64_t length,
                             uint64_t *addresses)
@@ -294,9 +267,6 @@ INLINE size_t within_any(void *const *addresses, size_t num_addresses,
         return HAS_AVX2() ? _name##_avx2 _args : _name##_any _args; \
     }
 
-PASS(size_t, alike,
-     (const ucxpool_segment_t *segments, size_t num, uint64_t length),
-     (segments, num, length))
 PASS(size_t, addresses,
      (const ucxpool_segment_t *segments, size_t num, uint64_t length,
       uint64_t *addresses),
@@ -359,12 +329,12 @@ static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 }
 
 /* Returns the number of segments from `first` on that have the length of the
- * first one and an address; at least 1. */
+ * first one and an address; at least 1. The result is a lower bound. */
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {
-    return 1 + copy_pairs_alike(&segments[first + 1], num_segments - first - 1,
-                                segments[first].length);
+    return 1 + copy_pairs_even(&segments[first + 1], num_segments - first - 1,
+                               segments[first].length, 1, COPY_ANYWHERE);
 }
 
 static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)

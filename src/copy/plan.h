@@ -308,13 +308,6 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
  * time for the list as the GPU for the data. */
 
 /*
- * Count the leading segments that have this length, and an address that is not
- * NULL.
- */
-size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
-                        uint64_t length);
-
-/*
  * Copy the addresses of the leading segments that have this length. Returns how
  * many.
  */
@@ -341,9 +334,13 @@ size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
 size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
                          uint64_t length, uint64_t start, uint64_t size);
 
+/* The size of a range that begins at address 1 and contains all memory: every
+ * segment that is not NULL is within the range. */
+#define COPY_ANYWHERE ((uint64_t)1 << 61)
+
 /*
- * Count the leading segments that have this length, which must not be 0, and
- * are within [start, start + size). The result may be too low.
+ * Count the leading segments that have this length, and are within [start,
+ * start + size). The result may be too low.
  */
 size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);
