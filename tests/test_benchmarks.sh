@@ -82,29 +82,16 @@ says "$dir/gpus" ': am-each/peer is missing: this UCX knows no GPU'
 says "$dir/gpus" '- copy-each/gpu transfers at most 16,384 buffers'
 
 # Run the short benchmarks. Text written by hand is kept.
-set --
-if command -v mawk >/dev/null; then
-    awk 'BEGIN { for (i = 0; i < 20000; i++) print i "|" i * 7 "|words|" }' \
-        >"$dir/lineitem.tbl"
-    set -- --lineitem "$dir/lineitem.tbl" --runs 2
-fi
 mkdir "$dir/new"
 echo 'Written by hand.' >"$dir/new/why.md"
 sh "$make" --measure "$dir/new" -r 1 -T 0.1 -s 4k -n 50 \
-    --table map "$@" "$top_builddir" \
+    --table map "$top_builddir" \
     >"$dir/log" 2>&1 || fail '--measure failed'
 [ ! -e "$dir/new/host.md" ] || fail '--measure has written the page'
 write "$dir/new"
 says "$dir/new/host.md" 'Written by hand.'
 says "$dir/new/host.md" '`ucxpool_perf -r 1 -T 0.1 -s 4k -n 50 --table map`'
 says "$dir/new/host.md" '| pingpong, 64 B |'
-if [ $# -gt 0 ]; then
-    says "$dir/new/host.md" ' | map | '
-    says "$dir/new/host.md" ' | ucx | '
-    [ "$(grep -c '"mawk_seconds"' "$dir/new/shuffle.json")" -eq 4 ] ||
-        fail 'not 4 runs'
-fi
-
 # ends CODE WORDS ARGUMENT... - require a failure with this error.
 ends() {
     expected=$1
@@ -120,9 +107,7 @@ ends 2 usage --write "$dir/new" "$top_builddir"
 ends 2 usage --nonsense
 ends 2 usage -T
 ends 1 'build it first' --measure "$dir/none" "$dir"
-ends 1 'not readable' --measure "$dir/none" --lineitem "$dir/none.tbl" \
-    "$top_builddir"
 ends 1 'machine.md' --write "$dir"
 [ ! -e "$dir/none" ] || fail 'a directory was created despite the error'
 sh "$make" --help >"$dir/log"
-grep -q -- '--lineitem' "$dir/log" || fail '--help does not print the usage'
+grep -q -- '--table' "$dir/log" || fail '--help does not print the usage'
