@@ -102,7 +102,7 @@ share_gpu() {
         shift
         "$perf" -t each '"$each"' "$@" && "$perf" -t any '"$any"' "$@"' sh \
         "$build/tools/ucxpool_perf" -q --device cuda:0 -T "$seconds" \
-        --sides pool/map,copy
+        --sides pool/map,am/none
 }
 
 # Print the transfers that are measured between two GPUs, in each direction of

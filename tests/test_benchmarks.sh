@@ -71,15 +71,19 @@ cat >"$dir/gpus.json" <<'JSON'
     {"test": "each", "command": "ucxpool_perf --wire map", "size": 64, "count": 1048576, "device": "cuda:0,1", "gpus": ["One", "Two"],
         {"side": "pool/map", "seconds": 2, "seconds_p05": 1, "seconds_p95": 4, "gb_per_s": 6},
         {"side": "am-each/peer", "missing": "this UCX knows no GPU"},
-        {"side": "copy-each/gpu", "seconds": 8, "gb_per_s": 1.5, "buffers_moved": 16384}
-        {"against": "copy-each/gpu", "counts": true, "ratio": 4, "p05": 3, "p95": 5}
+        {"side": "am-each/none", "seconds": 8, "gb_per_s": 1.5, "buffers_moved": 16384}
+        {"against": "am-each/none", "counts": true, "ratio": 4, "p05": 3, "p95": 5}
 JSON
 awk -f "$top_srcdir/tools/benchmarks/results.awk" \
     -f "$top_srcdir/tools/benchmarks/tables.awk" "$dir/gpus.json" >"$dir/gpus"
-says "$dir/gpus" '| 6 GB/s (3 to 12) | copy-each/gpu | 1.5 GB/s |'
+says "$dir/gpus" '| 6 GB/s (3 to 12) | am-each/none | 1.5 GB/s |'
 says "$dir/gpus" '- The buffers are in the memory of cuda:0,1'
 says "$dir/gpus" ': am-each/peer is missing: this UCX knows no GPU'
-says "$dir/gpus" '- copy-each/gpu transfers at most 16,384 buffers'
+says "$dir/gpus" '- am-each/none transfers at most 16,384 buffers'
+grep -v '"against"\|am-each/none' "$dir/gpus.json" >"$dir/alone.json"
+awk -f "$top_srcdir/tools/benchmarks/results.awk" \
+    -f "$top_srcdir/tools/benchmarks/tables.awk" "$dir/alone.json" >"$dir/alone"
+says "$dir/alone" '| 6 GB/s (3 to 12) | none | | | |'
 
 # Run the short benchmarks. Text written by hand is kept.
 mkdir "$dir/new"

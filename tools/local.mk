@@ -25,7 +25,7 @@ tools_ucxpool_info_LDADD = libtools.la libucxpool.la $(UCX_LIBS)
 
 tools_ucxpool_perf_SOURCES = \
 	tools/perf/batch.c tools/perf/buffers.c tools/perf/buffers.h \
-	tools/perf/control.c tools/perf/control.h tools/perf/copy.c \
+	tools/perf/control.c tools/perf/control.h \
 	tools/perf/end.c tools/perf/end.h tools/perf/job.c tools/perf/job.h \
 	tools/perf/lane.h tools/perf/measure.c tools/perf/pair.c \
 	tools/perf/pair.h tools/perf/pool.c tools/perf/raw.c \

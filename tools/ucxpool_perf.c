@@ -290,12 +290,8 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
         job->sides[job->num_sides++] = (side_t){test->second_way, pool_mode};
     }
     for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
-        if (!side_is((side_t){ways[i], 0}, IS_COPY)) {
-            job->sides[job->num_sides++] = (side_t){ways[i], MODE_PEER};
-            job->sides[job->num_sides++] = (side_t){ways[i], MODE_NONE};
-        } else if (work_has_copies(&job->work)) {
-            job->sides[job->num_sides++] = (side_t){ways[i], MODE_COPY};
-        }
+        job->sides[job->num_sides++] = (side_t){ways[i], MODE_PEER};
+        job->sides[job->num_sides++] = (side_t){ways[i], MODE_NONE};
     }
 }
 

@@ -29,6 +29,17 @@ function row(job, line) {
         field(line, "ratio"), field(line, "p05"), field(line, "p95")
 }
 
+# alone(JOB) - prints the rows of the pool if there is nothing to compare with.
+function alone(job,    i, name) {
+    for (i = 1; i <= num_sides[job]; i++) {
+        name = i == 1 ? "" : field(sides[job, i], "side")
+        if (field(sides[job, i], "missing") == "") {
+            printf "| %s, %s | %s | none | | | |\n", tests[job], works[job],
+                pool_figure(job, "\"pool\": \"" name "\"")
+        }
+    }
+}
+
 # note(TEXT) - prints the text under the table, once.
 function note(text) {
     if (!(text in noted)) {
@@ -74,6 +85,9 @@ END {
         if (missing[job] != "") {
             printf "| %s, %s | none: %s | | | | |\n", tests[job], works[job],
                 missing[job]
+        }
+        if (num_ratios[job] == 0) {
+            alone(job)
         }
         for (i = 1; i <= num_ratios[job]; i++) {
             if (field(ratios[job, i], "counts") == "true") {

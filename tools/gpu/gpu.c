@@ -283,31 +283,3 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
                ? -1
                : gpu_wait(gpu, gpu->stream);
 }
-
-int gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p)
-{
-    return gpu_check(
-        gpu, gpu->driver.cuIpcGetMemHandle(handle_p, gpu_address(address)),
-        "cannot share its memory with another process");
-}
-
-int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
-{
-    CUdeviceptr address;
-
-    if (gpu_check(gpu,
-                  gpu->driver.cuIpcOpenMemHandle(
-                      &address, *handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-                  "cannot map the memory of another process") != 0) {
-        return -1;
-    }
-    *address_p = (void *)(size_t)address;
-    return 0;
-}
-
-void gpu_unmap(gpu_t *gpu, void *address)
-{
-    if (address != NULL) {
-        gpu->driver.cuIpcCloseMemHandle(gpu_address(address));
-    }
-}

@@ -27,22 +27,9 @@ typedef unsigned long long  CUdeviceptr;
 typedef struct CUctx_st    *CUcontext;
 typedef struct CUstream_st *CUstream;
 
-enum {
-    CUDA_SUCCESS             = 0,
-    CUDA_ERROR_OUT_OF_MEMORY = 2,
-    CUDA_ERROR_NOT_READY     = 600
-};
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
 
-enum {
-    CU_STREAM_NON_BLOCKING             = 0x1,
-    CU_MEMHOSTALLOC_PORTABLE           = 0x1,
-    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 0x1
-};
-
-/* A handle by which another process opens an allocation. */
-typedef struct CUipcMemHandle_st {
-    char reserved[64];
-} CUipcMemHandle;
+enum { CU_STREAM_NON_BLOCKING = 0x1, CU_MEMHOSTALLOC_PORTABLE = 0x1 };
 
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
@@ -99,13 +86,7 @@ typedef struct CUmemPoolProps_st {
     _call(cuStreamCreate, "cuStreamCreate", \
           (CUstream *stream, unsigned flags)) \
     _call(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream)) \
-    _call(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream)) \
-    _call(cuStreamQuery, "cuStreamQuery", (CUstream stream)) \
-    _call(cuIpcGetMemHandle, "cuIpcGetMemHandle", \
-          (CUipcMemHandle *handle, CUdeviceptr address)) \
-    _call(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
-          (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)) \
-    _call(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr address))
+    _call(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))
 
 /* The driver's memory pools, from CUDA 11.2 on. NULL: the driver has none. */
 #define GPU_POOL_CALLS(_call) \
@@ -159,7 +140,7 @@ int gpu_open(gpu_t *gpu, int ordinal);
 void gpu_close(gpu_t *gpu);
 
 /* Allocate GPU memory in whole pages of 2 MiB. The memory shares no page with
- * other allocations, so its handle exports only this memory. */
+ * other allocations, so a peer that maps it maps only this memory. */
 int gpu_alloc(gpu_t *gpu, size_t size, void **address_p);
 /* Free memory of gpu_alloc(). NULL is allowed. */
 void gpu_free(gpu_t *gpu, void *address);
@@ -168,8 +149,8 @@ void gpu_free(gpu_t *gpu, void *address);
 int  gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p);
 void gpu_host_free(gpu_t *gpu, void *address);
 
-/* Copy between host memory, this GPU's memory and mapped memory, in any
- * combination. Waits for completion. */
+/* Copy between host memory and this GPU's memory, in any combination. Waits for
+ * completion. */
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size);
 
 /* Set all bytes. Waits for completion. */
@@ -177,12 +158,6 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size);
 
 /* Wait for the copies that were started in a stream. */
 int gpu_wait(gpu_t *gpu, CUstream stream);
-
-/* Export memory of gpu_alloc() to another process, or map memory of another
- * process. Unmap such memory before its owner frees it. */
-int  gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p);
-int  gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p);
-void gpu_unmap(gpu_t *gpu, void *address);
 
 /* Returns 0 if a driver call succeeded. Otherwise stores the error and returns
  * -1. */

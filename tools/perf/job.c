@@ -142,8 +142,6 @@ static const struct {
     [WAY_GET]               = {"get", RMA | IS_WHOLE | IS_READ},
     [WAY_PUT_EACH]          = {"put-each", RMA | IS_EACH},
     [WAY_PUT]               = {"put", RMA | IS_WHOLE},
-    [WAY_COPY_EACH]         = {"copy-each", IS_COPY | IS_ONE_SIDED | IS_EACH},
-    [WAY_COPY]              = {"copy", IS_COPY | IS_ONE_SIDED | IS_WHOLE},
     [WAY_POOL]              = {"pool", IS_POOL},
     [WAY_POOL_PIECES]       = {"pool-pieces", IS_POOL | IS_PIECES},
     [WAY_POOL_EVEN]         = {"pool-even", IS_POOL},
@@ -167,7 +165,6 @@ static const struct {
 } modes[MODE_LAST] = {
     [MODE_PEER] = {"peer", "raw UCX with failure handling", IS_RAW},
     [MODE_NONE] = {"none", "raw UCX without failure handling", IS_RAW},
-    [MODE_COPY] = {"copy", "copies of the GPU", IS_COPY},
     [MODE_AUTO] = {"auto", "the pool", IS_POOL},
     [MODE_MAP]  = {"map", "the pool, map wire", IS_POOL},
     [MODE_UCX]  = {"ucx", "the pool, ucx wire", IS_POOL},
@@ -176,12 +173,8 @@ static const struct {
 
 const char *side_name(side_t side, char name[SIDE_NAME_SIZE])
 {
-    if (side_is(side, IS_COPY)) {
-        snprintf(name, SIDE_NAME_SIZE, "%s", ways[side.way].name);
-    } else {
-        snprintf(name, SIDE_NAME_SIZE, "%s/%s", ways[side.way].name,
-                 modes[side.mode].name);
-    }
+    snprintf(name, SIDE_NAME_SIZE, "%s/%s", ways[side.way].name,
+             modes[side.mode].name);
     return name;
 }
 
@@ -247,14 +240,6 @@ static int check_side(const job_t *job, side_t side)
 
     if (!side_is_sane(side)) {
         return tool_error("there is no such side; --list prints all");
-    }
-    if (side_is(side, IS_COPY) && !work_is_on_gpu(work)) {
-        return tool_error(
-            "--sides: copy and copy-each need a GPU: add --device");
-    }
-    if (side_is(side, IS_COPY) && !work_has_copies(work)) {
-        return tool_error("--sides: copy and copy-each copy between GPUs: omit "
-                          "--pageable and the device host");
     }
     if (work->echo && (side_is(side, IS_ONE_SIDED) ||
                        (side_is(side, IS_RAW) && !side_is(side, IS_AM)))) {

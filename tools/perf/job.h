@@ -73,14 +73,6 @@ static inline bool work_is_on_gpu(const work_t *work)
     return (work->devices[0] != WORK_HOST) || (work->devices[1] != WORK_HOST);
 }
 
-/* Returns true if a GPU can copy from the sender's buffers to the
- * receiver's. */
-static inline bool work_has_copies(const work_t *work)
-{
-    return (work->devices[0] != WORK_HOST) && (work->devices[1] != WORK_HOST) &&
-           (work->pageable == 0);
-}
-
 #define DEVICES_TEXT_SIZE 32
 
 /*
@@ -111,9 +103,6 @@ typedef enum side_way {
     WAY_GET,      /* one get, contiguous memory */
     WAY_PUT_EACH, /* one put per buffer of the receiver, and a flush */
     WAY_PUT,      /* one put, contiguous memory */
-    /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
-    WAY_COPY_EACH, /* once per buffer */
-    WAY_COPY,      /* once, contiguous memory: the link's limit */
     /* the pool */
     WAY_POOL,        /* any memory on both sides */
     WAY_POOL_PIECES, /* the same, with ucxpool_data_pieces() */
@@ -134,7 +123,6 @@ typedef enum side_way {
 typedef enum side_mode {
     MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER) */
     MODE_NONE, /* raw UCX, failure handling off */
-    MODE_COPY, /* the only mode of copies by the GPU */
     MODE_AUTO, /* the pool, over the wire that it chooses */
     MODE_MAP,  /* the pool, over the map wire */
     MODE_UCX,  /* the pool, over the ucx wire */
@@ -152,20 +140,19 @@ enum {
     IS_AM         = 1u << 1, /* uses active messages */
     IS_RMA        = 1u << 2, /* uses gets and puts */
     IS_REGISTERED = 1u << 3, /* with a memory handle */
-    IS_COPY       = 1u << 4, /* uses the GPU's copy engine */
-    IS_POOL       = 1u << 5,
-    IS_PIECES     = 1u << 6,
-    IS_ONE_SIDED  = 1u << 7, /* the sender reads or writes the receiver's
+    IS_POOL       = 1u << 4,
+    IS_PIECES     = 1u << 5,
+    IS_ONE_SIDED  = 1u << 6, /* the sender reads or writes the receiver's
                                 memory by itself */
-    IS_READ      = 1u << 8,  /* the sender receives the bytes */
-    IS_ASLEEP    = 1u << 9,  /* the receiver makes no progress calls */
-    IS_COMM_SEND = 1u << 10, /* the sender's memory belongs to the pool */
-    IS_COMM_RECV = 1u << 11,
-    IS_BATCH     = 1u << 12, /* posts several operations in a call */
+    IS_READ      = 1u << 7,  /* the sender receives the bytes */
+    IS_ASLEEP    = 1u << 8,  /* the receiver makes no progress calls */
+    IS_COMM_SEND = 1u << 9,  /* the sender's memory belongs to the pool */
+    IS_COMM_RECV = 1u << 10,
+    IS_BATCH     = 1u << 11, /* posts several operations in a call */
     /* Each pool side is compared with the fastest IS_EACH side, the fastest
      * IS_WHOLE side, and the fastest other side, in each mode. */
-    IS_EACH  = 1u << 13, /* one message, get, put or copy per buffer */
-    IS_WHOLE = 1u << 14  /* one message, get, put or copy of contiguous
+    IS_EACH  = 1u << 12, /* one message, get or put per buffer */
+    IS_WHOLE = 1u << 13  /* one message, get or put of contiguous
                             memory */
 };
 

@@ -3,7 +3,7 @@
  *     raw_lane    raw UCX in one mode: a context, a worker, an endpoint
  *     pool_lane   a pool in each process, and the channel between them
  *
- * All sides of a mode share a lane, one at a time. GPU copies need none.
+ * All sides of a mode share a lane, one at a time.
  *
  * Functions that take a control connection are called by both processes at the
  * same time. Functions return 0, or -1 after printing an error.
@@ -75,11 +75,5 @@ void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side);
 /* Returns the size of the ucxpool_comm_alloc() memory that an end of this side
  * uses. */
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
-
-/* --- copies of a GPU ------------------------------------------------------ */
-
-/* missing [out]  As for pool_end_create(). */
-int copy_end_create(const end_params_t *params, control_t *control,
-                    char *missing, end_t **end_p);
 
 #endif

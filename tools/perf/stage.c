@@ -87,10 +87,6 @@ static int create_end(stage_t *stage, const job_t *job, unsigned index,
     if (side_is(side, IS_POOL)) {
         return create_pool_end(stage, job, index, &params, missing, end_p);
     }
-    if (side_is(side, IS_COPY)) {
-        return copy_end_create(&params, stage->control, stage->missing[index],
-                               end_p);
-    }
     return create_raw_end(stage, index, &params, end_p);
 }
 

@@ -1,8 +1,8 @@
 /*
  * A stage consists of the lanes and ends of all sides of a job in one process.
  *
- * With buffers in GPU memory, a side may be missing in both processes: raw UCX
- * if it does not support GPUs, and copies if the two GPUs have no peer access.
+ * A side may be missing in both processes: raw UCX does not always support GPU
+ * memory, and some reads and writes need an owner that is awake.
  */
 #ifndef PERF_STAGE_H
 #define PERF_STAGE_H

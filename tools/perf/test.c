@@ -11,12 +11,10 @@
 /* Raw UCX sides for scattered, contiguous and registered buffers in GPU
  * memory. */
 #define GPU_SCATTERED \
-    {WAY_AM_EACH, WAY_TAG_EACH, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY_EACH, \
-     WAY_COPY}
-#define GPU_CONTIGUOUS {WAY_AM, WAY_TAG, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
+    {WAY_AM_EACH, WAY_TAG_EACH, WAY_AM_MEMH, WAY_TAG_MEMH}
+#define GPU_CONTIGUOUS {WAY_AM, WAY_TAG, WAY_AM_MEMH, WAY_TAG_MEMH}
 #define GPU_TRIP       {WAY_AM, WAY_AM_MEMH}
-#define GPU_REGISTERED {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
-#define GPU_COPIES     {WAY_COPY_EACH, WAY_COPY}
+#define GPU_REGISTERED {WAY_AM_MEMH, WAY_TAG_MEMH}
 
 /* Columns: name and title; unit; -s and -n; the pool's way, raw ways in host
  * memory and in GPU memory; other members. */
@@ -31,7 +29,7 @@ static const test_t tests[] = {
      .gpu_ways = GPU_SCATTERED, .second_way = WAY_POOL_PIECES, .misaligned = 1},
     {"iov", "scattered buffers in one message, against UCX's IOV datatype",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_IOV},
-     .gpu_ways = {WAY_IOV, WAY_COPY_EACH}},
+     .gpu_ways = {WAY_IOV}},
     {"both", "scattered buffers in both directions at once, each way against "
      "one active message per buffer",
      UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH},
@@ -39,11 +37,11 @@ static const test_t tests[] = {
     {"read", "scattered pieces of the receiver's window, read by the sender, "
      "against UCX's gets",
      UNIT_RATE, 4096, 16384, WAY_POOL_READ, {WAY_GET_EACH, WAY_GET},
-     .gpu_ways = GPU_COPIES},
+     .gpu_ways = {0}},
     {"write", "scattered pieces of the receiver's window, written by the "
      "sender, against UCX's puts",
      UNIT_RATE, 4096, 16384, WAY_POOL_WRITE, {WAY_PUT_EACH, WAY_PUT},
-     .gpu_ways = GPU_COPIES},
+     .gpu_ways = {0}},
     {"comm", "ucxpool_comm_alloc memory on both sides, against raw UCX with a "
      "memory handle",
      UNIT_RATE, 64 * M, 1, WAY_POOL_COMM, {WAY_AM_MEMH, WAY_TAG_MEMH},
@@ -138,9 +136,7 @@ static void print_ways(const test_t *test, const uint32_t *ways)
     }
     for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
         printf(" %s", side_name((side_t){ways[i], MODE_PEER}, name));
-        if (!side_is((side_t){ways[i], 0}, IS_COPY)) {
-            printf(" %s", side_name((side_t){ways[i], MODE_NONE}, name));
-        }
+        printf(" %s", side_name((side_t){ways[i], MODE_NONE}, name));
     }
     printf("\n");
 }
@@ -164,8 +160,6 @@ void test_list(void)
            "                                             raw UCX: /peer with "
            "failure handling,\n"
            "                                             /none without\n"
-           "  copy-each, copy                            with --device: "
-           "cuMemcpyAsync()\n"
            "  pool, pool-pieces, pool-even, pool-each, pool-batch, pool-wait,\n"
            "  pool-comm, pool-comm-send, pool-comm-recv,\n"
            "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
