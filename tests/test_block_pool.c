@@ -330,36 +330,6 @@ TEST(every_block_of_a_large_pool_can_be_taken)
     }
 }
 
-TEST(empty_share_takes_no_blocks_of_other_shares)
-{
-    uint32_t index = 77;
-
-    create(1, 8, 25, 25);
-    get(BLOCK_SHARE_SEND);
-    get(BLOCK_SHARE_SEND);
-    assert_error(block_pool_get(pool, BLOCK_SHARE_SEND, &index), NO_BLOCKS);
-    ck_assert_uint_eq(index, 77);
-    require_counts(BLOCK_SHARE_SEND, 0, 2, 0);
-    require_counts(BLOCK_SHARE_RECV, 2, 0, 0);
-    get(BLOCK_SHARE_RECV);
-    get(BLOCK_SHARE_USER);
-}
-
-TEST(get_n_takes_all_or_nothing)
-{
-    uint32_t indices[5] = {77, 77, 77, 77, 77};
-
-    create(1, 8, 25, 25);
-    assert_error(block_pool_get_n(pool, BLOCK_SHARE_USER, 5, indices),
-                 NO_BLOCKS);
-    ck_assert_uint_eq(indices[0], 77);
-    require_counts(BLOCK_SHARE_USER, 4, 0, 0);
-    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
-    require_counts(BLOCK_SHARE_USER, 0, 4, 0);
-    assert_error(block_pool_get_n(pool, BLOCK_SHARE_USER, SIZE_MAX, indices),
-                 NO_BLOCKS);
-}
-
 /* Take all blocks of a pool of 200, free [start, start + num) and some single
  * blocks below it, and require that get_n finds the run. */
 static void require_run(uint32_t start, uint32_t num)
@@ -427,21 +397,6 @@ TEST(high_water_is_the_maximum_not_free)
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 3);
 }
 
-TEST(a_quarantined_block_is_neither_held_nor_free)
-{
-    uint32_t index;
-
-    create(1, 8, 25, 25);
-    index = get(BLOCK_SHARE_SEND);
-    get(BLOCK_SHARE_SEND);
-    block_pool_quarantine(pool, BLOCK_SHARE_SEND, index);
-    require_counts(BLOCK_SHARE_SEND, 0, 1, 1);
-    assert_error(block_pool_get(pool, BLOCK_SHARE_SEND, &index), NO_BLOCKS);
-    block_pool_release(pool, BLOCK_SHARE_SEND, index);
-    require_counts(BLOCK_SHARE_SEND, 1, 1, 0);
-    ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
-}
-
 TEST(try_put_rejects_blocks_the_share_does_not_hold)
 {
     uint32_t index;
@@ -460,40 +415,6 @@ TEST(try_put_rejects_blocks_the_share_does_not_hold)
     ck_assert(block_pool_try_put(pool, BLOCK_SHARE_USER, index));
     ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, index));
     require_counts(BLOCK_SHARE_USER, 3, 0, 1);
-}
-
-TEST(a_block_is_located_in_its_region)
-{
-    mem_piece_t piece;
-
-    create(3, 5, 25, 25);
-    ck_assert_uint_eq(block_pool_num_blocks(pool), 15);
-    ck_assert_uint_eq(block_pool_block_size(pool), BLOCK_SIZE);
-    ck_assert_ptr_eq(block_pool_regions(pool), &regions);
-    block_pool_locate(pool, 13, &piece);
-    ck_assert_uint_eq(piece.region, 2);
-    ck_assert_uint_eq(piece.offset, 3 * BLOCK_SIZE);
-    ck_assert_uint_eq(piece.length, BLOCK_SIZE);
-    ck_assert_ptr_eq(block_pool_address(pool, 13), (char *)regions.address +
-                                                       2 * regions.region_size +
-                                                       piece.offset);
-}
-
-TEST(held_block_is_writable_to_its_end)
-{
-    uint32_t indices[4];
-
-    create(1, 8, 25, 25);
-    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
-    for (int i = 0; i < 4; i++) {
-        memset(block_pool_address(pool, indices[i]), i, BLOCK_SIZE);
-    }
-    /* A quarantined block can still be written until it is poisoned. */
-    block_pool_quarantine(pool, BLOCK_SHARE_USER, indices[0]);
-    memset(block_pool_address(pool, indices[0]), 9, BLOCK_SIZE);
-    block_pool_poison(pool, indices[0]);
-    block_pool_release(pool, BLOCK_SHARE_USER, indices[0]);
-    memset(block_pool_address(pool, get(BLOCK_SHARE_RECV)), 5, BLOCK_SIZE);
 }
 
 TEST(memory_of_a_destroyed_pool_is_not_poisoned)

@@ -168,18 +168,6 @@ static bool is_found(const void *address)
 
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 120);
 
-TEST(length_is_rounded_up_to_whole_blocks)
-{
-    void *address;
-
-    assert_ok(block_comm_alloc(comm, 1, &address));
-    require_counts(NUM_USER - 1, 1, 0);
-    assert_ok(block_comm_alloc(comm, block_size, &address));
-    require_counts(NUM_USER - 2, 2, 0);
-    assert_ok(block_comm_alloc(comm, block_size + 1, &address));
-    require_counts(NUM_USER - 4, 4, 0);
-}
-
 TEST(alloc_of_zero_bytes_is_rejected)
 {
     void *address = &address;
@@ -212,29 +200,12 @@ TEST(alloc_beyond_the_free_blocks_fails)
     alloc_blocks(1);
 }
 
-TEST(run_of_blocks_is_used_at_its_own_address)
-{
-    char *buffer = alloc_blocks(5);
-
-    ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
-    ck_assert_uint_eq(require_same_bytes(buffer, 5 * block_size, 1), 1);
-}
-
 TEST(run_across_regions_is_one_buffer_of_several_pieces)
 {
     char *buffer = alloc_blocks(NUM_USER);
 
     ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
     ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER * block_size, 2), 3);
-}
-
-TEST(scattered_blocks_are_mapped_contiguously)
-{
-    char *buffer = alloc_stitched(NUM_USER / 2);
-
-    ck_assert_uint_eq((uintptr_t)buffer % block_size, 0);
-    ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER / 2 * block_size, 3),
-                      NUM_USER / 2);
 }
 
 TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
@@ -255,26 +226,6 @@ TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
     ck_assert(!is_home(buffer));
     ck_assert_uint_eq(require_same_bytes(buffer, 9 * block_size, 4), 3);
     free_buffer(wall);
-}
-
-TEST(several_stitched_buffers_do_not_mix)
-{
-    char *buffers[3];
-
-    scatter();
-    for (unsigned i = 0; i < 3; i++) {
-        buffers[i] = alloc_blocks(3);
-        memset(buffers[i], (int)i + 1, 3 * block_size);
-    }
-    for (unsigned i = 0; i < 3; i++) {
-        ck_assert_int_eq(buffers[i][0], (int)i + 1);
-        ck_assert_int_eq(memcmp(buffers[i], buffers[i] + 1, 3 * block_size - 1),
-                         0);
-    }
-    free_buffer(buffers[1]);
-    ck_assert(!is_found(buffers[1]));
-    ck_assert_uint_eq(require_same_bytes(buffers[0], 3 * block_size, 5), 3);
-    ck_assert_uint_eq(require_same_bytes(buffers[2], 3 * block_size, 6), 3);
 }
 
 TEST(the_whole_share_can_be_stitched_two_by_two)
@@ -424,18 +375,6 @@ TEST(free_takes_null)
     block_comm_destroy(NULL);
 }
 
-TEST(free_returns_all_blocks)
-{
-    char *run      = alloc_blocks(1);
-    char *stitched = alloc_stitched(5);
-
-    free_buffer(stitched);
-    free_buffer(run);
-    ck_assert(!is_found(run));
-    ck_assert(!is_found(stitched));
-    require_counts(NUM_USER / 2 + 1, NUM_USER - NUM_USER / 2 - 1, 0);
-}
-
 static void require_not_freed(void *address)
 {
     assert_error(block_comm_free(comm, address), INVALID_PARAM);
@@ -501,18 +440,6 @@ TEST(a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop)
 TEST(stitched_blocks_freed_while_busy_are_quarantined)
 {
     require_quarantine(alloc_stitched(4), 4);
-}
-
-TEST(a_drop_before_the_free_leaves_the_buffer)
-{
-    char                *buffer = alloc_blocks(2);
-    block_comm_buffer_t *held   = find_buffer(buffer);
-
-    block_comm_hold(held);
-    block_comm_drop(comm, held);
-    ck_assert(is_found(buffer));
-    free_buffer(buffer);
-    require_counts(NUM_USER, 0, 0);
 }
 
 TEST(destroy_frees_all_buffers)
