@@ -7,6 +7,30 @@
 
 #include <ucxpool/transfer.h>
 
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Cut `length` bytes at random into at most `max` segments, some of them empty,
+ * with `gap` other bytes between them. All but the last one are shorter than
+ * `longest`. Returns their number. */
+static inline size_t cut_segments(uint8_t *bytes, size_t length, size_t longest,
+                                  size_t gap, ucxpool_segment_t *segments,
+                                  size_t max)
+{
+    size_t count = 0;
+    size_t part;
+
+    for (; (length > 0) && (count < max - 1); count++) {
+        part            = (rand() % 8 == 0) ? 0 : (size_t)rand() % longest;
+        part            = (part < length) ? part : length;
+        segments[count] = (ucxpool_segment_t){bytes, part};
+        bytes += part + gap;
+        length -= part;
+    }
+    segments[count] = (ucxpool_segment_t){bytes, length};
+    return count + 1;
+}
+
 static inline ucxpool_status_t
 send_segments(ucxpool_channel_t *channel, const ucxpool_segment_t *segments,
               size_t count, uint64_t tag,

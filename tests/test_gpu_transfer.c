@@ -116,24 +116,6 @@ TEST_EACH(one_buffer_of_any_size_arrives, NUM_KINDS)
     }
 }
 
-/* Split `length` bytes into random pieces, some of zero length. */
-static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
-                  size_t max)
-{
-    size_t count = 0;
-    size_t at    = 0;
-    size_t n;
-
-    while ((at < length) && (count < max - 1)) {
-        n = (size_t)rand() % 9000;
-        n = (rand() % 8 == 0) ? 0 : (n < length - at) ? n : length - at;
-        segments[count++] = (ucxpool_segment_t){bytes + at, n};
-        at += n;
-    }
-    segments[count++] = (ucxpool_segment_t){bytes + at, length - at};
-    return count;
-}
-
 TEST_EACH(any_split_can_be_received_as_any_other, NUM_KINDS)
 {
     static ucxpool_segment_t from[2000], to[2000];
@@ -144,8 +126,8 @@ TEST_EACH(any_split_can_be_received_as_any_other, NUM_KINDS)
     connect_pair(kinds[_i]);
     for (unsigned round = 0; round < 8; round++) {
         twins_init(&twins, 1 + (size_t)rand() % 5000000);
-        num_from = cut(twins.source, twins.size, from, 2000);
-        num_to   = cut(twins.target, twins.size, to, 2000);
+        num_from = cut_segments(twins.source, twins.size, 9000, 0, from, 2000);
+        num_to   = cut_segments(twins.target, twins.size, 9000, 0, to, 2000);
         exchange(from, num_from, to, num_to);
         twins_read(&twins);
         ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
@@ -173,8 +155,8 @@ TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
     connect_pair(kinds[_i]);
     pair_fill(source, size);
     pair_poison(target, size);
-    num_from = cut(source, size, from, 2000);
-    num_to   = cut(target, size, to, 2000);
+    num_from = cut_segments(source, size, 9000, 0, from, 2000);
+    num_to   = cut_segments(target, size, 9000, 0, to, 2000);
     if (!cuda_is_real()) {
         stand_in.fail_call(NULL, 0, 0); /* counts from here on */
     }

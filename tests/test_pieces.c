@@ -178,23 +178,6 @@ TEST_EACH(the_receivers_pieces_may_have_another_length, NUM_WIRES)
     exchange(1, 40000, 4444, 9 + 1);
 }
 
-/* Cut `length` bytes into segments at random, with gaps between them. */
-static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
-{
-    size_t count = 0;
-    size_t n;
-
-    while ((length > 0) && (count < MAX_PIECES - 1)) {
-        n                 = (size_t)rand() % 400;
-        n                 = (n > length) ? length : n;
-        segments[count++] = (ucxpool_segment_t){bytes, n};
-        bytes += n + GAP;
-        length -= n;
-    }
-    segments[count++] = (ucxpool_segment_t){bytes, length};
-    return count;
-}
-
 TEST_EACH(segments_and_pieces_receive_each_other, NUM_WIRES)
 {
     enum { LENGTH = 256 * 1000 };
@@ -209,7 +192,7 @@ TEST_EACH(segments_and_pieces_receive_each_other, NUM_WIRES)
     side_init(&from, 1000, 256);
     side_init(&to, 2000, 128);
     side_fill(&from);
-    num = cut(other, LENGTH, segments);
+    num = cut_segments(other, LENGTH, 400, GAP, segments, MAX_PIECES);
     pair_poison(other, sizeof(other));
     send = send_all();
     assert_ok(

@@ -53,28 +53,6 @@ TEST_EACH(one_buffer_of_any_size_arrives, NUM_WIRES)
     pair_check_blocks(&pair);
 }
 
-/* Split `length` bytes into random segments, some of them empty. */
-static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
-                  size_t max)
-{
-    size_t count = 0;
-
-    while ((length > 0) && (count < max - 1)) {
-        size_t piece = (size_t)rand() % 5000;
-
-        if (rand() % 10 == 0) {
-            piece = 0;
-        }
-        piece           = (piece > length) ? length : piece;
-        segments[count] = (ucxpool_segment_t){bytes, piece};
-        bytes += piece;
-        length -= piece;
-        count++;
-    }
-    segments[count] = (ucxpool_segment_t){bytes, length};
-    return count + 1;
-}
-
 TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
 {
     enum { LENGTH = 777777, MAX = 1000 };
@@ -87,8 +65,8 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
 
     pair_begin(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 5; round++) {
-        size_t num_from = cut(source, LENGTH, from, MAX);
-        size_t num_to   = cut(target, LENGTH, to, MAX);
+        size_t num_from = cut_segments(source, LENGTH, 5000, 0, from, MAX);
+        size_t num_to   = cut_segments(target, LENGTH, 5000, 0, to, MAX);
 
         pair_fill(source, LENGTH);
         pair_poison(target, LENGTH);

@@ -2,6 +2,7 @@
  * wires, by all ways that need no GPU, and in memory of all origins. */
 #include "pair.h"
 #include "sealed.h"
+#include "segments.h"
 #include "slow.h"
 #include "test.h"
 
@@ -290,21 +291,6 @@ static size_t make_places(ucxpool_place_t *places, size_t num)
     return length;
 }
 
-static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
-{
-    size_t count = 0;
-
-    while (length != 0) {
-        size_t part = (size_t)rand() % 3000;
-
-        part              = (part < length) ? part : length;
-        segments[count++] = (ucxpool_segment_t){bytes, part};
-        bytes += part;
-        length -= part;
-    }
-    return count;
-}
-
 static void gather(const ucxpool_place_t *places, size_t num, uint8_t *bytes)
 {
     for (size_t i = 0; i < num; i++) {
@@ -323,8 +309,9 @@ TEST_EACH(scattered_places_match_segments_split_differently, NUM_WAYS)
 
     begin(_i, BOTH);
     for (size_t i = 0; i < sizeof(nums) / sizeof(nums[0]); i++) {
-        size_t           length = make_places(list, nums[i]);
-        size_t           count  = cut(bytes, length, segments);
+        size_t length = make_places(list, nums[i]);
+        size_t count =
+            cut_segments(bytes, length, 3000, 0, segments, MAX_PLACES);
         ucxpool_places_t places = ucxpool_places(list, nums[i]);
         ucxpool_data_t   data   = ucxpool_data_segments(segments, count);
 
