@@ -123,11 +123,11 @@ void loopback_settle(bootstrap_listener_t *listener)
     }
 }
 
-int loopback_stranger(const bootstrap_listener_t *listener)
+int loopback_connect(uint16_t port)
 {
     struct sockaddr_in address = {
         .sin_family      = AF_INET,
-        .sin_port        = htons(bootstrap_listener_port(listener)),
+        .sin_port        = htons(port),
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
     };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -136,6 +136,11 @@ int loopback_stranger(const bootstrap_listener_t *listener)
     ck_assert_int_eq(
         connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
+}
+
+int loopback_stranger(const bootstrap_listener_t *listener)
+{
+    return loopback_connect(bootstrap_listener_port(listener));
 }
 
 size_t loopback_read(bootstrap_listener_t *listener, int fd, void *bytes_p,

@@ -41,8 +41,9 @@ void loopback_settle(bootstrap_listener_t *listener);
 /* Wait until the fd is readable; fails the test on a timeout. */
 void loopback_wait(int fd);
 
-/* Open a plain connection of a stranger to the listener. Its descriptor is
- * blocking. */
+/* Open a plain connection of a stranger to the port, or to the listener. Its
+ * descriptor is blocking. */
+int loopback_connect(uint16_t port);
 int loopback_stranger(const bootstrap_listener_t *listener);
 
 /* Progress the listener until the stranger's end is readable or closed. Returns

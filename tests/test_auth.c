@@ -261,11 +261,6 @@ static size_t make_header(uint8_t *bytes, unsigned version, uint8_t type,
 /* Valgrind and the sanitizers make these tests slow. */
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 120);
 
-TEST(both_sides_prove_the_secret_and_get_the_peers_blob)
-{
-    meet();
-}
-
 TEST(without_secrets_the_same_messages_are_exchanged)
 {
     use(NULL, NULL);
@@ -331,22 +326,6 @@ TEST(client_with_a_wrong_secret_receives_only_the_reason)
     ck_assert_uint_eq(listener.num_sent,
                       NONCE_MESSAGE + HEADER + header.length);
     assert_refused(UCXPOOL_ERR_PERMISSION, "the secrets differ");
-}
-
-TEST(secret_on_one_side_only_is_rejected_with_a_reason)
-{
-    use(NULL, secret);
-    begin();
-    run();
-    assert_refused(UCXPOOL_ERR_PERMISSION,
-                   "the listener requires a secret, and the client has none");
-    test_end();
-
-    use(secret, NULL);
-    begin();
-    run();
-    assert_refused(UCXPOOL_ERR_PERMISSION,
-                   "the client requires a secret, and the listener has none");
 }
 
 TEST(client_sends_no_proof_to_a_listener_without_a_secret)

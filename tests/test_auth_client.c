@@ -308,37 +308,6 @@ TEST(client_retries_after_a_connection_reset)
     assert_detail("reset");
 }
 
-TEST(listener_that_is_not_a_pool_is_reported)
-{
-    static const char banner[] = "220 mail.example ESMTP ready\r\n";
-    int               peer;
-
-    use_own_listener(4);
-    client = call();
-    peer   = accept_client();
-    ck_assert_int_eq(send(peer, banner, sizeof(banner), MSG_NOSIGNAL),
-                     (ssize_t)sizeof(banner));
-    assert_error(loopback_meet(NULL, client), PROTOCOL);
-    assert_detail("the listener is not a pool");
-    close(peer);
-}
-
-TEST(client_connected_to_itself_is_rejected)
-{
-    static uint8_t bytes[8192];
-    ssize_t        length;
-    int            peer;
-
-    use_own_listener(4);
-    client = call();
-    peer   = accept_client();
-    advance();
-    length = recv(peer, bytes, sizeof(bytes), 0);
-    ck_assert_int_eq(send(peer, bytes, (size_t)length, MSG_NOSIGNAL), length);
-    assert_error(loopback_meet(NULL, client), PROTOCOL);
-    close(peer);
-}
-
 TEST(blob_that_is_too_long_is_rejected)
 {
     static uint8_t bytes[BOOTSTRAP_BLOB_MAX + 1];

@@ -1,6 +1,7 @@
 /* Listeners: which clients are accepted, and protection from strangers. */
 #include "core/channel.h"
 #include "core/remote.h"
+#include "loopback.h"
 #include "pair.h"
 #include "test.h"
 
@@ -517,13 +518,9 @@ TEST(record_of_a_disconnected_client_is_freed)
 /* A connection that sends nothing. */
 static int stay_silent(const ucxpool_listener_t *at)
 {
-    struct sockaddr_in where = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = loopback_connect(ucxpool_listener_port(at));
 
-    where.sin_port        = htons(ucxpool_listener_port(at));
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ck_assert_int_ge(fd, 0);
-    (void)connect(fd, (struct sockaddr *)&where, sizeof(where));
+    ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     return fd;
 }
 

@@ -163,14 +163,6 @@ static void assert_open(void)
 
 TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
-TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
-{
-    assert_open();
-    ck_assert_uint_eq(stats()->num_refused, 0);
-    ck_assert_uint_eq(num_half_open(), 0);
-    assert_no_pending_connections();
-}
-
 TEST(a_silent_connection_is_closed_at_its_deadline)
 {
     uint64_t begin = base_clock_now();
@@ -195,29 +187,6 @@ TEST(a_silent_connection_is_closed_at_its_deadline)
                       BASE_CLOCK_FOREVER);
     assert_open();
     close(fd);
-}
-
-TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
-{
-    enum { NUM_STRANGERS = 500 };
-    static int fds[NUM_STRANGERS];
-    unsigned   num_fds = fds_count();
-
-    for (int i = 0; i < NUM_STRANGERS; i++) {
-        fds[i] = loopback_stranger(listener);
-        loopback_settle(listener);
-        ck_assert_uint_le(num_half_open(), 8);
-        if ((i == 0) || (i == NUM_STRANGERS / 2) || (i == NUM_STRANGERS - 1)) {
-            assert_open();
-        }
-    }
-    ck_assert_uint_le(fds_count(), num_fds + NUM_STRANGERS + 8);
-    ck_assert_uint_eq(stats()->num_proven, 3);
-    ck_assert_uint_ge(stats()->num_dropped, NUM_STRANGERS - 8);
-    ck_assert_uint_eq(stats()->num_refused, stats()->num_dropped);
-    close_all(fds, NUM_STRANGERS);
-    loopback_settle(listener);
-    ck_assert_uint_eq(num_half_open(), 0);
 }
 
 TEST(a_client_connects_while_strangers_keep_coming)

@@ -5,10 +5,10 @@
 #include "base/limits.h"
 #include "core/channel.h"
 #include "fds.h"
+#include "loopback.h"
 #include "pair.h"
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,20 +137,6 @@ static void listener_main(int to)
     }
 }
 
-static void connect_stranger(uint16_t port)
-{
-    struct sockaddr_in address = {
-        .sin_family      = AF_INET,
-        .sin_port        = htons(port),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-    };
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)),
-                     0);
-}
-
 TEST(unauthenticated_connections_leave_descriptors_for_a_client)
 {
     ucxpool_channel_t *channel;
@@ -167,7 +153,7 @@ TEST(unauthenticated_connections_leave_descriptors_for_a_client)
     }
     ck_assert_int_eq(read(fds[0], &port, sizeof(port)), sizeof(port));
     for (int i = 0; i < NUM_STRANGERS; i++) {
-        connect_stranger(port);
+        loopback_connect(port);
     }
     pool = pair_pool("WIRE=ucx");
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
