@@ -130,6 +130,7 @@ libucxpool_internal_la_SOURCES = \
 	src/window/window.c src/window/window.h \
 	src/wire/delivery.c \
 	src/wire/loan.c \
+	src/wire/mailbox.c \
 	src/wire/map.c \
 	src/wire/recv.c \
 	src/wire/rndv.c \

@@ -1,0 +1,205 @@
+#include "wire/wire.h"
+
+#include "base/math.h"
+#include "core/control.h"
+
+/* The number of slots of a mailbox, and the limits of a slot's size, which is a
+ * multiple of the minimum. A message of 2 MiB and four short ones fit in a
+ * mailbox. With small blocks, slots are smaller, so that PARTS_MIN mailboxes
+ * fit in a block. */
+#define NUM_SLOTS     36u
+#define SLOT_SIZE_MAX ((size_t)64 << 10)
+#define SLOT_SIZE_MIN ((size_t)256)
+#define PARTS_MIN     4u
+
+/* Returns 0 if the blocks are too small for mailboxes. */
+static size_t slot_size_of(const ucxpool_t *pool)
+{
+    size_t size =
+        block_pool_block_size(pool->memory.blocks) / (PARTS_MIN * NUM_SLOTS);
+
+    return (size < SLOT_SIZE_MIN + PROTO_FLAG_SIZE)
+               ? 0
+               : base_min(SLOT_SIZE_MAX,
+                          (size - PROTO_FLAG_SIZE) & ~(SLOT_SIZE_MIN - 1));
+}
+
+static size_t mailbox_size(const ucxpool_t *pool)
+{
+    return base_align_up(NUM_SLOTS * (slot_size_of(pool) + PROTO_FLAG_SIZE),
+                         SLOT_SIZE_MIN);
+}
+
+static unsigned num_parts(const ucxpool_t *pool)
+{
+    return (unsigned)base_min(block_pool_block_size(pool->memory.blocks) /
+                                  mailbox_size(pool),
+                              (size_t)WIRE_PARTS_MAX);
+}
+
+/* Returns the part of the mailbox block that is lent to `owner`, or the
+ * first free part if `owner` is NULL. Returns WIRE_PARTS_MAX if there is no
+ * such part. */
+static unsigned part_of(const ucxpool_t *pool, const ucxpool_channel_t *owner)
+{
+    unsigned num = num_parts(pool);
+
+    for (unsigned i = 0; i < num; i++) {
+        if (pool->wire->mail.owners[i] == owner) {
+            return i;
+        }
+    }
+    return WIRE_PARTS_MAX;
+}
+
+/* Take a block for mailboxes, when the first mailbox is lent. The last free
+ * block of the share is left for messages. Returns false if no other block is
+ * free. */
+static bool take_block(ucxpool_t *pool)
+{
+    block_pool_t *blocks = pool->memory.blocks;
+    block_stats_t share;
+
+    if (pool->wire->mail.num_lent != 0) {
+        return true;
+    }
+    block_pool_stats(blocks, BLOCK_SHARE_RECV, &share);
+    return (share.free > 1) &&
+           (block_pool_get(blocks, BLOCK_SHARE_RECV, &pool->wire->mail.block) ==
+            UCXPOOL_OK);
+}
+
+static bool part_get(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+    unsigned   part = part_of(pool, NULL);
+
+    if ((part == WIRE_PARTS_MAX) || !take_block(pool)) {
+        return false;
+    }
+    pool->wire->mail.owners[part] = channel;
+    pool->wire->mail.num_lent++;
+    channel->num_lent++;
+    return true;
+}
+
+static void part_put(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+
+    pool->wire->mail.owners[part_of(pool, channel)] = NULL;
+    pool->wire->mail.num_lent--;
+    channel->num_lent--;
+    if (pool->wire->mail.num_lent == 0) {
+        block_pool_put(pool->memory.blocks, BLOCK_SHARE_RECV,
+                       pool->wire->mail.block);
+    }
+}
+
+static bool is_lent(const ucxpool_channel_t *channel)
+{
+    return part_of(channel->pool, channel) != WIRE_PARTS_MAX;
+}
+
+/* Returns the offset of the channel's mailbox in the block. */
+static size_t offset_of(const ucxpool_channel_t *channel)
+{
+    return part_of(channel->pool, channel) * mailbox_size(channel->pool);
+}
+
+static wire_mailbox_t mailbox_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+    uint8_t   *block =
+        block_pool_address(pool->memory.blocks, pool->wire->mail.block);
+
+    return (wire_mailbox_t){.slots     = block + offset_of(channel),
+                            .slot_size = slot_size_of(pool),
+                            .num_slots = NUM_SLOTS};
+}
+
+/* Returns true if the message would fit in a mailbox, and one is useful. A
+ * mailbox is not useful if both processes use the same GPU. The kernels of the
+ * two processes then take turns, so a kernel must not wait for the other
+ * process. */
+static bool wants_mailbox(const ucxpool_request_t *request)
+{
+    const ucxpool_channel_t *channel = request->channel;
+    const ucxpool_t         *pool    = request->pool;
+    size_t                   size    = NUM_SLOTS * slot_size_of(pool);
+
+    return channel->peer.pushes && (size != 0) &&
+           (request->data.totals.stream_size <= size) &&
+           !copy_engine_shares_device(pool->engine,
+                                      channel->peer.mapping->gpu.uuid);
+}
+
+static void send_mailbox(ucxpool_channel_t *channel)
+{
+    ucxpool_t     *pool = channel->pool;
+    mem_piece_t    where;
+    proto_fixed_t *fixed;
+
+    block_pool_locate(pool->memory.blocks, pool->wire->mail.block, &where);
+    fixed = core_control_begin(channel, PROTO_MAILBOX, 0, CORE_MUST, NULL);
+    if (fixed == NULL) {
+        return;
+    }
+    fixed->mailbox.region    = where.region;
+    fixed->mailbox.num_slots = NUM_SLOTS;
+    fixed->mailbox.slot_size = slot_size_of(pool);
+    fixed->mailbox.offset    = where.offset + offset_of(channel);
+    core_control_end(channel);
+}
+
+void wire_mailbox_lend(const ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    wire_mailbox_t     mailbox;
+
+    if (!wants_mailbox(request) || is_lent(channel) || !part_get(channel)) {
+        return;
+    }
+    mailbox = mailbox_of(channel);
+    if (copy_cuda_copier_clear(request->pool->engine->copier,
+                               wire_mailbox_flag(&mailbox, 0, 0).word,
+                               PROTO_FLAG_SIZE, NUM_SLOTS) != UCXPOOL_OK) {
+        part_put(channel);
+        return;
+    }
+    send_mailbox(channel);
+}
+
+bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
+                        uint64_t stream_size)
+{
+    if (is_lent(channel) && ((uint32_t)desc->message != 0) &&
+        (desc->slot < NUM_SLOTS) && (stream_size != 0) &&
+        (stream_size <=
+         (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
+        return true;
+    }
+    core_channel_fail(
+        channel, UCXPOOL_ERR_PROTOCOL,
+        "the peer sent message %llu of %llu bytes to slot %u of a "
+        "mailbox that is too small or was not lent to it",
+        (unsigned long long)desc->message, (unsigned long long)stream_size,
+        desc->slot);
+    return false;
+}
+
+const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
+                                 const proto_desc_t *desc, copy_flag_t *flag_p)
+{
+    const wire_mailbox_t mailbox = mailbox_of(channel);
+
+    *flag_p = wire_mailbox_flag(&mailbox, desc->slot, desc->message);
+    return mailbox.slots + desc->slot * mailbox.slot_size;
+}
+
+void wire_mailbox_end(ucxpool_channel_t *channel)
+{
+    if (is_lent(channel)) {
+        part_put(channel);
+    }
+}
