@@ -3,6 +3,7 @@
 #include "copy/engine.h"
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "copy/fault.h"
@@ -693,13 +694,6 @@ bool copy_engine_takes_even(const copy_engine_t *engine,
                                      sizeof(*memory->segments));
 }
 
-bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid)
-{
-    return is_host_engine(engine) ||
-           (memcmp(uuid, &engine->device->uuid, sizeof(engine->device->uuid)) ==
-            0);
-}
-
 ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p)
 {
     copy_engine_t *engine = calloc(1, sizeof(*engine));
@@ -729,6 +723,7 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
         return status;
     }
     engine->device = device;
+    engine->gpu    = base_crc32c(0, &device->uuid, sizeof(device->uuid));
     status         = copy_cuda_copier_create(device, &params, &engine->copier);
     if (status != UCXPOOL_OK) {
         goto err_free_engine;

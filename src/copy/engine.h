@@ -83,6 +83,7 @@ typedef struct copy_room {
 
 struct copy_engine {
     mem_cuda_device_t *device; /* NULL: copies with the CPU */
+    uint32_t gpu; /* the checksum of the device's UUID; 0: no device */
     /* Not used by the CPU's engine. */
     copy_cuda_copier_t *copier;
     mem_cuda_markers_t *markers;
@@ -246,9 +247,5 @@ bool copy_engine_reaches_array(const copy_engine_t *engine, const void *array,
  * segments that are known to have the same length. */
 bool copy_engine_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory);
-
-/* Returns true if a peer uses the same device. uuid: the UUID of the peer's
- * GPU, 16 bytes. */
-bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid);
 
 #endif

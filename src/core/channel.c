@@ -228,6 +228,11 @@ block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
     return channel->wire->blocks(channel->pool);
 }
 
+bool core_channel_shares_gpu(const ucxpool_channel_t *channel)
+{
+    return channel->peer.gpu == channel->pool->engine->gpu;
+}
+
 ucxpool_status_t core_channel_ended_error(const ucxpool_channel_t *channel)
 {
     return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED

@@ -124,6 +124,7 @@ typedef struct core_peer {
     uint64_t block_size;
     uint32_t max_metadata;
     uint32_t max_unexpected;
+    uint32_t gpu;           /* see proto_hello_t */
     unsigned am_id;         /* first active message id of the peer */
     bool     offers_map;    /* the peer offers its memory for mapping */
     bool     local_maps;    /* mapping the peer's memory has succeeded */
@@ -314,6 +315,11 @@ ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 
 /* Returns the blocks of the channel's wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
+
+/* Returns true if both sides copy with the same GPU, or both with the CPU. The
+ * kernels of two processes on one GPU take turns, so a kernel must not wait for
+ * the other process. */
+bool core_channel_shares_gpu(const ucxpool_channel_t *channel);
 
 static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 {

@@ -23,14 +23,11 @@ void core_link_init(core_link_t *link)
 void core_link_post(core_link_work_t *work, ucxpool_channel_t *channel,
                     core_link_way_t way, uint64_t size, core_link_go_cb_t go)
 {
-    ucxpool_t            *pool    = channel->pool;
-    const core_mapping_t *mapping = channel->peer.mapping;
-    core_link_t          *link    = &pool->links[way];
+    core_link_t *link = &channel->pool->links[way];
 
     assert(work->link == NULL);
     if ((size <= CORE_LINK_SHORT) ||
-        ((mapping != NULL) &&
-         copy_engine_shares_device(pool->engine, mapping->gpu.uuid))) {
+        ((channel->peer.mapping != NULL) && core_channel_shares_gpu(channel))) {
         return;
     }
     base_list_init(&work->queue);

@@ -23,7 +23,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 5
+#define PROTO_VERSION 6
 
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
@@ -125,7 +125,7 @@ typedef struct proto_hello {
     uint32_t     num_files;
     uint32_t max_unexpected; /* limit of unanswered descriptors, in units: see
                                 proto_desc_cost() */
-    uint32_t   reserved;
+    uint32_t   gpu; /* the checksum of the GPU's UUID; 0: no GPU copies */
     ipc_host_t host;
 } proto_hello_t;
 

@@ -130,8 +130,7 @@ static bool wants_mailbox(const ucxpool_request_t *request)
 
     return channel->peer.pushes && (size != 0) &&
            (request->data.totals.stream_size <= size) &&
-           !copy_engine_shares_device(pool->engine,
-                                      channel->peer.mapping->gpu.uuid);
+           !core_channel_shares_gpu(channel);
 }
 
 static void send_mailbox(ucxpool_channel_t *channel)

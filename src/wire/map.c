@@ -79,12 +79,6 @@ static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
     return false;
 }
 
-static bool shares_device(const ucxpool_channel_t *channel)
-{
-    return copy_engine_shares_device(channel->pool->engine,
-                                     channel->peer.mapping->gpu.uuid);
-}
-
 /* Choose the fragment size between GPUs. The block size does not limit in-place
  * fragments, and a GPU's link is faster with long fragments. */
 static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
@@ -103,7 +97,7 @@ static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
     /* Fragments are also long if two processes share a GPU. The processes take
      * turns on the GPU, and waiting for a turn takes longer than copying a
      * fragment. */
-    if ((params->longest >= GPU_LONG_MIN) || shares_device(channel)) {
+    if ((params->longest >= GPU_LONG_MIN) || core_channel_shares_gpu(channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
     size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
@@ -275,6 +269,13 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     wire_recv_delivered(request, data, status, mode_of(data));
 }
 
+/* Returns true if the peer's memory is not on our GPU. */
+static bool is_far(const ucxpool_channel_t *channel)
+{
+    return (channel->peer.mapping->gpu.way == 0) ||
+           !core_channel_shares_gpu(channel);
+}
+
 /* Returns true if our GPU or CPU can read the peer's memory itself. */
 static bool can_read(const ucxpool_channel_t *channel)
 {
@@ -306,13 +307,12 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     if (!wire_recv_check(request, data, true)) {
         return;
     }
-    wire_deliver(request,
-                 &(wire_delivery_params_t){.data    = data,
-                                           .bytes   = bytes,
-                                           .are_far = !is_pushed(data) &&
-                                                      !shares_device(channel),
-                                           .are_unpinned = !can_read(channel),
-                                           .done         = delivered});
+    wire_deliver(request, &(wire_delivery_params_t){
+                              .data    = data,
+                              .bytes   = bytes,
+                              .are_far = !is_pushed(data) && is_far(channel),
+                              .are_unpinned = !can_read(channel),
+                              .done         = delivered});
 }
 
 /* A message in a mailbox is received as one pushed fragment. */

@@ -273,6 +273,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     hello->max_unexpected = pool->config.max_unexpected;
     hello->max_metadata   = (uint32_t)pool->config.max_metadata;
     hello->memory_kind    = wireup_mapping_kind(channel);
+    hello->gpu            = pool->engine->gpu;
     hello->num_files      = num_files;
     ipc_host_fill(&hello->host);
 }
@@ -825,6 +826,7 @@ static void set_peer(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->max_runs        = hello->max_runs;
     peer->max_metadata    = hello->max_metadata;
     peer->max_unexpected  = hello->max_unexpected;
+    peer->gpu             = hello->gpu;
     peer->block_size      = hello->block_size;
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;

@@ -336,11 +336,11 @@ uint32_t wireup_mapping_push_flags(const ucxpool_t *pool)
 
 /* Returns true if the channel pushes: the sender's GPU writes to blocks of the
  * receiver. Both sides compute the same result. */
-static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
+static bool is_pushed(const attempt_t *attempt)
 {
     const ucxpool_t *pool = attempt->channel->pool;
     uint32_t both = attempt->hello->flags & wireup_mapping_push_flags(pool);
-    bool     near = copy_engine_shares_device(pool->engine, how->uuid);
+    bool     near = core_channel_shares_gpu(attempt->channel);
 
     return (both & (near ? PROTO_HELLO_PUSH_NEAR : PROTO_HELLO_PUSH)) != 0;
 }
@@ -475,7 +475,7 @@ static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
     wireup_mapping_result_t result;
 
     memcpy(&how, attempt->files, before * sizeof(ipc_file_t));
-    peer->pushes  = (before != 0) && is_pushed(attempt, &how);
+    peer->pushes  = (before != 0) && is_pushed(attempt);
     peer->mapping = mapping_find(attempt, peer->pushes);
     if (peer->mapping != NULL) {
         peer->mapping->refs++;
