@@ -321,6 +321,7 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  */
 typedef enum way {
     WAY_NEAR,        /* this GPU's blocks: gather, or scatter of pushed data */
+    WAY_WAIT,        /* scatter that waits for a flag */
     WAY_PULL,        /* scatter from a peer's block */
     WAY_PUSH,        /* gather to a peer's block */
     WAY_LONG_GATHER, /* by a copy engine */
@@ -391,9 +392,9 @@ static const struct {
     unsigned num_streams;
     int      below;
 } ways[NUM_WAYS] = {
-    [WAY_NEAR] = {2, 0},         [WAY_PULL] = {4, 1},
-    [WAY_PUSH] = {2, 1},         [WAY_LONG_GATHER] = {2, 0},
-    [WAY_LONG_SCATTER] = {2, 0},
+    [WAY_NEAR] = {2, 0},        [WAY_WAIT] = {4, 0},
+    [WAY_PULL] = {4, 1},        [WAY_PUSH] = {2, 1},
+    [WAY_LONG_GATHER] = {2, 0}, [WAY_LONG_SCATTER] = {2, 0},
 };
 
 /* A write to a peer's window also uses WAY_NEAR, and so has the highest
@@ -401,6 +402,9 @@ static const struct {
  * a local copy. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
+    if (!is_gather && (job->flag.word != NULL)) {
+        return WAY_WAIT;
+    }
     if (is_gather != job->is_pushed) {
         return WAY_NEAR;
     }

@@ -20,8 +20,7 @@
  * would be idle. An all-to-all between four H200 GPUs would then be 17 %
  * slower. */
 #define NUM_SCATTERS 12u
-/* The maximum number of scatters that wait for a flag, and so for a peer. They
- * share two streams with other copies, which must not wait for long. */
+/* The maximum number of scatters that wait for a flag, and so for a peer. */
 #define NUM_WAITING 4u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
