@@ -95,6 +95,7 @@ check_PROGRAMS += \
 	tests/test_gpu_create tests/test_gpu_death tests/test_gpu_end \
 	tests/test_gpu_file tests/test_gpu_framework tests/test_gpu_host \
 	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_mixed \
+	tests/test_gpu_outbox \
 	tests/test_gpu_namespaces tests/test_gpu_push \
 	tests/test_gpu_stream tests/test_gpu_transfer tests/test_gpu_two \
 	tests/test_gpu_window tests/test_gpu_window_faults \
@@ -428,6 +429,7 @@ tests/test_cuda_real.log: \
 	tests/test_device tests/test_gpu_busy tests/test_gpu_create \
 	tests/test_gpu_death tests/test_gpu_file tests/test_gpu_host \
 	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_mixed \
+	tests/test_gpu_outbox \
 	tests/test_gpu_namespaces tests/test_gpu_push \
 	tests/test_gpu_stream tests/test_gpu_transfer tests/test_gpu_two \
 	tests/test_gpu_window tests/test_share_cuda \

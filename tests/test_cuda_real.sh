@@ -11,7 +11,7 @@ set -eu
 tests='test_cuda_driver test_cuda_region test_cuda_pointer test_cuda_backing
     test_cuda_markers test_device test_copy_cuda test_share_cuda test_gpu_create
     test_gpu_transfer test_gpu_busy test_gpu_file test_gpu_mixed test_gpu_stream
-    test_gpu_two test_gpu_host test_gpu_window test_gpu_link test_gpu_mailbox
+    test_gpu_two test_gpu_host test_gpu_window test_gpu_link test_gpu_mailbox test_gpu_outbox
     test_gpu_push test_gpu_death test_gpu_namespaces
     test_vmm test_heap_pool test_perf_cuda.sh test_replay.sh'
 if [ "${1-}" = --list ]; then

@@ -833,10 +833,11 @@ REJECTED(two_mailboxes)
     lend_mailbox_pushed(mailbox);
 }
 
-static void mail(uint64_t message, uint64_t size, uint32_t slot, uint32_t flags)
+static void mail(uint64_t sequence, uint64_t message, uint64_t size,
+                 uint32_t slot, uint32_t flags)
 {
     const copy_run_t run  = {size, 1};
-    proto_desc_t     desc = hostile_desc(message, 0);
+    proto_desc_t     desc = hostile_desc(message, sequence);
 
     desc.payload_size = size;
     desc.flags        = PROTO_DESC_MAILED | flags;
@@ -845,7 +846,7 @@ static void mail(uint64_t message, uint64_t size, uint32_t slot, uint32_t flags)
     hostile_let_peer_read();
 }
 
-REJECTED_CALLS(mailed_without_a_mailbox, mail(MESSAGE, 100, 0, 0));
+REJECTED_CALLS(mailed_without_a_mailbox, mail(0, MESSAGE, 100, 0, 0));
 
 #define NUM_SLOTS 36u
 
@@ -874,7 +875,7 @@ static const struct {
     {0, 100, 0, 0, UINT64_C(1) << 32}, /* the value of a clear flag */
 };
 
-/* A host pool lends no mailbox, so the test marks one as lent. */
+/* A pool in host memory lends no mailbox, so the test marks one as lent. */
 REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
 {
     ucxpool_t *pool = hostile.pair.a;
@@ -884,19 +885,54 @@ REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile.victim;
     hostile.victim->num_lent++;
-    mail(wrong_mail[hostile.row].message,
+    hostile.victim->wire = &wire_map_gpu;
+    mail(0, wrong_mail[hostile.row].message,
          wrong_mail[hostile.row].num * slot_size() +
              wrong_mail[hostile.row].size,
          wrong_mail[hostile.row].slot, wrong_mail[hostile.row].flags);
 }
 
+/* Returns the last slot with room for a message and its flag. */
+static uint32_t last_slot(uint64_t size)
+{
+    const core_mapping_t *mapping = hostile.victim->peer.mapping;
+
+    return (uint32_t)((mapping->num_regions * mapping->region_sizes[0] -
+                       wire_outbox_room(size)) /
+                      PROTO_FLAG_SIZE);
+}
+
+static const struct {
+    uint64_t size;
+    uint32_t add; /* to the last slot */
+    uint64_t message;
+} wrong_outbox[] = {
+    {100, 1, MESSAGE},
+    {65536, 1, MESSAGE},
+    {100, 1u << 31, MESSAGE},
+    {100, 0, UINT64_C(1) << 32}, /* the value of a clear flag */
+    {0, 0, MESSAGE},
+};
+
+REJECTED_EACH(message_outside_the_outbox, NUM_ROWS(wrong_outbox))
+{
+    uint64_t size = wrong_outbox[hostile.row].size;
+
+    hostile.victim->wire = &wire_map_host;
+    mail(0, MESSAGE + 1, 65536, last_slot(65536), 0);
+    ck_assert(!hostile_is_over());
+    mail(1, wrong_outbox[hostile.row].message, size,
+         last_slot(size) + wrong_outbox[hostile.row].add, 0);
+}
+
 REJECTED(accept_of_a_mailed_message)
 {
-    uint64_t message = hostile_send();
+    uint64_t        message = hostile_send();
+    xfer_mailbox_t *mailbox = &hostile.send->channel->xfer->mailbox;
 
-    hostile.send->channel->xfer->mailbox.at.slot_size = 65536;
-    hostile.send->send->slot                          = 1;
-    hostile.send->send->block_size                    = 65536;
+    mailbox->at              = (wire_mailbox_t){(uint8_t *)mailbox, 65536, 1};
+    hostile.send->send->slot = 1;
+    hostile.send->send->block_size = 65536;
     send_accept(message, 65536, 4);
     hostile_let_peer_read();
     hostile.send->send->slot = 0;

@@ -110,8 +110,17 @@ typedef struct core_wire {
      * contains the location of a fragment. NULL for a wire without a ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
-    /* Called when the data of a receive is being written to our mailbox. NULL:
-     * not supported. */
+    /* Short messages are copied to slots of the pool's outbox. */
+    bool has_outbox;
+
+    /* Find the data of a message with PROTO_DESC_MAILED, and the flag that is
+     * set when the data is complete. Returns NULL if the descriptor is invalid.
+     * NULL: not supported, as `mailed`. */
+    const uint8_t *(*find_mailed)(const ucxpool_channel_t *channel,
+                                  const proto_desc_t      *desc,
+                                  uint64_t stream_size, copy_flag_t *flag_p);
+
+    /* Called when such a message has been matched. */
     void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
 
     /* A fragment has arrived as an active message: called by UCX's handler.

@@ -419,6 +419,7 @@ static uint64_t next_moment(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     moment = base_min(moment, pool->xfer->next_announce);
+    moment = base_min(moment, wire_delivery_deadline(pool));
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         moment = base_min(moment, wireup_channel_close_deadline(channel));
         moment = base_min(moment, core_local_deadline(channel));

@@ -1,11 +1,15 @@
 #include "wire/wire.h"
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The interval at which a sleeping thread checks flags. */
+#define LOOK_NS UINT64_C(50000)
 
 typedef struct wire_delivery {
     base_list_t        link;  /* in the pool's free list, or its deliveries */
@@ -19,7 +23,9 @@ typedef struct wire_delivery {
     bool               are_unpinned;
     uint64_t           offset; /* of `bytes` in the stream */
     uint64_t           length;
-    copy_flag_t        flag;
+    copy_flag_t        flag; /* no word: the bytes are complete */
+    bool               is_flag_on_host;
+    bool               gpu_may_wait;
     uint64_t   covered; /* number of bytes that the last launch copies */
     copy_job_t copy;
     wire_delivery_cb_t done;
@@ -87,31 +93,51 @@ static void finish(delivery_t *delivery, ucxpool_status_t status)
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
 
+static bool is_set(const copy_flag_t *flag)
+{
+    return __atomic_load_n(flag->word, __ATOMIC_ACQUIRE) == flag->number;
+}
+
+/* Returns true if the launch may start now. Drops the flag if the CPU sees that
+ * it is set. */
+static bool has_arrived(delivery_t *delivery)
+{
+    if ((delivery->flag.word == NULL) || !delivery->is_flag_on_host) {
+        return true;
+    }
+    if (is_set(&delivery->flag)) {
+        delivery->flag.word = NULL;
+        return true;
+    }
+    return delivery->gpu_may_wait;
+}
+
 /* Start the next launch. Returns false if it must wait. */
 static bool launch(delivery_t *delivery)
 {
-    ucxpool_request_t *request = delivery->request;
-    const copy_work_t  work    = {
-            .plan          = request->plan,
-            .offset        = delivery->offset,
-            .length        = delivery->length,
-            .block         = delivery->bytes,
-            .has_far_block = delivery->are_far,
-            .is_pushed     = delivery->data.flags & PROTO_DATA_PUSHED,
-            .flag          = delivery->flag,
-            .has_host_block =
-                (delivery->copy_of_bytes != NULL) || delivery->are_unpinned,
-            .has_host_segments = request->has_host_segments,
-            .has_gpu_segments  = request->has_gpu_segments,
-    };
-    bool             goes_back = work.offset < request->plan->at.offset;
-    uint64_t         covered   = 0;
-    ucxpool_status_t status;
+    ucxpool_request_t *request   = delivery->request;
+    bool               goes_back = delivery->offset < request->plan->at.offset;
+    uint64_t           covered   = 0;
+    copy_work_t        work;
+    ucxpool_status_t   status;
 
-    if (request->stream.marker != NULL) {
+    if ((request->stream.marker != NULL) || !has_arrived(delivery)) {
         return false;
     }
     assert(is_wanted(request));
+    work = (copy_work_t){
+        .plan          = request->plan,
+        .offset        = delivery->offset,
+        .length        = delivery->length,
+        .block         = delivery->bytes,
+        .has_far_block = delivery->are_far,
+        .is_pushed     = delivery->data.flags & PROTO_DATA_PUSHED,
+        .flag          = delivery->flag,
+        .has_host_block =
+            (delivery->copy_of_bytes != NULL) || delivery->are_unpinned,
+        .has_host_segments = request->has_host_segments,
+        .has_gpu_segments  = request->has_gpu_segments,
+    };
     delivery->copy.done = copied;
     status = copy_engine_start(request->pool->engine, &delivery->copy, &work,
                                &covered);
@@ -191,7 +217,7 @@ static bool is_queued_behind(const delivery_t *delivery)
 }
 
 static void deliver_later(ucxpool_request_t            *request,
-                          const wire_delivery_params_t *params)
+                          const wire_delivery_params_t *params, bool is_for_gpu)
 {
     delivery_t *delivery = delivery_get(request);
 
@@ -204,15 +230,17 @@ static void deliver_later(ucxpool_request_t            *request,
                        "the receiver has no memory");
         return;
     }
-    delivery->data         = *params->data;
-    delivery->offset       = params->data->offset;
-    delivery->length       = params->data->length;
-    delivery->are_far      = params->are_far;
-    delivery->are_unpinned = params->are_unpinned;
-    delivery->flag         = params->flag;
-    delivery->done         = params->done;
-    delivery->arg          = params->arg;
-    delivery->waits        = true;
+    delivery->data            = *params->data;
+    delivery->offset          = params->data->offset;
+    delivery->length          = params->data->length;
+    delivery->are_far         = params->are_far;
+    delivery->are_unpinned    = params->are_unpinned;
+    delivery->flag            = params->flag;
+    delivery->is_flag_on_host = params->is_flag_on_host;
+    delivery->gpu_may_wait    = is_for_gpu && params->gpu_may_wait;
+    delivery->done            = params->done;
+    delivery->arg             = params->arg;
+    delivery->waits           = true;
     if (!is_queued_behind(delivery)) {
         launch(delivery);
     }
@@ -258,8 +286,10 @@ static bool is_for_gpu(const ucxpool_request_t      *request,
 void wire_deliver(ucxpool_request_t            *request,
                   const wire_delivery_params_t *params)
 {
-    if (is_for_gpu(request, params)) {
-        deliver_later(request, params);
+    bool by_gpu = is_for_gpu(request, params);
+
+    if (by_gpu || (params->is_flag_on_host && !is_set(&params->flag))) {
+        deliver_later(request, params, by_gpu);
     } else {
         deliver_now(request, params);
     }
@@ -292,6 +322,13 @@ unsigned wire_delivery_progress(ucxpool_t *pool)
         }
     }
     return 0;
+}
+
+uint64_t wire_delivery_deadline(const ucxpool_t *pool)
+{
+    return base_list_is_empty(&pool->wire->deliveries)
+               ? BASE_CLOCK_FOREVER
+               : base_clock_deadline(LOOK_NS);
 }
 
 void wire_delivery_destroy_all(ucxpool_t *pool)

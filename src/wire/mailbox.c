@@ -169,31 +169,63 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
     send_mailbox(channel);
 }
 
+const uint8_t *wire_mailbox_find(const ucxpool_channel_t *channel,
+                                 const proto_desc_t *desc, uint64_t stream_size,
+                                 copy_flag_t *flag_p)
+{
+    wire_mailbox_t mailbox;
+
+    if (!is_lent(channel) || (desc->slot >= NUM_SLOTS) ||
+        (stream_size >
+         (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
+        return NULL;
+    }
+    mailbox = mailbox_of(channel);
+    *flag_p = wire_mailbox_flag(&mailbox, desc->slot, desc->message);
+    return mailbox.slots + desc->slot * mailbox.slot_size;
+}
+
+const uint8_t *wire_outbox_find(const ucxpool_channel_t *channel,
+                                const proto_desc_t *desc, uint64_t stream_size,
+                                copy_flag_t *flag_p)
+{
+    const core_mapping_t *mapping = channel->peer.mapping;
+    uint64_t              offset  = desc->slot * (uint64_t)PROTO_FLAG_SIZE;
+    uint32_t              region  = 0;
+    uint8_t              *data;
+
+    while ((region < mapping->num_regions) &&
+           (offset >= mapping->region_sizes[region])) {
+        offset -= mapping->region_sizes[region++];
+    }
+    if ((region == mapping->num_regions) ||
+        (wire_outbox_room(stream_size) >
+         mapping->region_sizes[region] - offset)) {
+        return NULL;
+    }
+    data    = (uint8_t *)(uintptr_t)mapping->regions[region] + offset;
+    *flag_p = wire_outbox_flag(data, stream_size, desc->message);
+    return data;
+}
+
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size)
 {
-    if (is_lent(channel) && ((uint32_t)desc->message != 0) &&
-        (desc->slot < NUM_SLOTS) && (stream_size != 0) &&
-        (stream_size <=
-         (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
+    const core_wire_t *wire = channel->wire;
+    copy_flag_t        flag;
+
+    if (((uint32_t)desc->message != 0) && (stream_size != 0) &&
+        (wire->find_mailed != NULL) &&
+        (wire->find_mailed(channel, desc, stream_size, &flag) != NULL)) {
         return true;
     }
     core_channel_fail(
         channel, UCXPOOL_ERR_PROTOCOL,
-        "the peer sent message %llu of %llu bytes to slot %u of a "
-        "mailbox that is too small or was not lent to it",
+        "the peer sent message %llu of %llu bytes in slot %u, which is too "
+        "small, does not exist, or was not lent to it",
         (unsigned long long)desc->message, (unsigned long long)stream_size,
         desc->slot);
     return false;
-}
-
-const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
-                                 const proto_desc_t *desc, copy_flag_t *flag_p)
-{
-    const wire_mailbox_t mailbox = mailbox_of(channel);
-
-    *flag_p = wire_mailbox_flag(&mailbox, desc->slot, desc->message);
-    return mailbox.slots + desc->slot * mailbox.slot_size;
 }
 
 void wire_mailbox_end(ucxpool_channel_t *channel)

@@ -5,6 +5,7 @@
 #ifndef WIRE_WIRE_H
 #define WIRE_WIRE_H
 
+#include "base/math.h"
 #include "core/pool.h"
 #include "core/request.h"
 #include "core/wire.h"
@@ -142,6 +143,8 @@ typedef struct wire_delivery_params {
     bool               are_far; /* bytes are in host or another GPU's memory */
     bool               are_unpinned; /* the GPU cannot read the bytes */
     copy_flag_t        flag;         /* set when all bytes have been written */
+    bool               is_flag_on_host; /* the CPU can read the flag */
+    bool               gpu_may_wait;    /* the GPU may wait for the flag */
     wire_delivery_cb_t done;
     void              *arg;
 } wire_delivery_params_t;
@@ -157,6 +160,11 @@ void wire_delivery_forget(ucxpool_request_t *request);
 /* Launch the first waiting delivery that can start. Returns the number of
  * launches, 0 or 1. */
 unsigned wire_delivery_progress(ucxpool_t *pool);
+
+/* Returns the time at which the deliveries need progress. They are polled,
+ * because no event reports that a flag was written. Without deliveries:
+ * BASE_CLOCK_FOREVER. */
+uint64_t wire_delivery_deadline(const ucxpool_t *pool);
 
 void wire_delivery_destroy_all(ucxpool_t *pool);
 
@@ -253,18 +261,56 @@ static inline copy_flag_t wire_mailbox_flag(const wire_mailbox_t *mailbox,
  * channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
-/* Returns true if the descriptor names a slot of the channel's mailbox, and the
- * message fits in the slots from there on. Otherwise fails the channel. */
+/* See core_wire_t.find_mailed: for a message in the channel's mailbox. */
+const uint8_t *wire_mailbox_find(const ucxpool_channel_t *channel,
+                                 const proto_desc_t *desc, uint64_t stream_size,
+                                 copy_flag_t *flag_p);
+
+/* Returns true if the wire finds the data of a message with PROTO_DESC_MAILED.
+ * Otherwise fails the channel. */
 bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size);
 
-/* Returns the address of the data for a checked descriptor, and the flag that
- * is set when the message is complete. */
-const uint8_t *wire_mailbox_slot(const ucxpool_channel_t *channel,
-                                 const proto_desc_t *desc, copy_flag_t *flag_p);
-
 /* Release the mailbox of a channel whose peer can no longer write to it. */
 void wire_mailbox_end(ucxpool_channel_t *channel);
+
+/* --- outboxes ------------------------------------------------------------- */
+
+/*
+ * Outboxes: a block of the sender's pinned host memory, cut into slots. They do
+ * for `map` through host memory what mailboxes do between GPUs. The receiver
+ * need not lend anything, because it reads the sender's blocks.
+ *
+ *     | data | flag | ...     a message in consecutive slots
+ *
+ * The flag follows the data at the next multiple of PROTO_FLAG_SIZE. The sender
+ * clears the flag, sends DESC, and only then lets its GPU copy the message. The
+ * receiver's kernel or CPU waits for the flag.
+ */
+
+/* Returns the size of a message and its flag. */
+static inline uint64_t wire_outbox_room(uint64_t stream_size)
+{
+    return base_align_up(stream_size, PROTO_FLAG_SIZE) + PROTO_FLAG_SIZE;
+}
+
+/* Returns the flag of a message, and the flag's value when the message is
+ * complete. */
+static inline copy_flag_t wire_outbox_flag(uint8_t *data, uint64_t stream_size,
+                                           uint64_t message)
+{
+    return (copy_flag_t){
+        (uint32_t *)(void *)(data +
+                             base_align_up(stream_size, PROTO_FLAG_SIZE)),
+        (uint32_t)message};
+}
+
+/* See core_wire_t.find_mailed: for a message in the peer's outbox. The slot of
+ * the descriptor is the offset of the data in the peer's regions, which are
+ * counted as if they were contiguous, in units of PROTO_FLAG_SIZE. */
+const uint8_t *wire_outbox_find(const ucxpool_channel_t *channel,
+                                const proto_desc_t *desc, uint64_t stream_size,
+                                copy_flag_t *flag_p);
 
 /* --- rendezvous ----------------------------------------------------------- */
 

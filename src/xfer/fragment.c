@@ -33,8 +33,9 @@ static bool take_from(xfer_send_block_t *block, unsigned *slice_p)
     return true;
 }
 
-/* Returns true if the blocks of the send belong to the receiver. */
-static bool is_pushed(const struct xfer_send *send)
+/* Returns true if the send uses only the blocks that it was given: a loan, or
+ * slots. */
+static bool has_given_blocks(const struct xfer_send *send)
 {
     return (send->loan != 0) || (send->slot != 0);
 }
@@ -89,7 +90,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     xfer_send_block_t *block;
     mem_piece_t        where;
 
-    if (!is_pushed(send) && base_list_is_empty(&request->link)) {
+    if (!has_given_blocks(send) && base_list_is_empty(&request->link)) {
         base_list_add_tail(&request->channel->xfer->packing, &request->link);
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
@@ -98,7 +99,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
             return true;
         }
     }
-    block = is_pushed(send) ? NULL : new_block(request);
+    block = has_given_blocks(send) ? NULL : new_block(request);
     if ((block == NULL) || (block_pool_get(blocks, BLOCK_SHARE_SEND,
                                            &block->index) != UCXPOOL_OK)) {
         return false;
@@ -336,8 +337,9 @@ static uint64_t auto_frag_size(const ucxpool_request_t *request,
     const core_frag_params_t params = {
         .stream_size = request->data.totals.stream_size,
         .longest     = send->longest,
-        .lent_size = is_pushed(send) ? send->num_blocks * send->block_size : 0,
-        .in_place  = send->in_place,
+        .lent_size =
+            has_given_blocks(send) ? send->num_blocks * send->block_size : 0,
+        .in_place = send->in_place,
     };
 
     return request->channel->wire->frag_size(request->channel, &params,
@@ -352,7 +354,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
     uint64_t          size         = pool->config.frag_size;
     uint64_t          inplace_size = 0;
 
-    if (!is_pushed(send)) {
+    if (!has_given_blocks(send)) {
         send->block_size =
             block_pool_block_size(core_channel_blocks(request->channel));
     }
@@ -468,10 +470,11 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
         return UCXPOOL_INPROGRESS;
     }
     stop_waiting(request);
-    block               = &send->blocks[fragment->block];
-    slice_offset        = fragment->slice * send->frag_size;
-    fragment->is_pushed = is_pushed(send);
-    fragment->bytes     = block->address + slice_offset;
+    block        = &send->blocks[fragment->block];
+    slice_offset = fragment->slice * send->frag_size;
+    fragment->is_pushed =
+        has_given_blocks(send) && request->channel->peer.pushes;
+    fragment->bytes = block->address + slice_offset;
     status = gather(request, range, fragment, block->address + slice_offset);
     if (status != UCXPOOL_OK) {
         slice_put(request, fragment->block, fragment->slice);

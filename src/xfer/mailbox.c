@@ -1,5 +1,6 @@
 #include "xfer/send.h"
 
+#include "core/memory.h"
 #include "wire/wire.h"
 #include "xfer/state.h"
 
@@ -51,24 +52,24 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 
 /* The limits of a message in a mailbox. A single launch must gather it, and no
  * kernel may have to check its list, because the flag is written after the
- * launch even if the kernel finds a fault. A peer may lend a larger mailbox. */
+ * launch even if the kernel finds a fault. A peer may lend a larger mailbox.
+ * Longer messages through host memory are faster in several fragments. */
 #define STREAM_MAX   ((uint64_t)4 << 20)
+#define OUTBOX_MAX   ((uint64_t)512 << 10)
 #define SEGMENTS_MAX (COPY_UNIFORM_MIN - 1)
 
-/* Returns true if the message can be sent to the mailbox. The message's memory
- * must be on this GPU, in segments or pieces, and no longer in use by the
- * caller's stream. No part of the message may be sent in place. The gather must
- * be able to start now, because the receiver's GPU will wait for it. */
-static bool is_mailable(const ucxpool_request_t *request)
+/* Returns true if the message can be gathered at once into a single place. The
+ * message's memory must be on this GPU, in segments or pieces, and no longer in
+ * use by the caller's stream. No part of the message may be sent in place. The
+ * gather must be able to start now, because the receiver's GPU will wait for
+ * it. */
+static bool is_mailable(const ucxpool_request_t *request, uint64_t max)
 {
-    const xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
-    const struct xfer_send *send   = request->send;
-    uint64_t                size   = request->data.totals.stream_size;
+    const struct xfer_send *send = request->send;
+    uint64_t                size = request->data.totals.stream_size;
 
-    return (theirs->at.slots != NULL) && request->has_gpu_segments &&
-           !request->has_host_segments && (request->stream.marker == NULL) &&
-           (size != 0) && (size <= STREAM_MAX) &&
-           (size <= theirs->at.num_slots * theirs->at.slot_size) &&
+    return request->has_gpu_segments && !request->has_host_segments &&
+           (request->stream.marker == NULL) && (size != 0) && (size <= max) &&
            (request->data.memory.num <= SEGMENTS_MAX) &&
            (send->desc_flags == 0) && !send->in_place &&
            !copy_memory_is_ranges(&request->data.memory) &&
@@ -77,44 +78,140 @@ static bool is_mailable(const ucxpool_request_t *request)
 }
 
 /* Take `num` consecutive slots. Returns false if they are not free. */
-static bool take(xfer_mailbox_t *theirs, uint64_t num, unsigned *slot_p)
+static bool take(xfer_mailbox_t *box, uint64_t num, unsigned *slot_p)
 {
-    uint64_t starts = theirs->free_slots; /* bit i: slot i may be the first */
+    uint64_t starts = box->free_slots; /* bit i: slot i may be the first */
 
+    if (num > box->at.num_slots) {
+        return false;
+    }
     for (uint64_t i = 1; i < num; i++) {
-        starts &= theirs->free_slots >> i;
+        starts &= box->free_slots >> i;
     }
     if (starts == 0) {
         return false;
     }
     *slot_p = (unsigned)__builtin_ctzll(starts);
-    theirs->free_slots &= ~(first_slots(num) << *slot_p);
+    box->free_slots &= ~(first_slots(num) << *slot_p);
     return true;
+}
+
+/* --- the outbox ----------------------------------------------------------- */
+
+/* Take a block for the outbox, if it has none. The last free block of the share
+ * is left for other messages. Returns false if no other block is free. */
+static bool outbox_open(ucxpool_request_t *request)
+{
+    xfer_mailbox_t *box    = &request->pool->xfer->outbox;
+    block_pool_t   *blocks = core_channel_blocks(request->channel);
+    block_stats_t   share;
+    mem_piece_t     where;
+
+    if (box->at.slots != NULL) {
+        return true;
+    }
+    block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
+    if ((share.free < 2) ||
+        (block_pool_get(blocks, BLOCK_SHARE_SEND, &box->block) != UCXPOOL_OK)) {
+        return false;
+    }
+    block_pool_locate(blocks, box->block, &where);
+    *box = (xfer_mailbox_t){
+        .at         = {.slots     = block_pool_address(blocks, box->block),
+                       .slot_size = (where.length / PROTO_SLOTS_MAX) &
+                                    ~(size_t)(PROTO_FLAG_SIZE - 1),
+                       .num_slots = PROTO_SLOTS_MAX},
+        .region     = where.region,
+        .offset     = where.offset,
+        .free_slots = UINT64_MAX,
+        .block      = box->block,
+    };
+    return true;
+}
+
+/* Return the block if no message uses it. */
+static void outbox_close(ucxpool_request_t *request)
+{
+    xfer_mailbox_t *box = &request->pool->xfer->outbox;
+
+    if ((box->at.slots != NULL) && (box->free_slots == UINT64_MAX)) {
+        box->at.slots = NULL;
+        block_pool_put(core_memory_host_blocks(request->pool), BLOCK_SHARE_SEND,
+                       box->block);
+    }
+}
+
+/* --- sends ---------------------------------------------------------------- */
+
+static bool is_own(const ucxpool_request_t *request)
+{
+    return request->channel->xfer->mailbox.at.slots == NULL;
+}
+
+/* Returns the slots that a send uses: the outbox, or the mailbox that the peer
+ * lent. */
+static xfer_mailbox_t *box_of(const ucxpool_request_t *request)
+{
+    return is_own(request) ? &request->pool->xfer->outbox
+                           : &request->channel->xfer->mailbox;
+}
+
+static uint64_t num_slots_of(const ucxpool_request_t *request)
+{
+    uint64_t size = request->send->block_size;
+
+    return wire_mailbox_need(&box_of(request)->at,
+                             is_own(request) ? wire_outbox_room(size) : size);
+}
+
+/* Returns true if the send may use slots. */
+static bool find_box(ucxpool_request_t *request)
+{
+    if (!is_own(request)) {
+        return is_mailable(request, STREAM_MAX);
+    }
+    return request->channel->wire->has_outbox &&
+           is_mailable(request, OUTBOX_MAX) && outbox_open(request);
 }
 
 void xfer_mailbox_take(ucxpool_request_t *request)
 {
-    xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
-    struct xfer_send *send   = request->send;
-    uint64_t          size   = request->data.totals.stream_size;
+    xfer_mailbox_t   *box  = box_of(request);
+    struct xfer_send *send = request->send;
     unsigned          slot;
 
-    if (!is_mailable(request) ||
-        !take(theirs, wire_mailbox_need(&theirs->at, size), &slot)) {
+    send->block_size =
+        base_align_up(request->data.totals.stream_size, COPY_ALIGNMENT);
+    if (!find_box(request) || !take(box, num_slots_of(request), &slot)) {
         return;
     }
     send->slot       = slot + 1;
-    send->block_size = base_align_up(size, COPY_ALIGNMENT);
     send->frag_size  = send->block_size;
     send->window     = 1;
     send->num_blocks = 1;
     send->blocks[0]  = (xfer_send_block_t){
          .index       = XFER_LENT_BLOCK,
          .free_slices = 1,
-         .address     = theirs->at.slots + slot * theirs->at.slot_size,
-         .region      = theirs->region,
-         .offset      = theirs->offset + slot * theirs->at.slot_size,
+         .address     = box->at.slots + slot * box->at.slot_size,
+         .region      = box->region,
+         .offset      = box->offset + slot * box->at.slot_size,
     };
+    if (is_own(request)) {
+        *xfer_mailbox_flag(request).word = 0;
+    }
+}
+
+uint32_t xfer_mailbox_slot(const ucxpool_request_t *request)
+{
+    const xfer_send_block_t *block = &request->send->blocks[0];
+    const mem_regions_t     *regions;
+
+    if (!is_own(request)) {
+        return request->send->slot - 1;
+    }
+    regions = block_pool_regions(core_memory_host_blocks(request->pool));
+    return (uint32_t)((block->region * regions->region_size + block->offset) /
+                      PROTO_FLAG_SIZE);
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
@@ -124,20 +221,24 @@ copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
     if (send->slot == 0) {
         return (copy_flag_t){.word = NULL};
     }
-    return wire_mailbox_flag(&request->channel->xfer->mailbox.at,
-                             send->slot - 1, send->message);
+    return is_own(request) ? wire_outbox_flag(send->blocks[0].address,
+                                              request->data.totals.stream_size,
+                                              send->message)
+                           : wire_mailbox_flag(&box_of(request)->at,
+                                               send->slot - 1, send->message);
 }
 
 void xfer_mailbox_put(ucxpool_request_t *request)
 {
-    struct xfer_send *send   = request->send;
-    xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
+    struct xfer_send *send = request->send;
 
     if ((send->slot == 0) || (send->message != 0) || (send->busy != 0)) {
         return;
     }
-    theirs->free_slots |=
-        first_slots(wire_mailbox_need(&theirs->at, send->block_size))
-        << (send->slot - 1);
+    box_of(request)->free_slots |= first_slots(num_slots_of(request))
+                                   << (send->slot - 1);
     send->slot = 0;
+    if (is_own(request)) {
+        outbox_close(request);
+    }
 }

@@ -222,7 +222,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->flags         = flags | request->send->desc_flags;
     if (request->send->slot != 0) {
         desc->flags |= PROTO_DESC_MAILED;
-        desc->slot = request->send->slot - 1;
+        desc->slot = xfer_mailbox_slot(request);
     }
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));

@@ -259,7 +259,8 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 /* --- mailboxes ------------------------------------------------------------ */
 
 /*
- * Sends to a mailbox that the peer has lent to the channel (wire/wire.h).
+ * Sends to a mailbox that the peer has lent to the channel, or through the
+ * pool's outbox (wire/wire.h).
  */
 
 /* Handle a mailbox that the peer has lent. Fails the channel if the peer is
@@ -269,6 +270,9 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 /* If enough slots are free and the send may use them, give them to the send as
  * its block. */
 void xfer_mailbox_take(ucxpool_request_t *request);
+
+/* Returns the slot for the descriptor of a send that has slots. */
+uint32_t xfer_mailbox_slot(const ucxpool_request_t *request);
 
 /* Returns the flag that the gather of a send must set when it is complete.
  * Returns an empty flag if the send has no slot. */

@@ -69,6 +69,16 @@ static inline bool xfer_index_is_full(const xfer_index_t *index)
  */
 bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 
+/* Slots: the mailbox that the peer lent to a channel, or the pool's outbox. See
+ * xfer/mailbox.c. */
+typedef struct xfer_mailbox {
+    wire_mailbox_t at;     /* its address in our memory */
+    unsigned       region; /* index of the owner's region */
+    uint64_t       offset;
+    uint64_t       free_slots; /* bit i: slot i is free */
+    uint32_t       block;      /* outbox only */
+} xfer_mailbox_t;
+
 struct xfer_pool {
     base_list_t posted;
     base_list_t posted_masked; /* receives whose mask has a 0 bit, linked
@@ -87,6 +97,7 @@ struct xfer_pool {
                                       round */
     unsigned            read_in;   /* progress_count of the last read */
     base_list_t         fragments; /* all fragments, in use or free */
+    xfer_mailbox_t      outbox;
     core_request_list_t sends;
     core_request_list_t recvs; /* receives, and flushes, which need no state */
     base_list_t         free_fragments;
@@ -108,14 +119,6 @@ typedef struct xfer_messages {
     uint32_t num_unexpected; /* messages that no receive has matched */
     size_t   num_runs;       /* runs in lists of messages without a receive */
 } xfer_messages_t;
-
-/* The mailbox that the peer lent to the channel: see xfer/mailbox.c. */
-typedef struct xfer_mailbox {
-    wire_mailbox_t at;     /* our mapping of it */
-    unsigned       region; /* index of the peer's region */
-    uint64_t       offset;
-    uint64_t       free_slots; /* bit i: slot i is free */
-} xfer_mailbox_t;
 
 struct xfer_channel {
     base_list_t queue;
