@@ -218,7 +218,6 @@ tests_test_auth_SOURCES = tests/net_calls.c tests/test_auth.c
 tests_test_auth_LDFLAGS = $(WRAP_NET_CALLS)
 tests_test_auth_client_SOURCES = tests/net_calls.c tests/test_auth_client.c
 tests_test_auth_client_LDFLAGS = $(WRAP_NET_CALLS)
-tests_test_block_pool_LDFLAGS = -Wl,--wrap=calloc,--wrap=aligned_alloc
 tests_test_budget_run_SOURCES = tests/reg_stand_in/reg.c tests/test_budget_run.c
 tests_test_budget_run_LDFLAGS = $(WRAP_REG)
 tests_test_call_faults_SOURCES = tests/calls.c tests/pool_calls.c \

@@ -138,6 +138,22 @@ int loopback_connect(uint16_t port)
     return fd;
 }
 
+int loopback_bind(uint16_t *port_p)
+{
+    struct sockaddr_in address = {
+        .sin_family      = AF_INET,
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    socklen_t length = sizeof(address);
+    int       fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    *port_p = ntohs(address.sin_port);
+    return fd;
+}
+
 int loopback_stranger(const bootstrap_listener_t *listener)
 {
     return loopback_connect(bootstrap_listener_port(listener));

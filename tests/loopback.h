@@ -46,6 +46,9 @@ void loopback_wait(int fd);
 int loopback_connect(uint16_t port);
 int loopback_stranger(const bootstrap_listener_t *listener);
 
+/* Returns a socket that is bound to a free port and does not listen. */
+int loopback_bind(uint16_t *port_p);
+
 /* Progress the listener until the stranger's end is readable or closed. Returns
  * the number of bytes read, or 0 if the connection is closed. */
 size_t loopback_read(bootstrap_listener_t *listener, int fd, void *bytes_p,

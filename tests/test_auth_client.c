@@ -70,17 +70,10 @@ static bootstrap_client_t *call(void)
  * listen. */
 static void use_closed_port(void)
 {
-    struct sockaddr_in address = {
-        .sin_family      = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-    };
-    socklen_t length = sizeof(address);
+    uint16_t port;
 
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    where = where_of(ntohs(address.sin_port));
+    fd    = loopback_bind(&port);
+    where = where_of(port);
 }
 
 /* Connect to a listener of the test, which can send anything. */

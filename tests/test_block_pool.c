@@ -4,14 +4,12 @@
 #include "block/pool.h"
 #include "rounds.h"
 #include "test.h"
-#include "replace.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/status.h>
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,26 +17,6 @@
 #define NUM_THREADS 4
 #define NUM_ROUNDS  200
 #define NUM_STEPS   100 /* per round */
-
-/* --- doubles ---------------------------------------------------------- */
-
-/* Make the n-th allocation of the library from now on fail; 0: none. */
-static int fail_at;
-
-static bool must_fail(void)
-{
-    return (fail_at > 0) && (--fail_at == 0);
-}
-
-REPLACE(void *, calloc, size_t num, size_t size)
-{
-    return must_fail() ? NULL : __real_calloc(num, size);
-}
-
-REPLACE(void *, aligned_alloc, size_t alignment, size_t size)
-{
-    return must_fail() ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 /* --- fixture ---------------------------------------------------------- */
 
@@ -226,27 +204,6 @@ TEST(block_size_must_divide_the_region_size)
     params.block_size = 2 * BLOCK_SIZE;
     assert_error_detail(block_pool_create(&params, &pool), INVALID_PARAM,
                         "REGION_SIZE");
-}
-
-TEST(create_survives_the_failure_of_each_allocation)
-{
-    ucxpool_status_t status;
-    int              n = 0;
-
-    do {
-        pool    = NULL;
-        fail_at = ++n;
-        status  = try_create(2, 4, 25, 25);
-        if (status == UCXPOOL_OK) {
-            break;
-        }
-        ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
-        ck_assert_ptr_null(pool);
-        unmap();
-    } while (true);
-    fail_at = 0;
-    ck_assert_int_ge(n, 3);
-    destroy();
 }
 
 TEST(destroy_takes_null)

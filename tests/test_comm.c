@@ -459,25 +459,6 @@ TEST(destroy_frees_all_buffers)
 
 /* --- failures ------------------------------------------------------------ */
 
-TEST(create_survives_the_failure_of_each_allocation)
-{
-    block_comm_t    *created;
-    ucxpool_status_t status;
-    unsigned         n = 0;
-
-    do {
-        created = NULL;
-        calls_fail(CALLS_CALLOC, ++n, 0);
-        status = block_comm_create(pool, &created);
-        if (status != UCXPOOL_OK) {
-            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
-            ck_assert_ptr_null(created);
-        }
-    } while (status != UCXPOOL_OK);
-    ck_assert_uint_eq(n, 3);
-    block_comm_destroy(created);
-}
-
 /* Make the first, second, ... call of one name fail, until an allocation makes
  * fewer calls than that. */
 static void require_clean_failures(calls_name_t name, int error,

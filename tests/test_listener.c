@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -599,15 +598,9 @@ TEST(silent_stranger_is_disconnected_after_the_setting)
 /* Listens, and does not answer callers. */
 static int listen_silently(uint16_t *port_p)
 {
-    struct sockaddr_in where  = {.sin_family = AF_INET};
-    socklen_t          length = sizeof(where);
-    int                fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = loopback_bind(port_p);
 
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&where, length), 0);
     ck_assert_int_eq(listen(fd, 2), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&where, &length), 0);
-    *port_p = ntohs(where.sin_port);
     return fd;
 }
 

@@ -526,17 +526,6 @@ static size_t held(void)
     return (size_t)file().st_blocks * 512;
 }
 
-TEST(a_chunk_allocates_its_memory_when_it_is_created)
-{
-    mem_chunk_t chunk;
-
-    start(HOST);
-    ck_assert_uint_eq(held(), 0);
-    chunk = chunk_create(5);
-    ck_assert_uint_ge(held(), 5 * PAGE);
-    chunk_destroy(chunk, 5);
-}
-
 TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
 {
     mem_chunk_t a, b;
