@@ -265,6 +265,13 @@ TEST(numbers_have_a_point_in_any_locale)
     assert_has(text, "\"} 0.");
 }
 
+TEST(ucx_reads_numbers_in_any_locale)
+{
+    use_decimal_comma();
+    setenv("UCX_KEEPALIVE_INTERVAL", "20.5s", 1);
+    create(0, "MEMORY_LIMIT=64m COMM_SIZE=16m");
+}
+
 /* The last format is unknown. */
 TEST_EACH(print_writes_the_text_of_the_string, UCXPOOL_STATS_OPENMETRICS + 2)
 {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 
 #include <dlfcn.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -549,6 +550,27 @@ err_cleanup_context:
     return status;
 }
 
+/* Call create() in a locale with a decimal point. UCX reads its own defaults,
+ * such as "1.8us" for CUDA, in the locale of the thread, and fails if this
+ * locale has a decimal comma. */
+static ucxpool_status_t create_in_c_locale(ucx_context_t              *ucx,
+                                           const ucx_context_params_t *params)
+{
+    locale_t locale =
+        newlocale(LC_NUMERIC_MASK, "C", duplocale(uselocale((locale_t)0)));
+    locale_t         before;
+    ucxpool_status_t status;
+
+    if (locale == (locale_t)0) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a locale");
+    }
+    before = uselocale(locale);
+    status = create(ucx, params);
+    uselocale(before);
+    freelocale(locale);
+    return status;
+}
+
 ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
                                   const ucx_context_params_t *params)
 {
@@ -562,7 +584,7 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
     base_list_init(&ucx->claim.link);
     signals_restore();
     ucx_child_cloexec_begin(&before);
-    status = create(ucx, params);
+    status = create_in_c_locale(ucx, params);
     ucx_child_cloexec_end(&before);
     return status;
 }
