@@ -3,6 +3,7 @@
 #include "ipc/cuda.h"
 
 #include "base/error.h"
+#include "ipc/virtual.h"
 #include "mem/cuda_driver.h"
 #include "mem/cuda_pinned.h"
 
@@ -192,157 +193,98 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 
 /* --- mapping a peer's region ---------------------------------------------- */
 
-/* An attempt to map regions. Used between mem_cuda_device_enter() and
- * mem_cuda_device_leave(). */
-typedef struct gpu_attempt {
-    const mem_cuda_device_t *device;
-    const ipc_cuda_t        *share;
-    const int               *fds;
-    unsigned                 num_regions;
-    bool                     is_written; /* false: read only */
-} gpu_attempt_t;
-
-static size_t range_size(const gpu_attempt_t *attempt)
-{
-    return attempt->num_regions * (size_t)attempt->share->size;
-}
-
-static ucxpool_status_t map_error(const gpu_attempt_t *attempt, CUresult result,
+static ucxpool_status_t map_error(const mem_cuda_device_t *device,
+                                  const ipc_cuda_t *share, CUresult result,
                                   const char *call)
 {
-    return mem_cuda_device_status(attempt->device, result,
+    return mem_cuda_device_status(device, result,
                                   "%s of a peer's %" PRIu64 " bytes on", call,
-                                  attempt->share->size);
-}
-
-static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
-{
-    mem_cuda_try(device->driver, cuIpcCloseMemHandle, address);
+                                  share->size);
 }
 
 /* Check that the announced number of bytes is mapped from this address on. */
-static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
-                                  CUdeviceptr          address)
+static ucxpool_status_t handle_check(const mem_cuda_device_t *device,
+                                     const ipc_cuda_t        *share,
+                                     CUdeviceptr              address)
 {
     CUdeviceptr base = 0;
     size_t      size = 0;
     CUresult    result;
 
-    result =
-        attempt->device->driver->cuMemGetAddressRange(&base, &size, address);
+    result = device->driver->cuMemGetAddressRange(&base, &size, address);
     if (result != CUDA_SUCCESS) {
-        return map_error(attempt, result, "cuMemGetAddressRange");
+        return map_error(device, share, result, "cuMemGetAddressRange");
     }
     if ((address < base) || (address - base > size) ||
-        (size - (address - base) < attempt->share->size)) {
+        (size - (address - base) < share->size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer's region of GPU memory has %zu bytes, "
                           "but the peer announced %" PRIu64,
-                          size, attempt->share->size);
+                          size, share->size);
     }
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
-                                   CUdeviceptr         *address_p)
+/* Call between mem_cuda_device_enter() and mem_cuda_device_leave(). */
+static ucxpool_status_t map_handle(const mem_cuda_device_t *device,
+                                   const ipc_cuda_t        *share,
+                                   CUdeviceptr             *address_p)
 {
     CUipcMemHandle   handle;
     CUdeviceptr      address = 0;
     ucxpool_status_t status;
     CUresult         result;
 
-    memcpy(&handle, attempt->share->handle, sizeof(handle));
-    result = attempt->device->driver->cuIpcOpenMemHandle(
+    memcpy(&handle, share->handle, sizeof(handle));
+    result = device->driver->cuIpcOpenMemHandle(
         &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS) {
-        return map_error(attempt, result, "cuIpcOpenMemHandle");
+        return map_error(device, share, result, "cuIpcOpenMemHandle");
     }
-    status = ipc_check(attempt, address);
+    status = handle_check(device, share, address);
     if (status != UCXPOOL_OK) {
-        ipc_close(attempt->device, address);
+        mem_cuda_try(device->driver, cuIpcCloseMemHandle, address);
         return status;
     }
     *address_p = address;
     return UCXPOOL_OK;
 }
 
-CUresult ipc_cuda_map_file(const mem_cuda_driver_t *driver, int fd,
-                           CUdeviceptr address, uint64_t size,
-                           const char **call_p)
-{
-    CUmemGenericAllocationHandle handle = 0;
-    CUresult                     result;
-
-    *call_p = "cuMemImportFromShareableHandle";
-    result  = driver->cuMemImportFromShareableHandle(
-         &handle, (void *)(intptr_t)fd,
-         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    *call_p = "cuMemMap";
-    result  = driver->cuMemMap(address, size, 0, handle, 0);
-    /* The mapping keeps a reference to the memory. */
-    mem_cuda_try(driver, cuMemRelease, handle);
-    return result;
-}
-
-/* Unmap the first num_regions regions. Each mapping must be unmapped
- * separately. */
-static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
-                          CUdeviceptr address)
-{
-    const mem_cuda_driver_t *driver = attempt->device->driver;
-    size_t                   size   = (size_t)attempt->share->size;
-
-    for (unsigned i = 0; i < num_regions; i++) {
-        mem_cuda_try(driver, cuMemUnmap, address + i * size, size);
-    }
-}
-
 /* Map the peer's regions side by side. */
-static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
-                                  CUdeviceptr         *address_p)
+static ucxpool_status_t map_files(const mem_cuda_device_t *device,
+                                  const ipc_cuda_t *share, const int *fds,
+                                  unsigned num_regions, bool is_written,
+                                  CUdeviceptr *address_p)
 {
-    const mem_cuda_driver_t *driver = attempt->device->driver;
-    size_t                   size   = (size_t)attempt->share->size;
-    const char              *call   = "cuMemAddressReserve";
-    unsigned                 num    = 0;
-    CUresult                 result;
+    const ipc_virtual_layout_t layout = {.runs = {{share->size, num_regions}},
+                                         .num_runs = 1};
+    ipc_virtual_t              range;
+    ucxpool_status_t           status;
 
-    result =
-        driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0, 0);
-    if (result != CUDA_SUCCESS) {
-        return map_error(attempt, result, call);
+    status =
+        ipc_virtual_reserve(device, &layout, share->size * num_regions, &range);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    while ((num < attempt->num_regions) && (result == CUDA_SUCCESS)) {
-        result = ipc_cuda_map_file(driver, attempt->fds[num],
-                                   *address_p + num * size, size, &call);
-        num += (result == CUDA_SUCCESS) ? 1 : 0;
+    status =
+        ipc_virtual_map(device, &layout, fds, num_regions, is_written, &range);
+    if (status != UCXPOOL_OK) {
+        ipc_virtual_unmap(device, &range);
+        return status;
     }
-    if (result == CUDA_SUCCESS) {
-        call   = "cuMemSetAccess";
-        result = mem_cuda_access_set(attempt->device, *address_p,
-                                     range_size(attempt), attempt->is_written);
-    }
-    if (result == CUDA_SUCCESS) {
-        return UCXPOOL_OK;
-    }
-    regions_unmap(attempt, num, *address_p);
-    mem_cuda_try(driver, cuMemAddressFree, *address_p, range_size(attempt));
-    return map_error(attempt, result, call);
+    *address_p = range.address;
+    return UCXPOOL_OK;
 }
 
-static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
+static ucxpool_status_t share_check(const ipc_cuda_t *share, const int *fds,
+                                    unsigned num_regions)
 {
-    const ipc_cuda_t *share = attempt->share;
-
-    if ((share->size == 0) || (attempt->num_regions == 0) ||
-        (share->size > PTRDIFF_MAX / attempt->num_regions)) {
+    if ((share->size == 0) || (num_regions == 0) ||
+        (share->size > PTRDIFF_MAX / num_regions)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer announced GPU memory of an invalid size: %u "
                           "regions of %" PRIu64 " bytes",
-                          attempt->num_regions, share->size);
+                          num_regions, share->size);
     }
     if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
         return base_error(
@@ -350,25 +292,19 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
             "a peer announced GPU memory with unknown sharing method %" PRIu32,
             share->way);
     }
-    if (share->way == IPC_CUDA_IPC) {
-        return attempt->num_regions == 1
-                   ? UCXPOOL_OK
-                   : base_error(
-                         UCXPOOL_ERR_PROTOCOL,
-                         "a peer announced %u regions of GPU memory, but one "
-                         "IPC handle stands for one region",
-                         attempt->num_regions);
+    if ((share->way == IPC_CUDA_IPC) && (num_regions != 1)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer announced %u regions of GPU memory, but one "
+                          "IPC handle stands for one region",
+                          num_regions);
     }
-    for (unsigned i = 0; i < attempt->num_regions; i++) {
-        if (attempt->fds[i] < 0) {
+    for (unsigned i = 0; (share->way == IPC_CUDA_FILE) && (i < num_regions);
+         i++) {
+        if (fds[i] < 0) {
             return base_error(
                 UCXPOOL_ERR_PROTOCOL,
                 "a peer's region of GPU memory has no descriptor");
         }
-    }
-    if (!attempt->device->has_vmm) {
-        return mem_cuda_no_vmm(attempt->device,
-                               "is needed to map a peer's memory");
     }
     return UCXPOOL_OK;
 }
@@ -378,17 +314,18 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
                               unsigned num_regions, bool is_written,
                               const void **address_p)
 {
-    const gpu_attempt_t attempt = {device, share, fds, num_regions, is_written};
-    CUdeviceptr         address = 0;
-    ucxpool_status_t    status  = share_check(&attempt);
+    CUdeviceptr      address = 0;
+    ucxpool_status_t status  = share_check(share, fds, num_regions);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    mem_cuda_device_do(device, status,
-                       (share->way == IPC_CUDA_IPC)
-                           ? map_handle(&attempt, &address)
-                           : files_map(&attempt, &address));
+    if (share->way == IPC_CUDA_IPC) {
+        mem_cuda_device_do(device, status, map_handle(device, share, &address));
+    } else {
+        status =
+            map_files(device, share, fds, num_regions, is_written, &address);
+    }
     if (status == UCXPOOL_OK) {
         *address_p = (const void *)(uintptr_t)address;
     }
@@ -398,20 +335,16 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
 void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
                     unsigned num_regions, const void *address)
 {
-    const gpu_attempt_t attempt = {device, share, NULL, num_regions, false};
-    CUdeviceptr         there   = (CUdeviceptr)(uintptr_t)address;
+    CUdeviceptr   there = (CUdeviceptr)(uintptr_t)address;
+    uint64_t      size  = share->size * num_regions;
+    ipc_virtual_t range = {there, size, size, num_regions, num_regions};
 
-    if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
-        return;
+    if (share->way == IPC_CUDA_FILE) {
+        ipc_virtual_unmap(device, &range);
+    } else if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        mem_cuda_try(device->driver, cuIpcCloseMemHandle, there);
+        mem_cuda_device_leave(device);
     }
-    if (share->way == IPC_CUDA_IPC) {
-        ipc_close(device, there);
-    } else {
-        regions_unmap(&attempt, num_regions, there);
-        mem_cuda_try(device->driver, cuMemAddressFree, there,
-                     range_size(&attempt));
-    }
-    mem_cuda_device_leave(device);
 }
 
 /* --- host memory for a GPU ------------------------------------------------ */

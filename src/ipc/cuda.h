@@ -67,13 +67,6 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
 ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
                                  const ipc_cuda_t *share, int *fd_p);
 
-/* Map the allocation that a descriptor refers to, and store the name of the
- * last call of the driver for errors. The driver maps only whole allocations,
- * so it rejects a wrong size. */
-CUresult ipc_cuda_map_file(const mem_cuda_driver_t *driver, int fd,
-                           CUdeviceptr address, uint64_t size,
-                           const char **call_p);
-
 /*
  * Map a peer's regions, which have the same size, side by side. Kernels of the
  * device can then read them, and write them if is_written is true. CUDA's IPC

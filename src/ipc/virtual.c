@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "ipc/cuda.h"
 #include "mem/cuda_driver.h"
 
 #include <inttypes.h>
@@ -289,6 +288,30 @@ ucxpool_status_t ipc_virtual_reserve(const mem_cuda_device_t    *device,
     return status;
 }
 
+/* Map the allocation that a descriptor refers to, and store the name of the
+ * last call of the driver for errors. The driver maps only whole allocations,
+ * so it rejects a wrong size. */
+static CUresult map_file(const mem_cuda_driver_t *driver, int fd,
+                         CUdeviceptr address, uint64_t size,
+                         const char **call_p)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    *call_p = "cuMemImportFromShareableHandle";
+    result  = driver->cuMemImportFromShareableHandle(
+         &handle, (void *)(intptr_t)fd,
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *call_p = "cuMemMap";
+    result  = driver->cuMemMap(address, size, 0, handle, 0);
+    /* The mapping keeps a reference to the memory. */
+    mem_cuda_try(driver, cuMemRelease, handle);
+    return result;
+}
+
 static uint64_t size_of(const ipc_virtual_layout_t *layout, uint64_t index)
 {
     const ipc_virtual_run_t *run = layout->runs;
@@ -315,10 +338,9 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t    *device,
         return status;
     }
     for (unsigned i = 0; (i < num_fds) && (result == CUDA_SUCCESS); i++) {
-        size = size_of(layout, range->num_mapped);
-        result =
-            ipc_cuda_map_file(device->driver, fds[i],
-                              range->address + range->mapped_size, size, &call);
+        size   = size_of(layout, range->num_mapped);
+        result = map_file(device->driver, fds[i],
+                          range->address + range->mapped_size, size, &call);
         if (result == CUDA_SUCCESS) {
             range->mapped_size += size;
             range->num_mapped++;
