@@ -341,50 +341,33 @@ void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
 
     if (share->way == IPC_CUDA_FILE) {
         ipc_virtual_unmap(device, &range);
-    } else if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_try(device->driver, cuIpcCloseMemHandle, there);
-        mem_cuda_device_leave(device);
+    } else {
+        mem_cuda_device_try(device, cuIpcCloseMemHandle, there);
     }
 }
 
 /* --- host memory for a GPU ------------------------------------------------ */
 
-/* Call between mem_cuda_device_enter() and mem_cuda_device_leave(). */
-static void unpin(const mem_cuda_device_t *device,
-                  const uint8_t *const *regions, unsigned num_regions)
-{
-    for (unsigned i = 0; i < num_regions; i++) {
-        mem_cuda_unpin(device, (void *)(uintptr_t)regions[i]);
-    }
-}
-
 ucxpool_status_t ipc_cuda_pin(const mem_cuda_device_t *device,
                               const uint8_t *const    *regions,
                               const uint64_t *sizes, unsigned num_regions)
 {
-    ucxpool_status_t status = mem_cuda_device_enter(device);
-    unsigned         num    = 0;
+    for (unsigned i = 0; i < num_regions; i++) {
+        ucxpool_status_t status = mem_cuda_pin(
+            device, (void *)(uintptr_t)regions[i], (size_t)sizes[i], true);
 
-    if (status != UCXPOOL_OK) {
-        return status;
+        if (status != UCXPOOL_OK) {
+            ipc_cuda_unpin(device, regions, i);
+            return status;
+        }
     }
-    while ((num < num_regions) && (status == UCXPOOL_OK)) {
-        status = mem_cuda_pin(device, (void *)(uintptr_t)regions[num],
-                              (size_t)sizes[num], true);
-        num += (status == UCXPOOL_OK) ? 1 : 0;
-    }
-    if (status != UCXPOOL_OK) {
-        unpin(device, regions, num);
-    }
-    mem_cuda_device_leave(device);
-    return status;
+    return UCXPOOL_OK;
 }
 
 void ipc_cuda_unpin(const mem_cuda_device_t *device,
                     const uint8_t *const *regions, unsigned num_regions)
 {
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        unpin(device, regions, num_regions);
-        mem_cuda_device_leave(device);
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_unpin(device, (void *)(uintptr_t)regions[i]);
     }
 }

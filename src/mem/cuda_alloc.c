@@ -46,13 +46,8 @@ static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
 
 static void alloc_destroy(mem_regions_t *regions)
 {
-    const mem_cuda_device_t *device = regions->cuda;
-
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_try(device->driver, cuMemFree,
-                     (CUdeviceptr)(uintptr_t)regions->address);
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_device_try(regions->cuda, cuMemFree,
+                        (CUdeviceptr)(uintptr_t)regions->address);
 }
 
 static ucxpool_status_t alloc_stitch(const mem_regions_t *regions,
@@ -108,12 +103,7 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
 
 static void host_destroy(mem_regions_t *regions)
 {
-    const mem_cuda_device_t *device = regions->cuda;
-
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_unpin(device, regions->address);
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_unpin(regions->cuda, regions->address);
     mem_kind_host.destroy(regions);
 }
 
@@ -131,8 +121,7 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    mem_cuda_device_do(regions->cuda, status,
-                       mem_cuda_pin(regions->cuda, address, size, false));
+    status = mem_cuda_pin(regions->cuda, address, size, false);
     if (status != UCXPOOL_OK) {
         mem_kind_host.unstitch(regions, address, size);
         return status;
@@ -144,10 +133,7 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
 static void host_unstitch(const mem_regions_t *regions, void *address,
                           size_t size)
 {
-    if (mem_cuda_device_enter(regions->cuda) == UCXPOOL_OK) {
-        mem_cuda_unpin(regions->cuda, address);
-        mem_cuda_device_leave(regions->cuda);
-    }
+    mem_cuda_unpin(regions->cuda, address);
     mem_kind_host.unstitch(regions, address, size);
 }
 

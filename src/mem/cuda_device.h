@@ -78,6 +78,16 @@ void             mem_cuda_device_leave(const mem_cuda_device_t *device);
         } \
     } while (0)
 
+/* Call a function of the driver that cannot report an error, between enter and
+ * leave. Does nothing if enter fails. */
+#define mem_cuda_device_try(_device, _function, ...) \
+    do { \
+        if (mem_cuda_device_enter(_device) == UCXPOOL_OK) { \
+            mem_cuda_try((_device)->driver, _function, __VA_ARGS__); \
+            mem_cuda_device_leave(_device); \
+        } \
+    } while (0)
+
 /*
  * Make a stream write a number to a word in pinned memory after all work
  * submitted to the stream so far. Call between enter and leave.

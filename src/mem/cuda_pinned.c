@@ -68,10 +68,7 @@ void mem_cuda_pinned_free(void *address)
     }
     header = (header_t *)(void *)((char *)address - HEADER_SIZE);
     device = header->device;
-    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        mem_cuda_try(device->driver, cuMemFreeHost, header);
-        mem_cuda_device_leave(device);
-    }
+    mem_cuda_device_try(device, cuMemFreeHost, header);
     mem_cuda_device_close(device);
 }
 
@@ -82,7 +79,7 @@ void mem_cuda_pinned_free(void *address)
 
 void mem_cuda_unpin(const mem_cuda_device_t *device, void *address)
 {
-    mem_cuda_try(device->driver, cuMemHostUnregister, address);
+    mem_cuda_device_try(device, cuMemHostUnregister, address);
 }
 
 static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
@@ -109,8 +106,8 @@ static const char *pin_remedy(CUresult result, bool is_read_only)
 
 /* Verify that the device uses the same address as the host, because a copy list
  * holds one address for both. */
-ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
-                              size_t size, bool is_read_only)
+static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
+                            size_t size, bool is_read_only)
 {
     unsigned flags =
         REGISTER_FLAGS | (is_read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0u);
@@ -138,6 +135,16 @@ ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
     return UCXPOOL_OK;
 
 err_unpin:
-    mem_cuda_unpin(device, address);
+    mem_cuda_try(device->driver, cuMemHostUnregister, address);
+    return status;
+}
+
+ucxpool_status_t mem_cuda_pin(const mem_cuda_device_t *device, void *address,
+                              size_t size, bool is_read_only)
+{
+    ucxpool_status_t status;
+
+    mem_cuda_device_do(device, status,
+                       pin(device, address, size, is_read_only));
     return status;
 }

@@ -35,8 +35,7 @@ ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
 
 /*
  * Register host memory with the driver, so that kernels and copy engines can
- * access it. Call mem_cuda_pin() and mem_cuda_unpin() between
- * mem_cuda_device_enter() and mem_cuda_device_leave().
+ * access it.
  *
  * is_read_only  The memory is mapped for reading only, so the GPU can only read
  *               it.
