@@ -187,25 +187,6 @@ TEST(too_many_blocks_are_rejected_naming_the_keys)
     assert_error(block_pool_create(&params, &pool), INVALID_PARAM);
 }
 
-TEST(shares_above_100_percent_are_rejected_naming_the_keys)
-{
-    require_refused(1, 8, 60, 41, "SEND_SHARE");
-    require_refused(1, 8, 101, 0, "RECV_SHARE");
-    require_refused(1, 8, 0, 101, "RECV_SHARE");
-}
-
-TEST(block_size_must_divide_the_region_size)
-{
-    block_pool_params_t params = {.regions = &regions, .block_size = 0};
-
-    regions.num_regions = 1;
-    regions.region_size = 3 * BLOCK_SIZE;
-    assert_error(block_pool_create(&params, &pool), INVALID_PARAM);
-    params.block_size = 2 * BLOCK_SIZE;
-    assert_error_detail(block_pool_create(&params, &pool), INVALID_PARAM,
-                        "REGION_SIZE");
-}
-
 TEST(destroy_takes_null)
 {
     block_pool_destroy(NULL);

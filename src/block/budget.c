@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/math.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -192,20 +193,15 @@ size_t block_sizes_floor(const base_config_t *asked,
 
 /* --- shares --------------------------------------------------------------- */
 
+/* base_config_check() has checked each size and the shares. */
 static ucxpool_status_t count_blocks(const block_pool_params_t *params,
                                      uint32_t                  *num_blocks_p)
 {
     const mem_regions_t *regions = params->regions;
     size_t               num;
 
-    if ((params->block_size == 0) ||
-        (regions->region_size % params->block_size != 0)) {
-        return base_error(
-            UCXPOOL_ERR_INVALID_PARAM,
-            "UCXPOOL_REGION_SIZE (%zu bytes) is not a multiple of "
-            "UCXPOOL_BLOCK_SIZE (%zu bytes)",
-            regions->region_size, params->block_size);
-    }
+    assert((params->block_size != 0) &&
+           (regions->region_size % params->block_size == 0));
     if (!base_mul(regions->region_size / params->block_size,
                   (size_t)regions->num_regions, &num) ||
         (num > BLOCK_MAX_BLOCKS)) {
@@ -223,13 +219,7 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
             "UCXPOOL_COMM_SIZE or lower UCXPOOL_BLOCK_SIZE",
             num, params->block_size);
     }
-    if ((params->send_share > 100) ||
-        (params->recv_share > 100 - params->send_share)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_SEND_SHARE (%u) and UCXPOOL_RECV_SHARE (%u) "
-                          "exceed 100 percent together: lower one of them",
-                          params->send_share, params->recv_share);
-    }
+    assert(params->send_share + params->recv_share <= 100);
     *num_blocks_p = (uint32_t)num;
     return UCXPOOL_OK;
 }

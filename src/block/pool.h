@@ -48,19 +48,18 @@ typedef struct block_stats {
 } block_stats_t;
 
 typedef struct block_pool_params {
-    const mem_regions_t *regions; /* must outlive the pool */
-    size_t               block_size;
+    const mem_regions_t *regions;    /* must outlive the pool */
+    size_t               block_size; /* divides the region size */
     unsigned             send_share; /* percent; at least one block */
-    unsigned             recv_share; /* percent; the rest is the user's share */
+    unsigned             recv_share; /* percent; the rest, up to 100 percent, is
+                                        the user's share */
 } block_pool_params_t;
 
 /*
  * The send and receive shares get at least one block each. The user's share
  * gets none if there are only two blocks.
  *
- * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, the shares exceed 100
- *                            percent, or the region size is not a multiple of
- *                            the block size
+ * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, or too many
  * UCXPOOL_ERR_NO_MEMORY      *pool_p is unchanged
  */
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
