@@ -467,14 +467,34 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
     return status;
 }
 
+ucs_status_t ucx_mem_map(ucp_context_h context, void *address, size_t length,
+                         bool is_on_gpu, ucp_mem_h *memh_p)
+{
+    const ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address     = address,
+        .length      = length,
+        .memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
+    };
+
+    return ucp_mem_map(context, &params, memh_p);
+}
+
+void ucx_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+{
+    /* Fails only for handles that UCX did not create. */
+    ucs_status_t status = ucp_mem_unmap(context, memh);
+
+    assert(status == UCS_OK);
+    (void)status;
+}
+
 static void region_deregister(mem_region_t *region, ucp_context_h context)
 {
     if (region->memh != NULL) {
-        /* Fails only for handles that UCX did not create. */
-        ucs_status_t status = ucp_mem_unmap(context, region->memh);
-
-        assert(status == UCS_OK);
-        (void)status;
+        ucx_mem_unmap(context, region->memh);
         region->memh    = NULL;
         region->domains = 0;
     }
@@ -483,23 +503,15 @@ static void region_deregister(mem_region_t *region, ucp_context_h context)
 static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
                                         ucp_context_h context)
 {
-    mem_region_t        *region = &regions->regions[index];
-    ucp_mem_map_params_t params = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-        .address     = region->address,
-        .length      = region->size,
-        .memory_type = mem_regions_are_on_gpu(regions) ? UCS_MEMORY_TYPE_CUDA
-                                                       : UCS_MEMORY_TYPE_HOST,
-    };
+    mem_region_t    *region = &regions->regions[index];
     ucp_mem_h        memh;
     ucs_status_t     ucs_status;
     ucxpool_status_t status;
 
     assert(region->memh == NULL);
     regions->num_maps++;
-    ucs_status = ucp_mem_map(context, &params, &memh);
+    ucs_status = ucx_mem_map(context, region->address, region->size,
+                             mem_regions_are_on_gpu(regions), &memh);
     if (ucs_status != UCS_OK) {
         return reg_error(ucs_status, regions, index, "registering",
                          reg_advice(regions));

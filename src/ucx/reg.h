@@ -53,6 +53,11 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 
 /* --- registration --------------------------------------------------------- */
 
+/* Register memory, as GPU memory or as host memory; deregister it. */
+ucs_status_t ucx_mem_map(ucp_context_h context, void *address, size_t length,
+                         bool is_on_gpu, ucp_mem_h *memh_p);
+void         ucx_mem_unmap(ucp_context_h context, ucp_mem_h memh);
+
 /*
  * Register every region, and verify the registration. Stores each region's
  * handle in its `memh`, and the memory domains that have registered it in its

@@ -89,11 +89,7 @@ void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory)
         ucp_rkey_buffer_release(memory->key);
     }
     if (memory->memh != NULL) {
-        /* Fails only for handles that UCX did not create. */
-        ucs_status_t status = ucp_mem_unmap(context, memory->memh);
-
-        assert(status == UCS_OK);
-        (void)status;
+        ucx_mem_unmap(context, memory->memh);
     }
     *memory = (ucx_rma_memory_t){.memh = NULL};
 }
@@ -101,15 +97,8 @@ void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory)
 static ucxpool_status_t map(ucp_context_h context, void *address, size_t length,
                             bool is_on_gpu, ucp_mem_h *memh_p)
 {
-    const ucp_mem_map_params_t params = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-        .address     = address,
-        .length      = length,
-        .memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
-    };
-    ucs_status_t status = ucp_mem_map(context, &params, memh_p);
+    ucs_status_t status =
+        ucx_mem_map(context, address, length, is_on_gpu, memh_p);
 
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
