@@ -49,9 +49,8 @@ ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
 typedef struct walk {
     const mem_cuda_driver_t *driver;
     copy_pointer_t           remembered[NUM_REMEMBERED];
-    unsigned                 next;  /* index of the next one to replace */
-    uint64_t                 start; /* of the current allocation */
-    uint64_t                 size;
+    copy_pointer_t          *current; /* the allocation found last */
+    unsigned                 next;    /* index of the next one to replace */
     copy_memtypes_t          found;
     size_t                   num_unknown;
     size_t                   num_unknown_total; /* unknown segments in total */
@@ -61,24 +60,11 @@ typedef struct walk {
     size_t     indexes[MEM_SPANS_MAX];
 } walk_t;
 
-static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
-                             uint64_t length)
+static inline bool contains(const copy_pointer_t *allocation, uint64_t address,
+                            uint64_t length)
 {
-    return (length <= size) && (address - start <= size - length);
-}
-
-/* Returns true if a segment is in the current allocation, which is the common
- * case. */
-static inline bool walk_contains(const walk_t *walk, uint64_t address,
-                                 uint64_t length)
-{
-    return is_inside(walk->start, walk->size, address, length);
-}
-
-static void walk_enter(walk_t *walk, const copy_pointer_t *pointer)
-{
-    walk->start = pointer->start;
-    walk->size  = pointer->size;
+    return (length <= allocation->size) &&
+           (address - allocation->start <= allocation->size - length);
 }
 
 /* Returns the remembered allocation that contains the segment, or NULL. */
@@ -86,10 +72,9 @@ static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
                                        uint64_t length)
 {
     for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
-        if (is_inside(walk->remembered[i].start, walk->remembered[i].size,
-                      address, length)) {
-            walk_enter(walk, &walk->remembered[i]);
-            return &walk->remembered[i];
+        if (contains(&walk->remembered[i], address, length)) {
+            walk->current = &walk->remembered[i];
+            return walk->current;
         }
     }
     return NULL;
@@ -97,9 +82,9 @@ static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
 
 static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
 {
-    walk->remembered[walk->next] = *pointer;
-    walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
-    walk_enter(walk, pointer);
+    walk->current  = &walk->remembered[walk->next];
+    walk->next     = (walk->next + 1) % NUM_REMEMBERED;
+    *walk->current = *pointer;
     walk->found.types |= (unsigned)pointer->place;
     if (pointer->place != COPY_MEMTYPE_DEVICE) {
         return;
@@ -162,7 +147,7 @@ static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
                                      .device = -1,
                                      .start  = mapping.address,
                                      .size   = mapping.length});
-    return walk_contains(walk, address, length);
+    return contains(walk->current, address, length);
 }
 
 /* Add a segment that the driver does not know. Many such segments are checked
@@ -241,9 +226,10 @@ static size_t walk_pass(const walk_t *walk, const copy_memory_t *memory,
     }
     return copy_memory_is_pieces(memory)
                ? copy_pairs_within(&memory->addresses[first], num,
-                                   memory->length, walk->start, walk->size)
-               : copy_pairs_inside(&memory->segments[first], num, walk->start,
-                                   walk->size);
+                                   memory->length, walk->current->start,
+                                   walk->current->size)
+               : copy_pairs_inside(&memory->segments[first], num,
+                                   walk->current->start, walk->current->size);
 }
 
 static bool is_file(const copy_memory_t *memory, size_t i)
@@ -261,6 +247,7 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
 
     memset(&walk, 0, offsetof(walk_t, unknown));
     walk.driver       = driver;
+    walk.current      = walk.remembered;
     walk.found.device = -1;
     for (size_t i = 0; i < memory->num; i++) {
         uint64_t address = (uintptr_t)copy_memory_address(memory, i);
@@ -269,7 +256,8 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
         if ((length == 0) || is_file(memory, i)) {
             continue;
         }
-        if (walk_contains(&walk, address, length)) {
+        /* The common case. */
+        if (contains(walk.current, address, length)) {
             i += walk_pass(&walk, memory, i + 1);
             continue;
         }
