@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "heap/log.h"
+#include "mem/cuda_api.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -138,21 +139,17 @@ void heap_destroy(heap_t *heap)
 
 /* --- streams -------------------------------------------------------------- */
 
-/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, with the values of cuda.h.
- * CU_STREAM_LEGACY is equivalent to NULL. */
-#define STREAM_LEGACY     ((void *)0x1)
-#define STREAM_PER_THREAD ((void *)0x2)
-
 /* Find a stream by its handle. *stream_p is NULL if the stream is unknown or
- * has ended. Rejects handles that are not supported. */
+ * has ended. Rejects handles that are not supported. CU_STREAM_LEGACY is
+ * equivalent to NULL. */
 static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
                                     heap_stream_t **stream_p)
 {
-    if (handle == STREAM_LEGACY) {
+    if (handle == CU_STREAM_LEGACY) {
         handle = NULL;
     }
     *stream_p = heap_streams_find(&heap->streams, handle);
-    if (handle == STREAM_PER_THREAD) {
+    if (handle == CU_STREAM_PER_THREAD) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "CU_STREAM_PER_THREAD is a different stream in each "
                           "thread: pass a stream from cuStreamCreate()");
@@ -169,7 +166,7 @@ static ucxpool_status_t stream_of(heap_t *heap, void *handle,
     if ((status != UCXPOOL_OK) || (*stream_p != NULL)) {
         return status;
     }
-    if (handle == STREAM_LEGACY) {
+    if (handle == CU_STREAM_LEGACY) {
         handle = NULL;
     }
     pthread_mutex_lock(&heap->lock);
