@@ -24,14 +24,12 @@ typedef enum cudaError_enum {
     CUDA_ERROR_INVALID_CONTEXT                = 201,
     CUDA_ERROR_NO_BINARY_FOR_GPU              = 209,
     CUDA_ERROR_PEER_ACCESS_UNSUPPORTED        = 217,
-    CUDA_ERROR_INVALID_PTX                    = 218,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION        = 222,
     CUDA_ERROR_OPERATING_SYSTEM               = 304,
     CUDA_ERROR_INVALID_HANDLE                 = 400,
     CUDA_ERROR_NOT_FOUND                      = 500,
     CUDA_ERROR_NOT_READY                      = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS                = 700,
-    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED    = 704,
     CUDA_ERROR_CONTEXT_IS_DESTROYED           = 709,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED     = 713,
@@ -75,8 +73,6 @@ typedef enum CUdevice_attribute_enum {
     CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING                          = 41,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                    = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                    = 76,
-    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY                              = 83,
-    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS                      = 88,
     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM     = 91,
     CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1                   = 92,
     CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED                     = 99,
@@ -112,7 +108,6 @@ typedef enum CUmemAllocationType_enum {
 } CUmemAllocationType;
 
 typedef enum CUmemAllocationHandleType_enum {
-    CU_MEM_HANDLE_TYPE_NONE                  = 0x0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 0x1,
     CU_MEM_HANDLE_TYPE_FABRIC                = 0x8
 } CUmemAllocationHandleType;
@@ -126,8 +121,7 @@ typedef enum CUmemLocationType_enum {
 } CUmemLocationType;
 
 typedef enum CUmemAllocationGranularity_flags_enum {
-    CU_MEM_ALLOC_GRANULARITY_MINIMUM     = 0x0,
-    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 0x1
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0x0
 } CUmemAllocationGranularity_flags;
 
 typedef enum CUmemAccess_flags_enum {
@@ -165,11 +159,9 @@ typedef struct CUmemAccessDesc_st {
 #define CU_MEMHOSTREGISTER_PORTABLE   0x01
 #define CU_MEMHOSTREGISTER_DEVICEMAP  0x02
 #define CU_MEMHOSTREGISTER_READ_ONLY  0x08
-#define CU_STREAM_DEFAULT             0x0
 #define CU_STREAM_NON_BLOCKING        0x1
 #define CU_EVENT_DISABLE_TIMING       0x2
 #define CU_STREAM_WRITE_VALUE_DEFAULT 0x0
-#define CU_STREAM_WAIT_VALUE_GEQ      0x0
 #define CU_STREAM_WAIT_VALUE_EQ       0x1
 
 #endif

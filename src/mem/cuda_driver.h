@@ -47,8 +47,6 @@
           (int *value, CUdevice_attribute attribute, CUdevice device)) \
     _call(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", true, \
           (char *text, int size, CUdevice device)) \
-    _call(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", true, \
-          (int *can_access, CUdevice device, CUdevice peer)) \
     \
     _call(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", true, \
           (CUcontext *context, CUdevice device)) \
@@ -59,8 +57,6 @@
     _call(cuCtxGetCurrent, "cuCtxGetCurrent", true, (CUcontext *context)) \
     _call(cuCtxGetDevice, "cuCtxGetDevice", true, (CUdevice *device)) \
     _call(cuCtxSynchronize, "cuCtxSynchronize", true, (void)) \
-    _call(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", true, \
-          (CUcontext peer, unsigned flags)) \
     \
     _call(cuMemAlloc, "cuMemAlloc_v2", true, \
           (CUdeviceptr *address, size_t size)) \
@@ -138,8 +134,6 @@
     _call(cuStreamSynchronize, "cuStreamSynchronize", true, \
           (CUstream stream)) \
     _call(cuStreamQuery, "cuStreamQuery", true, (CUstream stream)) \
-    _call(cuStreamGetCtx, "cuStreamGetCtx", true, \
-          (CUstream stream, CUcontext *context)) \
     _call(cuStreamWaitEvent, "cuStreamWaitEvent", true, \
           (CUstream stream, CUevent event, unsigned flags)) \
     _call(cuStreamWriteValue32, "cuStreamWriteValue32_v2", false, \

@@ -177,14 +177,6 @@ ENTRY(cuDeviceGetPCIBusId, char *text, int size, CUdevice device)
     return done(CUDA_SUCCESS);
 }
 
-ENTRY(cuDeviceCanAccessPeer, int *can_access, CUdevice device, CUdevice peer)
-{
-    BEGIN("cuDeviceCanAccessPeer", NEEDS_INIT);
-    FAIL_IF(!is_device(device) || !is_device(peer), CUDA_ERROR_INVALID_DEVICE);
-    *can_access = config.has_peers && (device != peer);
-    return done(CUDA_SUCCESS);
-}
-
 ENTRY(cuDevicePrimaryCtxRetain, CUcontext *context, CUdevice device)
 {
     BEGIN("cuDevicePrimaryCtxRetain", NEEDS_INIT);
@@ -257,20 +249,5 @@ ENTRY(cuCtxSetCurrent, CUcontext context)
     if (context == NULL) {
         stack_size--;
     }
-    return done(CUDA_SUCCESS);
-}
-
-ENTRY(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags)
-{
-    CUcontext context;
-
-    BEGIN("cuCtxEnablePeerAccess", NEEDS_CONTEXT);
-    context = current_context();
-    FAIL_IF((flags != 0) || (peer == NULL) || (peer == context),
-            CUDA_ERROR_INVALID_VALUE);
-    FAIL_IF(!config.has_peers, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
-    FAIL_IF(context->peers & (1u << peer->device),
-            CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-    context->peers |= 1u << peer->device;
     return done(CUDA_SUCCESS);
 }

@@ -356,10 +356,6 @@ char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p)
         return NULL;
     }
     allowed = is_written ? mapping->writers : mapping->readers;
-    if ((mapping->kind == MAPPING_ALLOC) &&
-        (contexts[device].peers & (1u << mapping->device))) {
-        allowed |= 1u << device;
-    }
     if ((allowed & (1u << device)) == 0) {
         return NULL;
     }

@@ -97,7 +97,6 @@ typedef struct mapping {
 struct CUctx_st {
     int      device;
     unsigned retains;
-    unsigned peers;  /* bit mask of devices whose memory it may use */
     CUresult sticky; /* the error that broke it */
 };
 

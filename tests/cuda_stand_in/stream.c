@@ -372,13 +372,6 @@ ENTRY(cuStreamQuery, CUstream stream)
                                 : stream->context->sticky);
 }
 
-ENTRY(cuStreamGetCtx, CUstream stream, CUcontext *context)
-{
-    BEGIN("cuStreamGetCtx", NEEDS_CONTEXT);
-    *context = find_stream(stream)->context;
-    return done(CUDA_SUCCESS);
-}
-
 ENTRY(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags)
 {
     BEGIN("cuStreamWaitEvent", NEEDS_CONTEXT);
