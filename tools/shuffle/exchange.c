@@ -601,30 +601,15 @@ bool exchange_lost_peer(const exchange_t *exchange)
     return exchange->lost_peer;
 }
 
-const char *const exchange_modes[EXCHANGE_NUM_MODES] = {
-    "eager",      "map_packed",  "map_inplace",
-    "ucx_packed", "ucx_inplace", "map_pushed",
-};
-
 void exchange_report(exchange_t *exchange, exchange_report_t *report_p)
 {
     ucxpool_t             *pool = exchange->pool;
-    ucxpool_attr_t         attr;
     ucxpool_channel_attr_t channel;
-    char                   name[64];
 
     *report_p               = exchange->report;
     report_p->registrations = pool_stat(pool, "registrations");
     report_p->registrations_after_start =
         pool_stat(pool, "registrations_after_start");
-    for (unsigned i = 0; i < EXCHANGE_NUM_MODES; i++) {
-        snprintf(name, sizeof(name), "sent_%s_bytes", exchange_modes[i]);
-        report_p->sent[i].bytes = pool_stat(pool, name);
-        snprintf(name, sizeof(name), "sent_%s_fragments", exchange_modes[i]);
-        report_p->sent[i].operations = pool_stat(pool, name);
-    }
-    ucxpool_query(pool, &attr, sizeof(attr));
-    report_p->degraded_to = attr.degraded_to;
     for (unsigned i = 0; i < exchange->num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {
             ucxpool_channel_query(exchange->peers[i].channel, &channel,

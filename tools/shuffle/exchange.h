@@ -35,28 +35,17 @@ stopwatch_t stopwatch_start(void);
 void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
 void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
-/* The modes in which the pool sends, and what it has sent in one of them. */
-#define EXCHANGE_NUM_MODES 6u
-extern const char *const exchange_modes[EXCHANGE_NUM_MODES];
-
-typedef struct exchange_volume {
-    uint64_t bytes;
-    uint64_t operations;
-} exchange_volume_t;
-
 typedef struct exchange_report {
-    stopwatch_t        transfer;   /* in send, receive and progress calls */
-    stopwatch_t        wait;       /* until something arrives */
-    uint64_t           bytes_sent; /* batches with their columns */
-    uint64_t           bytes_received;
-    uint64_t           batches_sent;
-    uint64_t           batches_received;
-    unsigned           num_map; /* peers by wire */
-    unsigned           num_ucx;
-    ucxpool_degraded_t degraded_to;
-    uint64_t           registrations;
-    uint64_t           registrations_after_start;
-    exchange_volume_t  sent[EXCHANGE_NUM_MODES];
+    stopwatch_t transfer;   /* in send, receive and progress calls */
+    stopwatch_t wait;       /* until something arrives */
+    uint64_t    bytes_sent; /* batches with their columns */
+    uint64_t    bytes_received;
+    uint64_t    batches_sent;
+    uint64_t    batches_received;
+    unsigned    num_map; /* peers by wire */
+    unsigned    num_ucx;
+    uint64_t    registrations;
+    uint64_t    registrations_after_start;
 } exchange_report_t;
 
 typedef struct exchange exchange_t;

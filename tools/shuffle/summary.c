@@ -10,12 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const summary_degraded[] = {
-    [UCXPOOL_DEGRADED_NONE]   = "none",
-    [UCXPOOL_DEGRADED_FEWER]  = "fewer",
-    [UCXPOOL_DEGRADED_PINNED] = "pinned",
-};
-
 /* Add up all results. */
 static void result_sum(const result_t *results, unsigned num_workers,
                        result_t *sum_p)
@@ -37,10 +31,6 @@ static void result_sum(const result_t *results, unsigned num_workers,
         sum->batches_sent += exchange->batches_sent;
         sum->batches_received += exchange->batches_received;
         sum->registrations_after_start += exchange->registrations_after_start;
-        for (unsigned k = 0; k < EXCHANGE_NUM_MODES; k++) {
-            sum->sent[k].bytes += exchange->sent[k].bytes;
-            sum->sent[k].operations += exchange->sent[k].operations;
-        }
     }
 }
 
@@ -85,19 +75,15 @@ static void summary_text_worker(unsigned index, const result_t *result,
 {
     const exchange_report_t *exchange = &result->exchange;
 
-    fprintf(
-        stream,
-        "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
-        ", later %" PRIu64 "%s%s\n",
-        index, megabytes(result->in.bytes), megabytes(result->out.bytes),
-        megabytes(exchange->bytes_sent), megabytes(exchange->bytes_received),
-        seconds(exchange->transfer.wall_ns), seconds(exchange->wait.wall_ns),
-        summary_wire(exchange), exchange->registrations,
-        exchange->registrations_after_start,
-        exchange->degraded_to == UCXPOOL_DEGRADED_NONE ? "" : "; degraded to ",
-        exchange->degraded_to == UCXPOOL_DEGRADED_NONE
-            ? ""
-            : summary_degraded[exchange->degraded_to]);
+    fprintf(stream,
+            "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
+            ", later %" PRIu64 "\n",
+            index, megabytes(result->in.bytes), megabytes(result->out.bytes),
+            megabytes(exchange->bytes_sent),
+            megabytes(exchange->bytes_received),
+            seconds(exchange->transfer.wall_ns),
+            seconds(exchange->wait.wall_ns), summary_wire(exchange),
+            exchange->registrations, exchange->registrations_after_start);
 }
 
 static void summary_text_transfer(const result_t *sum, FILE *stream)
@@ -110,15 +96,6 @@ static void summary_text_transfer(const result_t *sum, FILE *stream)
             megabytes(exchange->bytes_received), exchange->batches_received,
             seconds(exchange->transfer.wall_ns),
             seconds(exchange->transfer.cpu_ns));
-    for (unsigned i = 0; i < EXCHANGE_NUM_MODES; i++) {
-        const exchange_volume_t *sent = &exchange->sent[i];
-
-        if (sent->bytes > 0) {
-            fprintf(stream, "  %s: %.1f MB in %" PRIu64 " operations\n",
-                    exchange_modes[i], megabytes(sent->bytes),
-                    sent->operations);
-        }
-    }
 }
 
 void summary_print_text(const job_t *job, const result_t *results,
@@ -201,8 +178,6 @@ static void json_worker(json_t *json, unsigned index, const result_t *result)
     json_number(json, "max_resident_bytes", result->max_resident);
     json_transfer(json, result);
     json_text(json, "wire", summary_wire(&result->exchange));
-    json_text(json, "degraded_to",
-              summary_degraded[result->exchange.degraded_to]);
     json_close(json);
 }
 
