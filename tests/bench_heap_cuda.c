@@ -12,6 +12,7 @@
  */
 #include "bench_mapped.h"
 #include "bench_rivals.h"
+#include "common/error.h"
 #include "common/system.h"
 #include "common/samples.h"
 
@@ -348,6 +349,7 @@ static void bench_stitches(void)
 
 int main(int argc, char **argv)
 {
+    tool_name = "bench_heap_cuda";
     rivals_open(argc, argv);
     printf("%s; times of a pair hold one reading of the clock\n",
            device.gpu.name);

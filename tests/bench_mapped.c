@@ -1,5 +1,6 @@
 #include "bench_mapped.h"
 #include "bench_triad.h"
+#include "common/error.h"
 #include "common/system.h"
 
 #include <ucxpool/heap.h>
@@ -35,18 +36,6 @@ static triad_t  triad;
 static size_t   range_size, piece_size;
 static unsigned num_times; /* repetitions in a round */
 
-static int fail(const char *what)
-{
-    fprintf(stderr, "bench_heap_cuda: %s\n", what);
-    return -1;
-}
-
-static int fail_gpu(CUresult result, const char *what)
-{
-    gpu_check(gpu, result, "%s", what);
-    return fail(gpu->error);
-}
-
 /* --- the measured operations ---------------------------------------------- */
 
 static int start_copy(const memory_t *memory)
@@ -55,7 +44,7 @@ static int start_copy(const memory_t *memory)
         (CUdeviceptr)(uintptr_t)memory->ranges[0],
         (CUdeviceptr)(uintptr_t)memory->ranges[1], range_size, gpu->stream);
 
-    return result == CUDA_SUCCESS ? 0 : fail_gpu(result, "cuMemcpyAsync");
+    return gpu_check(gpu, result, "cuMemcpyAsync");
 }
 
 static int start_triad(const memory_t *memory)
@@ -63,9 +52,7 @@ static int start_triad(const memory_t *memory)
     void *const *ranges = memory->ranges;
 
     return triad_start(&triad, gpu, ranges[0], ranges[1], ranges[2],
-                       range_size) == 0
-               ? 0
-               : fail(gpu->error);
+                       range_size);
 }
 
 /* GB/s of bytes read and written. */
@@ -80,7 +67,7 @@ static int measure(const memory_t *memory, int (*start)(const memory_t *),
         }
     }
     if (gpu_wait(gpu, gpu->stream) != 0) {
-        return fail(gpu->error);
+        return -1;
     }
     *rate_p = (double)range_size * num_ranges * num_times /
               (double)(clock_now() - begin);
@@ -97,12 +84,11 @@ static int verify(const memory_t *memory, float expected)
     for (unsigned i = 0; i < 3; i++) {
         if (gpu_copy(gpu, &found, (char *)memory->ranges[0] + places[i],
                      sizeof(found)) != 0) {
-            return fail(gpu->error);
+            return -1;
         }
         if (found != expected) {
-            fprintf(stderr, "bench_heap_cuda: %s: %g at %zu, not %g\n",
-                    memory->name, (double)found, places[i], (double)expected);
-            return -1;
+            return tool_error("%s: %g at %zu, not %g", memory->name,
+                              (double)found, places[i], (double)expected);
         }
     }
     return 0;
@@ -126,7 +112,7 @@ static int check_work(const memory_t *memory)
     if ((gpu_fill(gpu, memory->ranges[0], 0, range_size) != 0) ||
         (gpu_fill(gpu, memory->ranges[1], FILL, range_size) != 0) ||
         (gpu_fill(gpu, memory->ranges[2], FILL, range_size) != 0)) {
-        return fail(gpu->error);
+        return -1;
     }
     if ((start_copy(memory) != 0) || (gpu_wait(gpu, gpu->stream) != 0) ||
         (verify(memory, value) != 0)) {
@@ -136,7 +122,7 @@ static int check_work(const memory_t *memory)
         return 0;
     }
     if ((start_triad(memory) != 0) || (gpu_wait(gpu, gpu->stream) != 0)) {
-        return fail("the kernel has failed");
+        return tool_error("the kernel has failed");
     }
     return verify(memory, fmaf(TRIAD_FACTOR, value, value));
 }
@@ -152,7 +138,7 @@ static int make_pool(size_t size, ucxpool_t **pool_p)
     char              text[32];
 
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return fail(ucxpool_error_detail());
+        return tool_error("%s", ucxpool_error_detail());
     }
     snprintf(text, sizeof(text), "%zu", size + 8 * MIB);
     if (((status = ucxpool_config_modify(config, "COMM_SIZE", "8m")) ==
@@ -170,18 +156,18 @@ static int make_pool(size_t size, ucxpool_t **pool_p)
         status             = ucxpool_create(&params, pool_p);
     }
     ucxpool_config_release(config);
-    return status == UCXPOOL_OK ? 0 : fail(ucxpool_error_detail());
+    return status == UCXPOOL_OK ? 0 : tool_error("%s", ucxpool_error_detail());
 }
 
 static int take(memory_t *memory, size_t size, void **address_p)
 {
     if (memory->pool == NULL) {
-        return gpu_alloc(gpu, size, address_p) == 0 ? 0 : fail(gpu->error);
+        return gpu_alloc(gpu, size, address_p);
     }
     return ucxpool_heap_alloc(memory->pool, size, gpu->stream, address_p) ==
                    UCXPOOL_OK
                ? 0
-               : fail(ucxpool_error_detail());
+               : tool_error("%s", ucxpool_error_detail());
 }
 
 /* Allocate pieces in the whole heap, and free every second one. */
@@ -197,7 +183,7 @@ static int scatter(memory_t *memory)
     for (size_t i = 0; i < num; i += 2) {
         if (ucxpool_heap_free(memory->pool, memory->pieces[i], gpu->stream) !=
             UCXPOOL_OK) {
-            return fail(ucxpool_error_detail());
+            return tool_error("%s", ucxpool_error_detail());
         }
         memory->pieces[i] = NULL;
     }
@@ -227,8 +213,9 @@ static int memory_init(memory_t *memory, unsigned which)
         (void)ucxpool_stats_get(memory->pool, "heap_stitched_live",
                                 &num_stitched);
         if (num_stitched != (which == STITCHED ? NUM_RANGES : 0)) {
-            return fail("ranges are stitched where they should not be, or not "
-                        "where they should");
+            return tool_error(
+                "ranges are stitched where they should not be, or not "
+                "where they should");
         }
     }
     return check_work(memory);
@@ -319,7 +306,7 @@ int bench_mapped(gpu_t *on, bool is_quick)
     piece_size = is_quick ? 4 * MIB : 32 * MIB;
     num_times  = is_quick ? 1 : 10;
     if (triad_init(&triad, gpu) != 0) {
-        return fail(gpu->error);
+        return -1;
     }
     code = measure_all(memories);
     for (unsigned i = 0; i < NUM_MEMORIES; i++) {

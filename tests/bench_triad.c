@@ -57,12 +57,11 @@ typedef struct CUmod_st  *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
 #define FIND(_name, _symbol) \
-    (gpu_driver_find(library, _symbol, &triad->_name, gpu->error, \
-                     sizeof(gpu->error)) == 0)
+    (gpu_driver_find(library, _symbol, &triad->_name) == 0)
 
 int triad_init(triad_t *triad, gpu_t *gpu)
 {
-    void    *library = gpu_driver_open(gpu->error, sizeof(gpu->error));
+    void    *library = gpu_driver_open();
     CUresult result;
 
     if ((library == NULL) || !FIND(load, "cuModuleLoadData") ||

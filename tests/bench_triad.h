@@ -26,7 +26,7 @@ typedef struct triad {
     CUfunction function; /* NULL: the driver cannot run such a kernel */
 } triad_t;
 
-/* Return 0, or -1 with a message in gpu->error. */
+/* Return 0, or -1 after printing an error. */
 int  triad_init(triad_t *triad, gpu_t *gpu);
 void triad_cleanup(triad_t *triad);
 

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "gpu/gpu.h"
+#include "common/error.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -21,37 +22,32 @@ static const char *library_path(void)
     return (path == NULL) || (*path == '\0') ? DRIVER_NAME : path;
 }
 
-int gpu_driver_find(void *library, const char *symbol, void *function_p,
-                    char *text, size_t text_size)
+int gpu_driver_find(void *library, const char *symbol, void *function_p)
 {
     void *function = dlsym(library, symbol);
 
-    if (function == NULL) {
-        snprintf(text, text_size,
-                 "%s has no %s: it is not a CUDA driver, or is too old",
-                 library_path(), symbol);
-        return -1;
-    }
     memcpy(function_p, &function, sizeof(function));
-    return 0;
+    return function != NULL
+               ? 0
+               : tool_error(
+                     "%s has no %s: it is not a CUDA driver, or is too old",
+                     library_path(), symbol);
 }
 
-void *gpu_driver_open(char *text, size_t text_size)
+void *gpu_driver_open(void)
 {
     void *library = dlopen(library_path(), RTLD_NOW | RTLD_LOCAL);
 
     if (library == NULL) {
-        snprintf(text, text_size,
-                 "no CUDA driver: %s; install NVIDIA's driver (in a container: "
-                 "pass it in from the host)",
-                 dlerror());
+        tool_error("no CUDA driver: %s; install NVIDIA's driver (in a "
+                   "container: pass it in from the host)",
+                   dlerror());
     }
     return library;
 }
 
 #define FIND(_name, _symbol, _params) \
-    if (gpu_driver_find(library, _symbol, &table->_name, text, text_size) != \
-        0) { \
+    if (gpu_driver_find(library, _symbol, &table->_name) != 0) { \
         return -1; \
     }
 
@@ -59,8 +55,7 @@ void *gpu_driver_open(char *text, size_t text_size)
     function = dlsym(library, _symbol); \
     memcpy(&table->_name, &function, sizeof(function));
 
-static int fill_driver(gpu_driver_t *table, void *library, char *text,
-                       size_t text_size)
+static int fill_driver(gpu_driver_t *table, void *library)
 {
     void *function;
 
@@ -88,32 +83,30 @@ static void driver_words(const gpu_driver_t *driver, CUresult result,
 
 /* Load the driver and initialize it. The driver stays loaded until the process
  * ends. A process that is forked after this call cannot use the driver. */
-static int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size)
+static int gpu_driver_load(gpu_driver_t *driver)
 {
-    void    *library = gpu_driver_open(text, text_size);
+    void    *library = gpu_driver_open();
     char     words[128];
     CUresult result;
 
     if (library == NULL) {
         return -1;
     }
-    if (fill_driver(driver, library, text, text_size) != 0) {
+    if (fill_driver(driver, library) != 0) {
         dlclose(library);
         return -1;
     }
     result = driver->cuInit(0);
     if (result != CUDA_SUCCESS) {
         driver_words(driver, result, words, sizeof(words));
-        snprintf(text, text_size, "cannot initialize %s: %s", library_path(),
-                 words);
-        return -1;
+        return tool_error("cannot initialize %s: %s", library_path(), words);
     }
     return 0;
 }
 
 /* --- a GPU ---------------------------------------------------------------- */
 
-int gpu_check(gpu_t *gpu, CUresult result, const char *format, ...)
+int gpu_check(const gpu_t *gpu, CUresult result, const char *format, ...)
 {
     char    what[256];
     char    words[160];
@@ -126,9 +119,7 @@ int gpu_check(gpu_t *gpu, CUresult result, const char *format, ...)
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     driver_words(&gpu->driver, result, words, sizeof(words));
-    snprintf(gpu->error, sizeof(gpu->error), "GPU %d: %s: %s", gpu->ordinal,
-             what, words);
-    return -1;
+    return tool_error("GPU %d: %s: %s", gpu->ordinal, what, words);
 }
 
 int gpu_parse(const char *text, int *ordinal_p)
@@ -154,11 +145,9 @@ static int find_device(gpu_t *gpu)
         return -1;
     }
     if ((gpu->ordinal < 0) || (gpu->ordinal >= num)) {
-        snprintf(gpu->error, sizeof(gpu->error),
-                 "GPU %d does not exist: this process has %d GPUs, numbered "
-                 "from 0 (see CUDA_VISIBLE_DEVICES)",
-                 gpu->ordinal, num);
-        return -1;
+        return tool_error("GPU %d does not exist: this process has %d GPUs, "
+                          "numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                          gpu->ordinal, num);
     }
     if (gpu_check(gpu, gpu->driver.cuDeviceGet(&gpu->device, gpu->ordinal),
                   "cuDeviceGet") != 0) {
@@ -174,8 +163,7 @@ int gpu_open(gpu_t *gpu, int ordinal)
 {
     memset(gpu, 0, sizeof(*gpu));
     gpu->ordinal = ordinal;
-    if ((gpu_driver_load(&gpu->driver, gpu->error, sizeof(gpu->error)) != 0) ||
-        (find_device(gpu) != 0)) {
+    if ((gpu_driver_load(&gpu->driver) != 0) || (find_device(gpu) != 0)) {
         return -1;
     }
     if (gpu_check(

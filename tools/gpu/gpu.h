@@ -8,9 +8,9 @@
  * documentation. The tools use only the public headers of libucxpool, so they
  * have their own table.
  *
- * Functions that can fail return 0, or -1 with a sentence in gpu->error or
- * text. Only the thread that opened the GPU may call them, because the context
- * is current in that thread until the GPU is closed.
+ * Functions that can fail return 0, or -1 after printing an error. Only the
+ * thread that opened the GPU may call them, because the context is current in
+ * that thread until the GPU is closed.
  */
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
@@ -112,12 +112,10 @@ typedef struct gpu_driver {
 } gpu_driver_t;
 
 /* Functions that fill tables of further functions. The first one returns the
- * library; the second one finds a function in it and writes its address to the
- * pointer at function_p. They return NULL or -1, with a message in text, if the
- * library or the function does not exist. */
-void *gpu_driver_open(char *text, size_t text_size);
-int   gpu_driver_find(void *library, const char *symbol, void *function_p,
-                      char *text, size_t text_size);
+ * library, or NULL after printing an error. The second one finds a function in
+ * it and writes its address to the pointer at function_p. */
+void *gpu_driver_open(void);
+int   gpu_driver_find(void *library, const char *symbol, void *function_p);
 
 typedef struct gpu {
     gpu_driver_t driver;
@@ -126,7 +124,6 @@ typedef struct gpu {
     CUdevice     device;
     CUcontext    context; /* NULL: not open */
     CUstream     stream;  /* stream of the copies below */
-    char         error[512];
 } gpu_t;
 
 /* Parses "cuda:N" to N, and "cuda" to -1. Returns -1, without printing, if the
@@ -159,9 +156,9 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size);
 /* Wait for the copies that were started in a stream. */
 int gpu_wait(gpu_t *gpu, CUstream stream);
 
-/* Returns 0 if a driver call succeeded. Otherwise stores the error and returns
+/* Returns 0 if a driver call succeeded. Otherwise prints the error and returns
  * -1. */
-int gpu_check(gpu_t *gpu, CUresult result, const char *format, ...)
+int gpu_check(const gpu_t *gpu, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Converts an address to the driver's type. */

@@ -18,20 +18,12 @@
 
 /* --- memory --------------------------------------------------------------- */
 
-static int fail(const memory_t *memory)
-{
-    return tool_error("%s", memory->gpu.error);
-}
-
 int memory_init(memory_t *memory, int device, bool is_pageable)
 {
     memset(memory, 0, sizeof(*memory));
     memory->device      = device;
     memory->is_pageable = is_pageable;
-    if ((device != WORK_HOST) && (gpu_open(&memory->gpu, device) != 0)) {
-        return fail(memory);
-    }
-    return 0;
+    return device == WORK_HOST ? 0 : gpu_open(&memory->gpu, device);
 }
 
 void memory_cleanup(memory_t *memory)
@@ -48,7 +40,7 @@ int memory_alloc(memory_t *memory, size_t size, void **address_p)
     if (memory_is_on_gpu(memory)) {
         return gpu_alloc(&memory->gpu, size, address_p) == 0
                    ? 0
-                   : tool_error("%s: lower -s, -n or -O", memory->gpu.error);
+                   : tool_error("lower -s, -n or -O");
     }
     address = mmap(NULL, size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -75,11 +67,9 @@ void *memory_list_alloc(memory_t *memory, size_t num, size_t size)
     void *list = NULL;
 
     if (!memory_is_on_gpu(memory)) {
-        list = tool_calloc(num, size);
-    } else if (gpu_host_alloc(&memory->gpu, num * size, &list) != 0) {
-        fail(memory);
+        return tool_calloc(num, size);
     }
-    return list;
+    return gpu_host_alloc(&memory->gpu, num * size, &list) == 0 ? list : NULL;
 }
 
 void memory_list_free(memory_t *memory, void *list)
@@ -100,8 +90,7 @@ static int poison(memory_t *memory, void *address, size_t size)
         memset(address, POISON, size);
         return 0;
     }
-    return gpu_fill(&memory->gpu, address, POISON, size) == 0 ? 0
-                                                              : fail(memory);
+    return gpu_fill(&memory->gpu, address, POISON, size);
 }
 
 /* Make the mirror large enough. Pinning is slow, so the mirror is kept. */
@@ -114,7 +103,7 @@ static int grow_mirror(memory_t *memory, size_t size)
     memory->mirror      = NULL;
     memory->mirror_size = 0;
     if (gpu_host_alloc(&memory->gpu, size, &memory->mirror) != 0) {
-        return fail(memory);
+        return -1;
     }
     memory->mirror_size = size;
     return 0;
@@ -134,10 +123,7 @@ static int look(memory_t *memory, void *address, size_t size, bool is_read,
         return -1;
     }
     *host_p = memory->mirror;
-    return !is_read ||
-                   (gpu_copy(&memory->gpu, memory->mirror, address, size) == 0)
-               ? 0
-               : fail(memory);
+    return is_read ? gpu_copy(&memory->gpu, memory->mirror, address, size) : 0;
 }
 
 int memory_put(memory_t *memory, void *address, const void *source, size_t size)
@@ -146,16 +132,14 @@ int memory_put(memory_t *memory, void *address, const void *source, size_t size)
         memcpy(address, source, size);
         return 0;
     }
-    return gpu_copy(&memory->gpu, address, source, size) == 0 ? 0
-                                                              : fail(memory);
+    return gpu_copy(&memory->gpu, address, source, size);
 }
 
 static int store(memory_t *memory, void *address, size_t size)
 {
-    if (!memory_is_on_gpu(memory)) {
-        return 0;
-    }
-    return memory_put(memory, address, memory->mirror, size);
+    return memory_is_on_gpu(memory)
+               ? memory_put(memory, address, memory->mirror, size)
+               : 0;
 }
 
 /* --- pseudo-random bytes -------------------------------------------------- */

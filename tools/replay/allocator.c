@@ -22,15 +22,6 @@ static bool is_host(const device_t *device)
     return device->ordinal == DEVICE_HOST;
 }
 
-/* Returns 0 if a call to the driver succeeded, or -1 after printing its error.
- */
-static int device_check(device_t *device, CUresult result, const char *what)
-{
-    return gpu_check(&device->gpu, result, "%s", what) == 0
-               ? 0
-               : tool_error("%s", device->gpu.error);
-}
-
 /* Create streams for the trace. The default stream of the log stays the default
  * stream. A new stream is created for each other stream of the log. */
 static int make_streams(device_t *device, const trace_t *trace)
@@ -43,11 +34,10 @@ static int make_streams(device_t *device, const trace_t *trace)
         if (trace->streams[i] <= LEGACY_STREAM) {
             continue;
         }
-        if (!is_host(device) &&
-            (device_check(device,
-                          device->gpu.driver.cuStreamCreate(
-                              &stream, CU_STREAM_NON_BLOCKING),
-                          "no stream") != 0)) {
+        if (!is_host(device) && (gpu_check(&device->gpu,
+                                           device->gpu.driver.cuStreamCreate(
+                                               &stream, CU_STREAM_NON_BLOCKING),
+                                           "no stream") != 0)) {
             return -1;
         }
         device->streams[i] = stream;
@@ -60,7 +50,7 @@ int device_open(device_t *device, int ordinal, const trace_t *trace)
     memset(device, 0, sizeof(*device));
     device->ordinal = ordinal;
     if (!is_host(device) && (gpu_open(&device->gpu, ordinal) != 0)) {
-        return tool_error("%s", device->gpu.error);
+        return -1;
     }
     if (make_streams(device, trace) != 0) {
         device_close(device);
@@ -85,7 +75,7 @@ int device_settle(device_t *device)
 {
     for (unsigned i = 0; !is_host(device) && (i < device->num_streams); i++) {
         if (gpu_wait(&device->gpu, device->streams[i]) != 0) {
-            return tool_error("%s", device->gpu.error);
+            return -1;
         }
     }
     return 0;
@@ -101,8 +91,8 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
                    : tool_error("cannot read from /proc/meminfo how much "
                                 "memory is available");
     }
-    if (device_check(device, device->gpu.driver.cuMemGetInfo(&left, &total),
-                     "cuMemGetInfo") != 0) {
+    if (gpu_check(&device->gpu, device->gpu.driver.cuMemGetInfo(&left, &total),
+                  "cuMemGetInfo") != 0) {
         return -1;
     }
     *bytes_p = left;
@@ -257,10 +247,10 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
             (unsigned long long)capacity >> 20);
     }
     if ((capacity != 0) && (left > capacity) &&
-        (device_check(device,
-                      device->gpu.driver.cuMemAlloc(&allocator->ballast,
-                                                    left - capacity),
-                      "cannot allocate the memory above the capacity") != 0)) {
+        (gpu_check(&device->gpu,
+                   device->gpu.driver.cuMemAlloc(&allocator->ballast,
+                                                 left - capacity),
+                   "cannot allocate the memory above the capacity") != 0)) {
         allocator->ballast = 0;
         return -1;
     }
@@ -290,7 +280,7 @@ static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         return ALLOCATOR_FULL;
     }
-    return device_check(allocator->device, result, call) == 0
+    return gpu_check(&allocator->device->gpu, result, "%s", call) == 0
                ? ALLOCATOR_OK
                : ALLOCATOR_BROKEN;
 }
@@ -306,16 +296,16 @@ static int make_driver_pool(allocator_t *allocator)
                  .location_id     = device->gpu.device,
     };
 
-    if (device_check(device,
-                     driver->cuMemPoolCreate(&allocator->driver_pool, &props),
-                     "cuMemPoolCreate") != 0) {
+    if (gpu_check(&device->gpu,
+                  driver->cuMemPoolCreate(&allocator->driver_pool, &props),
+                  "cuMemPoolCreate") != 0) {
         return -1;
     }
-    if (device_check(device,
-                     driver->cuMemPoolSetAttribute(
-                         allocator->driver_pool,
-                         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
-                     "cuMemPoolSetAttribute") != 0) {
+    if (gpu_check(&device->gpu,
+                  driver->cuMemPoolSetAttribute(
+                      allocator->driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                      &threshold),
+                  "cuMemPoolSetAttribute") != 0) {
         driver->cuMemPoolDestroy(allocator->driver_pool);
         return -1;
     }
@@ -368,10 +358,10 @@ static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
 {
     uint64_t value = 0;
 
-    return device_check(allocator->device,
-                        allocator->device->gpu.driver.cuMemPoolGetAttribute(
-                            allocator->driver_pool, which, &value),
-                        "cuMemPoolGetAttribute") == 0
+    return gpu_check(&allocator->device->gpu,
+                     allocator->device->gpu.driver.cuMemPoolGetAttribute(
+                         allocator->driver_pool, which, &value),
+                     "cuMemPoolGetAttribute") == 0
                ? value
                : 0;
 }
