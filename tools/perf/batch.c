@@ -79,7 +79,6 @@ static int leave(stage_t *stage)
 static int receive_report(control_t *control, const end_t *end)
 {
     batch_report_t report;
-    char           name[SIDE_NAME_SIZE];
 
     if (control_recv(control, &report, sizeof(report)) != 0) {
         return -1;
@@ -87,7 +86,7 @@ static int receive_report(control_t *control, const end_t *end)
     if (report.status != 0) {
         report.text[sizeof(report.text) - 1] = '\0';
         return tool_error("%s transferred wrong bytes: %s",
-                          side_name(end->side, name), report.text);
+                          side_name(end->side), report.text);
     }
     return 0;
 }
@@ -124,7 +123,6 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
     end_t        *back  = stage->ends[side][1];
     batch_order_t order = {side, is_verified, num_messages, 0};
     char          text[REPORT_SIZE];
-    char          name[SIDE_NAME_SIZE];
 
     if (is_verified) {
         order.seed = buffers_seed();
@@ -143,7 +141,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
          (buffers_verify(&end->buffers, order.seed, true, text, sizeof(text)) !=
           0))) {
         return tool_error("%s transferred wrong bytes back: %s",
-                          side_name(end->side, name), text);
+                          side_name(end->side), text);
     }
     return 0;
 }

@@ -29,11 +29,9 @@ int end_init_buffers(end_t *end, void *arena)
 
 int end_fail(end_t *end, const char *what, const char *why)
 {
-    char name[SIDE_NAME_SIZE];
-
     if (!end->failed) {
         end->failed = true;
-        tool_error("%s: %s: %s", side_name(end->side, name), what, why);
+        tool_error("%s: %s: %s", side_name(end->side), what, why);
     }
     return -1;
 }
@@ -66,8 +64,6 @@ typedef struct stall {
 
 static int stall_check(stall_t *stall, const end_t *end)
 {
-    char name[SIDE_NAME_SIZE];
-
     if (++stall->calls % STALL_YIELD == 0) {
         sched_yield();
     }
@@ -84,7 +80,7 @@ static int stall_check(stall_t *stall, const end_t *end)
     return tool_error(
         "%s: no data was transferred for %u seconds; check that the other "
         "process runs and that both have the same UCX_* variables",
-        side_name(end->side, name), (unsigned)(STALL_NS / 1000000000u));
+        side_name(end->side), (unsigned)(STALL_NS / 1000000000u));
 }
 
 void end_progress(end_t *out, end_t *in)

@@ -8,11 +8,6 @@
 
 /* --- work ----------------------------------------------------------------- */
 
-uint64_t work_bytes(const work_t *work)
-{
-    return work->size * work->count;
-}
-
 static bool devices_are_sane(const int32_t devices[2])
 {
     return (devices[0] >= WORK_HOST) && (devices[0] <= WORK_MAX_DEVICE) &&
@@ -171,8 +166,11 @@ static const struct {
 };
 /* clang-format on */
 
-const char *side_name(side_t side, char name[SIDE_NAME_SIZE])
+const char *side_name(side_t side)
 {
+    static char names[WAY_LAST][MODE_LAST][SIDE_NAME_SIZE];
+    char       *name = names[side.way][side.mode];
+
     snprintf(name, SIDE_NAME_SIZE, "%s/%s", ways[side.way].name,
              modes[side.mode].name);
     return name;
@@ -217,13 +215,11 @@ static bool side_is_sane(side_t side)
 
 int side_parse(const char *name, side_t *side_p)
 {
-    char   known[SIDE_NAME_SIZE];
     side_t side;
 
     for (side.way = 1; side.way < WAY_LAST; side.way++) {
         for (side.mode = 0; side.mode < MODE_LAST; side.mode++) {
-            if (side_is_sane(side) &&
-                (strcmp(side_name(side, known), name) == 0)) {
+            if (side_is_sane(side) && (strcmp(side_name(side), name) == 0)) {
                 *side_p = side;
                 return 0;
             }

@@ -66,7 +66,10 @@ typedef struct work {
 } work_t;
 
 /* Returns the length in bytes of a message. */
-uint64_t work_bytes(const work_t *work);
+static inline uint64_t work_bytes(const work_t *work)
+{
+    return work->size * work->count;
+}
 
 static inline bool work_is_on_gpu(const work_t *work)
 {
@@ -175,9 +178,9 @@ work_t side_work(side_t side, const work_t *work);
 /* Size of the longest name, including the final 0. */
 #define SIDE_NAME_SIZE 32
 
-/* Convert a side from and to its name, for example "am-each/peer". Parsing
- * returns -1, without printing an error, if there is no such name. */
-const char *side_name(side_t side, char name[SIDE_NAME_SIZE]);
+/* Convert a valid side from and to its name, for example "am-each/peer".
+ * Parsing returns -1, without printing an error, if there is no such name. */
+const char *side_name(side_t side);
 int         side_parse(const char *name, side_t *side_p);
 
 /* Return the name of a mode, and its description for readers of a table. */

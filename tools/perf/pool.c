@@ -413,12 +413,11 @@ static ucxpool_remote_window_attr_t query(const pool_end_t *pool)
 
 static int window_send(end_t *end, unsigned index)
 {
-    const pool_end_t *pool = (const pool_end_t *)end;
-    size_t            num  = end->buffers.num_segments;
-    ucxpool_data_t    data = describe(end, index);
-    ucxpool_places_t  places;
-    end_slot_t       *slot = &end->slots[index];
-
+    const pool_end_t        *pool = (const pool_end_t *)end;
+    size_t                   num  = end->buffers.num_segments;
+    ucxpool_data_t           data = describe(end, index);
+    ucxpool_places_t         places;
+    end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
     places = ucxpool_places_even(pool->offsets + index * num, num,

@@ -680,27 +680,15 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static int create_context(raw_lane_t *lane)
 {
-    ucp_config_t *config;
-    ucp_params_t  params = {
-         .field_mask = UCP_PARAM_FIELD_FEATURES,
-         /* Without RMA, UCX 1.15 and later cannot access remote memory by its
-          * handle. */
-         .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        /* Without RMA, UCX 1.15 and later cannot access remote memory by its
+         * handle. */
+        .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
     };
-    ucs_status_t status;
 
-    if (check(ucp_config_read(NULL, NULL, &config),
-              "UCX cannot read its settings (UCX_*)") != 0) {
-        return -1;
-    }
-    status = ucp_init(&params, config, &lane->context);
-    ucp_config_release(config);
-    if (status != UCS_OK) {
-        return tool_error(
-            "UCX failed to start: %s; check UCX_TLS and UCX_NET_DEVICES",
-            ucs_status_string(status));
-    }
-    return 0;
+    return check(ucp_init(&params, NULL, &lane->context),
+                 "UCX failed to start (check UCX_TLS and UCX_NET_DEVICES)");
 }
 
 int raw_is_for_gpu(bool *is_for_gpu_p)

@@ -27,7 +27,6 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     const work_t *work   = &job->work;
     FILE         *stream = fmemopen(text, REPORT_COMMAND_SIZE, "w");
     char          device[DEVICES_TEXT_SIZE];
-    char          name[SIDE_NAME_SIZE];
 
     text[0] = '\0';
     if (stream == NULL) {
@@ -49,7 +48,7 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     }
     for (unsigned i = 0; job->has_own_sides && (i < job->num_sides); i++) {
         fprintf(stream, "%s%s", i == 0 ? " --sides " : ",",
-                side_name(job->sides[i], name));
+                side_name(job->sides[i]));
     }
     if (!job->has_own_sides && side_is(job->sides[0], IS_POOL)) {
         fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
@@ -102,9 +101,8 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_side_t *side = &result->sides[index];
     test_unit_t       unit = test_find(result->job.test)->unit;
-    char              name[SIDE_NAME_SIZE];
 
-    fprintf(stream, "  %-18s ", side_name(side->side, name));
+    fprintf(stream, "  %-18s ", side_name(side->side));
     if (side->missing[0] != '\0') {
         fprintf(stream, "missing: %s\n", side->missing);
         return;
@@ -124,27 +122,21 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
                         FILE *stream)
 {
-    char pool[SIDE_NAME_SIZE];
-    char raw[SIDE_NAME_SIZE];
-
     fprintf(stream,
             result->job.work.echo
                 ? "  %s takes %.2f times as long as %s (%.2f to %.2f)\n"
                 : "  %s is %.2f times as fast as %s (%.2f to %.2f)\n",
-            side_name(result->sides[ratio->pool].side, pool), ratio->median,
-            side_name(result->sides[ratio->raw].side, raw), ratio->p05,
-            ratio->p95);
+            side_name(result->sides[ratio->pool].side), ratio->median,
+            side_name(result->sides[ratio->raw].side), ratio->p05, ratio->p95);
 }
 
 static void print_pool(const job_side_t *side, FILE *stream)
 {
-    char name[SIDE_NAME_SIZE];
-
     if (side->wire[0] == '\0') {
         return;
     }
-    fprintf(stream, "  %s: wire %s (%s)", side_name(side->side, name),
-            side->wire, side->wire_reason);
+    fprintf(stream, "  %s: wire %s (%s)", side_name(side->side), side->wire,
+            side->wire_reason);
     if (side->way[0] != '\0') {
         fprintf(stream, ", way %s (%s)", side->way, side->way_reason);
     }
@@ -159,7 +151,6 @@ static void print_gpus(const job_result_t *result, FILE *stream)
     const job_t *job = &result->job;
     char         device[DEVICES_TEXT_SIZE];
     char         number[TEXT_SIZE];
-    char         name[SIDE_NAME_SIZE];
 
     if (!work_is_on_gpu(&job->work)) {
         return;
@@ -184,7 +175,7 @@ static void print_gpus(const job_result_t *result, FILE *stream)
 
         if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
             fprintf(stream, "  %s: only the first %s buffers of each message\n",
-                    side_name(side->side, name),
+                    side_name(side->side),
                     number_print_commas(side->num_moved, number));
         }
     }

@@ -37,10 +37,9 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
 {
     const job_side_t *side       = &result->sides[index];
     bool              is_missing = side->missing[0] != '\0';
-    char              name[SIDE_NAME_SIZE];
 
     json_open_inline(json, NULL, '{');
-    json_text(json, "side", side_name(side->side, name));
+    json_text(json, "side", side_name(side->side));
     json_text(json, "mode", side_mode_title(side->side.mode));
     json_bool(json, "verified", side->verified && !is_missing);
     if (is_missing) {
@@ -83,17 +82,16 @@ static void json_ratio(json_t *json, const job_result_t *result,
                        const job_ratio_t *ratio)
 {
     const job_t *job = &result->job;
-    char         name[SIDE_NAME_SIZE];
 
     json_open_inline(json, NULL, '{');
-    json_text(json, "against", side_name(job->sides[ratio->raw], name));
+    json_text(json, "against", side_name(job->sides[ratio->raw]));
     json_bool(json, "counts", ratio->is_best);
     json_text(json, "of", job->work.echo ? "time" : "speed");
     json_bare(json, "ratio", "%.6g", ratio->median);
     json_bare(json, "p05", "%.6g", ratio->p05);
     json_bare(json, "p95", "%.6g", ratio->p95);
     if (ratio->pool != 0) {
-        json_text(json, "pool", side_name(job->sides[ratio->pool], name));
+        json_text(json, "pool", side_name(job->sides[ratio->pool]));
     }
     json_close(json);
 }

@@ -128,15 +128,13 @@ bool test_table_is_on_gpu(const char *table)
 
 static void print_ways(const test_t *test, const uint32_t *ways)
 {
-    char name[SIDE_NAME_SIZE];
-
-    printf("%s", side_name((side_t){test->pool_way, MODE_AUTO}, name));
+    printf("%s", side_name((side_t){test->pool_way, MODE_AUTO}));
     if (test->second_way != WAY_NONE) {
-        printf(" %s", side_name((side_t){test->second_way, MODE_AUTO}, name));
+        printf(" %s", side_name((side_t){test->second_way, MODE_AUTO}));
     }
     for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
-        printf(" %s", side_name((side_t){ways[i], MODE_PEER}, name));
-        printf(" %s", side_name((side_t){ways[i], MODE_NONE}, name));
+        printf(" %s", side_name((side_t){ways[i], MODE_PEER}));
+        printf(" %s", side_name((side_t){ways[i], MODE_NONE}));
     }
     printf("\n");
 }
