@@ -265,16 +265,14 @@ static FILE *output_take(void)
 
 /* Close a stream at the end of the program. Returns `code` if everything was
  * written. Otherwise, for example if the disk is full, prints an error and
- * returns 1. */
+ * returns 1. errno: of an earlier write that failed, or 0. */
 static int output_end(FILE *stream, int code)
 {
     bool is_bad = ferror(stream);
 
-    errno = 0;
     if (((fclose(stream) == 0) && !is_bad) || (code != 0)) {
         return code;
     }
-    /* An earlier write failed, and its errno is no longer known. */
     tool_error("cannot write to standard output: %s",
                strerror(errno != 0 ? errno : EIO));
     return 1;
@@ -282,13 +280,10 @@ static int output_end(FILE *stream, int code)
 
 int program_main(const program_t *program, void *options, int argc, char **argv)
 {
-    static char buffer[1 << 16]; /* holds --help or --list */
-    char      **arguments;
-    FILE       *output;
-    int         code;
+    char **arguments;
+    FILE  *output;
+    int    code = options_read(program, options, argc, argv, &arguments);
 
-    setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
-    code = options_read(program, options, argc, argv, &arguments);
     if (code < 0) {
         code = program->check(options, arguments);
     }
@@ -296,6 +291,10 @@ int program_main(const program_t *program, void *options, int argc, char **argv)
         return output_end(stdout, code);
     }
     output = output_take();
-    return output != NULL ? output_end(output, program->run(options, output))
-                          : 1;
+    if (output == NULL) {
+        return 1;
+    }
+    code  = program->run(options, output);
+    errno = 0;
+    return output_end(output, code);
 }
