@@ -33,9 +33,8 @@ says out 'iov/none'
 says out 'wire ucx'
 run 0 $short -t comm -s 1m --wire map
 says out 'tag-memh/none'
-run 0 $short -s 300001 -n 1 \
-    --sides pool-comm-send/map,pool-comm-recv/map,pool-comm/ucx,pool/ucx
-says out 'pool-comm-recv/map'
+run 0 $short -s 300001 -n 1 --sides pool-comm/map,pool-comm/ucx,pool/ucx
+says out 'pool-comm/map'
 run 0 $short -t any -s 300001
 says out 'am/peer'
 run 0 $short -t pingpong

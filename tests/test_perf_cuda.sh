@@ -93,8 +93,7 @@ done
 run 0 $short -t misaligned -s 100 -n 33 --device "$two"
 run 0 $short -t any -s 300001 --device "$two"
 run 0 $short -t pingpong-comm -s 4k --device "$two"
-run 0 $short -t comm-send -s 300001 --device "$two"
-run 0 $short -t comm-recv -s 300001 --device "$two"
+run 0 $short -t comm -s 300001 --device "$two"
 
 # If a call per buffer would take long, only a part is transferred.
 run 0 $short -s 64 -n 20000 --sides am-each/none --device cuda

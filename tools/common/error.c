@@ -37,17 +37,15 @@ void *tool_calloc(size_t num, size_t size)
     return check_memory(calloc(num, size), num, size);
 }
 
-void *tool_realloc(void *memory, size_t num, size_t size)
-{
-    return check_memory(reallocarray(memory, num, size), num, size);
-}
-
 void *tool_grow(void *array, size_t num, size_t element_size)
 {
+    size_t room = num == 0 ? 1 : 2 * num;
+
     if ((num & (num - 1)) != 0) {
         return array;
     }
-    return tool_realloc(array, num == 0 ? 1 : 2 * num, element_size);
+    return check_memory(reallocarray(array, room, element_size), room,
+                        element_size);
 }
 
 static char kept_text[KEPT_ERROR_SIZE];

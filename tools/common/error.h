@@ -11,10 +11,9 @@ extern const char *tool_name;
 /* Print "NAME: ..." and return -1. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Same as calloc() and reallocarray(), but end the program with exit code 1 if
- * memory is exhausted. */
+/* Same as calloc(), but ends the program with exit code 1 if memory is
+ * exhausted. */
 void *tool_calloc(size_t num, size_t size);
-void *tool_realloc(void *memory, size_t num, size_t size);
 
 /* Make room for one more element in an array of `num`. Returns the array. The
  * room is doubled whenever it is full; NULL is an empty array. */

@@ -114,8 +114,6 @@ typedef enum side_way {
     WAY_POOL_BATCH,       /* the same, posted in batches */
     WAY_POOL_WAIT,        /* both sides sleep in ucxpool_wait() */
     WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
-    WAY_POOL_COMM_SEND,   /* such memory at the sender only */
-    WAY_POOL_COMM_RECV,   /* such memory at the receiver only */
     WAY_POOL_READ,        /* the sender reads from the receiver's window */
     WAY_POOL_READ_ASLEEP, /* and the receiver makes no progress calls */
     WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
@@ -147,15 +145,14 @@ enum {
     IS_PIECES     = 1u << 5,
     IS_ONE_SIDED  = 1u << 6, /* the sender reads or writes the receiver's
                                 memory by itself */
-    IS_READ      = 1u << 7,  /* the sender receives the bytes */
-    IS_ASLEEP    = 1u << 8,  /* the receiver makes no progress calls */
-    IS_COMM_SEND = 1u << 9,  /* the sender's memory belongs to the pool */
-    IS_COMM_RECV = 1u << 10,
-    IS_BATCH     = 1u << 11, /* posts several operations in a call */
+    IS_READ   = 1u << 7,     /* the sender receives the bytes */
+    IS_ASLEEP = 1u << 8,     /* the receiver makes no progress calls */
+    IS_COMM   = 1u << 9,     /* the memory belongs to the pool */
+    IS_BATCH  = 1u << 10,    /* posts several operations in a call */
     /* Each pool side is compared with the fastest IS_EACH side, the fastest
      * IS_WHOLE side, and the fastest other side, in each mode. */
-    IS_EACH  = 1u << 12, /* one message, get or put per buffer */
-    IS_WHOLE = 1u << 13  /* one message, get or put of contiguous
+    IS_EACH  = 1u << 11, /* one message, get or put per buffer */
+    IS_WHOLE = 1u << 12  /* one message, get or put of contiguous
                             memory */
 };
 

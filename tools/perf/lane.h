@@ -74,6 +74,6 @@ void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side);
 
 /* Returns the size of the ucxpool_comm_alloc() memory that an end of this side
  * uses. */
-size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
+size_t pool_end_comm_size(side_t side, const work_t *work);
 
 #endif

@@ -572,19 +572,16 @@ static const end_ops_t *ops_of(side_t side)
     }
 }
 
-size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
+size_t pool_end_comm_size(side_t side, const work_t *work)
 {
-    return side_is(side, is_sender ? IS_COMM_SEND : IS_COMM_RECV)
-               ? buffers_arena_size(work, true)
-               : 0;
+    return side_is(side, IS_COMM) ? buffers_arena_size(work, true) : 0;
 }
 
 /* Create the objects of the pool that the side needs. */
 static int create_parts(pool_end_t *pool)
 {
-    end_t *end = &pool->end;
-    size_t comm_size =
-        pool_end_comm_size(end->side, &end->work, end->is_sender);
+    end_t *end       = &pool->end;
+    size_t comm_size = pool_end_comm_size(end->side, &end->work);
 
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {

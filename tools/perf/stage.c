@@ -10,23 +10,17 @@
  * rest. */
 #define MEMORY_SHARE 0.9
 
-/* Returns the memory that all sides of one mode need from their pool, at the
- * end that needs more. The pools of both ends have the same size. */
+/* Returns the memory that all sides of one mode need from their pool. */
 static size_t comm_size(const job_t *job, uint32_t mode)
 {
-    size_t sender   = 0;
-    size_t receiver = 0;
+    size_t size = 0;
 
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (job->sides[i].mode == mode) {
-            sender += pool_end_comm_size(job->sides[i], &job->work, true);
-            receiver += pool_end_comm_size(job->sides[i], &job->work, false);
+            size += pool_end_comm_size(job->sides[i], &job->work);
         }
     }
-    if (job->work.both) {
-        return sender + receiver;
-    }
-    return sender > receiver ? sender : receiver;
+    return job->work.both ? 2 * size : size;
 }
 
 /* Sent from each process to the other, about its GPU. */

@@ -46,14 +46,6 @@ static const test_t tests[] = {
      "memory handle",
      UNIT_RATE, 64 * M, 1, WAY_POOL_COMM, {WAY_AM_MEMH, WAY_TAG_MEMH},
      .gpu_ways = GPU_REGISTERED},
-    {"comm-send", "ucxpool_comm_alloc memory at the sender, against raw UCX "
-     "with a memory handle",
-     UNIT_RATE, 64 * M, 1, WAY_POOL_COMM_SEND, {WAY_AM_MEMH, WAY_TAG_MEMH},
-     .gpu_ways = GPU_REGISTERED},
-    {"comm-recv", "ucxpool_comm_alloc memory at the receiver, against raw UCX "
-     "with a memory handle",
-     UNIT_RATE, 64 * M, 1, WAY_POOL_COMM_RECV, {WAY_AM_MEMH, WAY_TAG_MEMH},
-     .gpu_ways = GPU_REGISTERED},
     {"any", "any other memory, against raw UCX",
      UNIT_RATE, 64 * M, 1, WAY_POOL, {WAY_AM, WAY_TAG},
      .gpu_ways = GPU_CONTIGUOUS},
@@ -159,8 +151,8 @@ void test_list(void)
            "failure handling,\n"
            "                                             /none without\n"
            "  pool, pool-pieces, pool-even, pool-each, pool-batch, pool-wait,\n"
-           "  pool-comm, pool-comm-send, pool-comm-recv,\n"
-           "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
+           "  pool-comm, pool-read, pool-read-asleep, pool-write,\n"
+           "  pool-write-asleep\n"
            "                                             the pool: /auto, "
            "/map, /ucx name the wire\n");
 }
