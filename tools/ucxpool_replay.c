@@ -79,11 +79,7 @@ static int read_device(void *arg, const char *text)
         run->ordinal = DEVICE_HOST;
         return 0;
     }
-    if (gpu_parse(text, &run->ordinal) != 0) {
-        return -1;
-    }
-    run->ordinal = run->ordinal < 0 ? 0 : run->ordinal;
-    return 0;
+    return gpu_parse(text, &run->ordinal);
 }
 
 static int read_capacity(void *arg, const char *text)

@@ -126,7 +126,7 @@ int gpu_parse(const char *text, int *ordinal_p)
 {
     char end;
 
-    *ordinal_p = -1;
+    *ordinal_p = 0;
     return (strcmp(text, "cuda") == 0) ||
                    ((strncmp(text, "cuda:", 5) == 0) &&
                     isdigit((unsigned char)text[5]) &&

@@ -126,7 +126,7 @@ typedef struct gpu {
     CUstream     stream;  /* stream of the copies below */
 } gpu_t;
 
-/* Parses "cuda:N" to N, and "cuda" to -1. Returns -1, without printing, if the
+/* Parses "cuda:N" to N, and "cuda" to 0. Returns -1, without printing, if the
  * text is neither. */
 #define GPU_MAX 1023
 int gpu_parse(const char *text, int *ordinal_p);

@@ -1,5 +1,6 @@
 #include "perf/job.h"
 #include "common/error.h"
+#include "gpu/gpu.h"
 #include "perf/test.h"
 
 #include <ctype.h>
@@ -10,8 +11,8 @@
 
 static bool devices_are_sane(const int32_t devices[2])
 {
-    return (devices[0] >= WORK_HOST) && (devices[0] <= WORK_MAX_DEVICE) &&
-           (devices[1] >= WORK_HOST) && (devices[1] <= WORK_MAX_DEVICE);
+    return (devices[0] >= WORK_HOST) && (devices[0] <= GPU_MAX) &&
+           (devices[1] >= WORK_HOST) && (devices[1] <= GPU_MAX);
 }
 
 /* Returns true if no product overflows and all values are plausible. */
@@ -30,45 +31,29 @@ static bool work_is_sane(const work_t *work)
 
 #define HOST "host"
 
-static bool take_device(const char **text_p, int32_t *device_p)
+static bool parse_device(const char *text, int32_t *device_p)
 {
-    int32_t device = 0;
+    char extra;
 
-    if (strncmp(*text_p, HOST, strlen(HOST)) == 0) {
-        *text_p += strlen(HOST);
-        *device_p = WORK_HOST;
-        return true;
-    }
-    if (!isdigit((unsigned char)**text_p)) {
-        return false;
-    }
-    while (isdigit((unsigned char)**text_p) && (device <= WORK_MAX_DEVICE)) {
-        device = device * 10 + (*(*text_p)++ - '0');
-    }
-    *device_p = device;
-    return device <= WORK_MAX_DEVICE;
+    *device_p = WORK_HOST;
+    return (strcmp(text, HOST) == 0) ||
+           (isdigit((unsigned char)text[0]) &&
+            (sscanf(text, "%4d%c", device_p, &extra) == 1) &&
+            (*device_p <= GPU_MAX));
 }
 
 int work_parse_devices(const char *text, int32_t devices[2])
 {
-    int32_t found[2] = {0, 0};
+    char    first[8], second[8], extra;
+    int32_t found[2];
 
-    if (strncmp(text, "cuda", 4) != 0) {
-        return -1;
-    }
-    text += 4;
-    if (*text == ':') {
-        text++;
-        if (!take_device(&text, &found[0])) {
-            return -1;
-        }
+    if (gpu_parse(text, &found[0]) == 0) {
         found[1] = found[0];
-        if ((*text == ',') && (text++, !take_device(&text, &found[1]))) {
-            return -1;
-        }
-    }
-    if ((*text != '\0') ||
-        ((found[0] == WORK_HOST) && (found[1] == WORK_HOST))) {
+    } else if ((sscanf(text, "cuda:%7[^,],%7[^,]%c", first, second, &extra) !=
+                2) ||
+               !parse_device(first, &found[0]) ||
+               !parse_device(second, &found[1]) ||
+               ((found[0] == WORK_HOST) && (found[1] == WORK_HOST))) {
         return -1;
     }
     memcpy(devices, found, sizeof(found));

@@ -31,7 +31,6 @@
 /* Limits of the memory that a peer on another host may make us allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
-#define WORK_MAX_DEVICE  1023
 
 /* Size of a cache line. Buffers start at a line boundary, unless they are
  * misaligned. */
