@@ -43,10 +43,10 @@ static const ucxpool_request_params_t ready = {
 
 /* The receiver is in the child. Returns false if the machine has too few
  * GPUs. */
-static bool begin(const char *stand_ins, receiver_t receiver)
+static bool begin_with(const char *settings, const char *stand_ins,
+                       receiver_t receiver)
 {
-    const char *settings = "WIRE=map MAP_WAY=host";
-    bool        is_host;
+    bool is_host;
 
     setenv("CUDA_STAND_IN", stand_ins, 1);
     if (receiver == HOST) {
@@ -65,6 +65,11 @@ static bool begin(const char *stand_ins, receiver_t receiver)
     gpu_write(memory, two.is_child ? bytes : right, SIZE);
     two_meet(&two);
     return true;
+}
+
+static bool begin(const char *stand_ins, receiver_t receiver)
+{
+    return begin_with("WIRE=map MAP_WAY=host", stand_ins, receiver);
 }
 
 static void free_memory(receiver_t receiver)
@@ -157,6 +162,26 @@ TEST_EACH(short_message_is_sent_before_it_is_accepted, NUM_RECEIVERS)
         two_meet(&two);
     }
     end(receiver);
+}
+
+/* With small blocks, the outbox is smaller than some messages. */
+TEST(message_longer_than_the_outbox_keeps_no_block)
+{
+    ucxpool_request_t *request;
+
+    (void)begin_with("WIRE=map CUDA_BACKING=host COMM_SIZE=4m BLOCK_SIZE=64k",
+                     "run=late,devices=2", HOST);
+    for (size_t size = 60000; size <= 70000; size += 10000) {
+        request = post(0, size);
+        two_progress(&two, 20);
+        two_check(two.is_child || ((num_used() != 0) == (size == 60000)));
+        two_check((size == 60000) || (two.pool->xfer->outbox.at.slots == NULL));
+        two_meet(&two);
+        two_ok(two_finish(&two, request));
+        two_settle(&two);
+        check(0, size);
+    }
+    end(HOST);
 }
 
 /* A message uses the outbox only if its copy can start at once. */

@@ -925,6 +925,18 @@ REJECTED_EACH(message_outside_the_outbox, NUM_ROWS(wrong_outbox))
          last_slot(size) + wrong_outbox[hostile.row].add, 0);
 }
 
+/* The first region has a size that is not a multiple of a flag's size. */
+REJECTED(message_at_an_odd_address_of_the_outbox)
+{
+    const core_mapping_t *mapping = hostile.victim->peer.mapping;
+
+    ck_assert_uint_ge(mapping->num_regions, 2);
+    mapping->region_sizes[0]--;
+    hostile.victim->wire = &wire_map_host;
+    mail(0, MESSAGE, 100,
+         (uint32_t)(mapping->region_sizes[0] / PROTO_FLAG_SIZE) + 1, 0);
+}
+
 REJECTED(accept_of_a_mailed_message)
 {
     uint64_t        message = hostile_send();

@@ -10,7 +10,6 @@
 #include "base/text.h"
 
 #include <dlfcn.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -550,31 +549,35 @@ err_cleanup_context:
     return status;
 }
 
-/* Call create() in a locale with a decimal point. UCX reads its own defaults,
- * such as "1.8us" for CUDA, in the locale of the thread, and fails if this
- * locale has a decimal comma. */
-static ucxpool_status_t create_in_c_locale(ucx_context_t              *ucx,
-                                           const ucx_context_params_t *params)
+void ucx_locale_begin(ucx_locale_t *locale)
 {
-    locale_t locale =
-        newlocale(LC_NUMERIC_MASK, "C", duplocale(uselocale((locale_t)0)));
-    locale_t         before;
-    ucxpool_status_t status;
+    locale_t copy = duplocale(uselocale((locale_t)0));
 
-    if (locale == (locale_t)0) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a locale");
+    locale->ours = newlocale(LC_NUMERIC_MASK, "C", copy);
+    if (locale->ours == (locale_t)0) {
+        base_warn("no memory for a locale: UCX may fail to read numbers if the "
+                  "application's locale has a decimal comma");
+        if (copy != (locale_t)0) {
+            freelocale(copy);
+        }
+        return;
     }
-    before = uselocale(locale);
-    status = create(ucx, params);
-    uselocale(before);
-    freelocale(locale);
-    return status;
+    locale->before = uselocale(locale->ours);
+}
+
+void ucx_locale_end(const ucx_locale_t *locale)
+{
+    if (locale->ours != (locale_t)0) {
+        uselocale(locale->before);
+        freelocale(locale->ours);
+    }
 }
 
 ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
                                   const ucx_context_params_t *params)
 {
     ucx_child_before_t before;
+    ucx_locale_t       locale;
     ucxpool_status_t   status;
 
     *ucx = (ucx_context_t){
@@ -584,7 +587,9 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
     base_list_init(&ucx->claim.link);
     signals_restore();
     ucx_child_cloexec_begin(&before);
-    status = create_in_c_locale(ucx, params);
+    ucx_locale_begin(&locale);
+    status = create(ucx, params);
+    ucx_locale_end(&locale);
     ucx_child_cloexec_end(&before);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include <ucxpool/status.h>
 
+#include <locale.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -268,6 +269,19 @@ ucxpool_status_t ucx_status(ucs_status_t status);
  * or when the peer dies.
  */
 bool ucx_asserts_on_answers(void);
+
+/*
+ * A locale with a decimal point for this thread, while UCX reads settings. UCX
+ * reads its own defaults, such as "1.8us" for CUDA, in the locale of the
+ * thread, and fails if this locale has a decimal comma.
+ */
+typedef struct ucx_locale {
+    locale_t ours; /* 0: out of memory, nothing was changed */
+    locale_t before;
+} ucx_locale_t;
+
+void ucx_locale_begin(ucx_locale_t *locale);
+void ucx_locale_end(const ucx_locale_t *locale);
 
 typedef struct ucx_context {
     ucp_context_h context;

@@ -453,9 +453,12 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
     };
     ucp_context_h    context;
     ucs_status_t     ucs_status;
+    ucx_locale_t     locale;
     ucxpool_status_t status;
 
+    ucx_locale_begin(&locale);
     ucs_status = ucp_init(&params, NULL, &context);
+    ucx_locale_end(&locale);
     if (ucs_status != UCS_OK) {
         return base_error(
             ucx_status(ucs_status),

@@ -198,7 +198,7 @@ const uint8_t *wire_outbox_find(const ucxpool_channel_t *channel,
            (offset >= mapping->region_sizes[region])) {
         offset -= mapping->region_sizes[region++];
     }
-    if ((region == mapping->num_regions) ||
+    if ((region == mapping->num_regions) || (offset % PROTO_FLAG_SIZE != 0) ||
         (wire_outbox_room(stream_size) >
          mapping->region_sizes[region] - offset)) {
         return NULL;

@@ -98,6 +98,14 @@ static bool take(xfer_mailbox_t *box, uint64_t num, unsigned *slot_p)
 
 /* --- the outbox ----------------------------------------------------------- */
 
+/* Returns the location that a descriptor contains for an offset in a region. */
+static uint64_t location(const block_pool_t *blocks, uint64_t region,
+                         uint64_t offset)
+{
+    return (region * block_pool_regions(blocks)->region_size + offset) /
+           PROTO_FLAG_SIZE;
+}
+
 /* Take a block for the outbox, if it has none. The last free block of the share
  * is left for other messages. Returns false if no other block is free. */
 static bool outbox_open(ucxpool_request_t *request)
@@ -116,6 +124,11 @@ static bool outbox_open(ucxpool_request_t *request)
         return false;
     }
     block_pool_locate(blocks, box->block, &where);
+    if (location(blocks, where.region, where.offset + where.length) >
+        UINT32_MAX) {
+        block_pool_put(blocks, BLOCK_SHARE_SEND, box->block);
+        return false;
+    }
     *box = (xfer_mailbox_t){
         .at         = {.slots     = block_pool_address(blocks, box->block),
                        .slot_size = (where.length / PROTO_SLOTS_MAX) &
@@ -182,7 +195,11 @@ void xfer_mailbox_take(ucxpool_request_t *request)
 
     send->block_size =
         base_align_up(request->data.totals.stream_size, COPY_ALIGNMENT);
-    if (!find_box(request) || !take(box, num_slots_of(request), &slot)) {
+    if (!find_box(request)) {
+        return;
+    }
+    if (!take(box, num_slots_of(request), &slot)) {
+        outbox_close(request);
         return;
     }
     send->slot       = slot + 1;
@@ -204,14 +221,11 @@ void xfer_mailbox_take(ucxpool_request_t *request)
 uint32_t xfer_mailbox_slot(const ucxpool_request_t *request)
 {
     const xfer_send_block_t *block = &request->send->blocks[0];
-    const mem_regions_t     *regions;
 
-    if (!is_own(request)) {
-        return request->send->slot - 1;
-    }
-    regions = block_pool_regions(core_memory_host_blocks(request->pool));
-    return (uint32_t)((block->region * regions->region_size + block->offset) /
-                      PROTO_FLAG_SIZE);
+    return is_own(request)
+               ? (uint32_t)location(core_channel_blocks(request->channel),
+                                    block->region, block->offset)
+               : request->send->slot - 1;
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
