@@ -73,7 +73,7 @@ void report_words(report_t *report, const char *key, words_t *words);
 /* Report the version of the library and how this tool was built. */
 void info_build_report(report_t *report);
 
-/* Report UCX's version and devices. */
+/* Report UCX's version, devices and lanes. */
 bool info_ucx_report(report_t *report);
 
 /* Report this machine's memory, huge pages and limits. */
