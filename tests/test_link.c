@@ -20,8 +20,7 @@
 static ucxpool_t         pool;
 static ucxpool_channel_t channels[NUM_PEERS];
 static core_mapping_t    mappings[NUM_PEERS];
-static mem_cuda_device_t gpu    = {.uuid = {{OUR_GPU}}};
-static copy_engine_t     engine = {.device = &gpu};
+static copy_engine_t     engine = {.gpu = OUR_GPU};
 static core_link_t      *link_out;
 static core_link_work_t  works[NUM_WORKS];
 static core_link_work_t *told; /* the last one that was notified */
@@ -45,7 +44,7 @@ static void setup(void)
     for (unsigned i = 0; i < NUM_PEERS; i++) {
         channels[i].pool         = &pool;
         channels[i].peer.mapping = &mappings[i];
-        mappings[i].gpu.uuid[0]  = ANOTHER_GPU;
+        channels[i].peer.gpu     = ANOTHER_GPU;
     }
     told     = NULL;
     num_told = 0;
@@ -186,7 +185,7 @@ TEST(short_and_local_transfers_do_not_wait)
 {
     core_link_take(post(0, 0, LONG));
     ck_assert(core_link_take(post(1, 1, CORE_LINK_SHORT)));
-    mappings[2].gpu.uuid[0] = OUR_GPU;
+    channels[2].peer.gpu = OUR_GPU;
     ck_assert(core_link_take(post(2, 2, LONG)));
     core_link_began(&works[1], CORE_LINK_SHORT);
     core_link_began(&works[2], LONG);
