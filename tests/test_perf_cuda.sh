@@ -163,7 +163,7 @@ run 2 --table cuda --wire ucx
 run 2 -t pingpong -n 2 --device cuda
 says err 'omit -n'
 
-# Without a driver, device or memory, exactly one sentence is printed.
+# Without a driver or a device, exactly one sentence is printed.
 run 1 $short --device cuda:77 --sides pool/map
 says err 'GPU 77 does not exist'
 [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than one sentence'

@@ -168,10 +168,10 @@ says err 'lower --reserve or raise -c'
 # Without -c, the setting limits the heap.
 UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 --csv
 [ "$(field peak_reserved)" -le 67108864 ] || fail 'the heap exceeds its limit'
-# The smallest capacity that passes, and less.
+# The smallest capacity that is allowed, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2 MiB'
-[ ! -s "$dir/err" ] || fail 'the smallest capacity fails'
+[ ! -s "$dir/err" ] || fail 'the smallest capacity that is allowed fails'
 run 2 -r 1 -w rmm:200,1 -a heap -c 1
 says err '-c 1: give bytes, 2m or more'
 

@@ -765,7 +765,8 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
     if (!cut(copier, job, list, size, &tiles)) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%llu bytes in %u pieces are too many for one launch "
-                          "of the copy kernel; lower UCXPOOL_FRAG_SIZE",
+                          "of the copy kernel; if they are a message, lower "
+                          "UCXPOOL_FRAG_SIZE",
                           (unsigned long long)size, list->num_entries);
     }
     return start(copier, job, list, &tiles, is_gather);

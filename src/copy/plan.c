@@ -328,8 +328,8 @@ static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
     return true;
 }
 
-/* Returns the number of segments from `first` on that have the length of the
- * first one and an address; at least 1. The result is a lower bound. */
+/* Counts the segments from `first` on that have the length of the first one and
+ * an address. Returns at least 1, and possibly fewer than there are. */
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {

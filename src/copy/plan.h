@@ -334,8 +334,8 @@ size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
 size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
                          uint64_t length, uint64_t start, uint64_t size);
 
-/* The size of a range that begins at address 1 and contains all memory: every
- * segment that is not NULL is within the range. */
+/* The size of a range that begins at address 1 and contains all memory with
+ * untagged addresses: a segment that is not NULL is within the range. */
 #define COPY_ANYWHERE ((uint64_t)1 << 61)
 
 /*

@@ -265,7 +265,7 @@ static FILE *output_take(void)
 
 /* Close a stream at the end of the program. Returns `code` if everything was
  * written. Otherwise, for example if the disk is full, prints an error and
- * returns 1. errno: of an earlier write that failed, or 0. */
+ * returns 1. The error names errno unless it is 0. */
 static int output_end(FILE *stream, int code)
 {
     bool is_bad = ferror(stream);

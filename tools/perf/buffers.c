@@ -40,7 +40,7 @@ int memory_alloc(memory_t *memory, size_t size, void **address_p)
     if (memory_is_on_gpu(memory)) {
         return gpu_alloc(&memory->gpu, size, address_p) == 0
                    ? 0
-                   : tool_error("lower -s, -n or -O");
+                   : tool_error("not enough GPU memory: lower -s, -n or -O");
     }
     address = mmap(NULL, size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
