@@ -28,8 +28,6 @@
 
 /* The maximum number of thread blocks of one launch: enough to copy 256 MiB. */
 #define MAX_TILES ((size_t)8192)
-/* The interval at which a sleeping thread checks copies. */
-#define LOOK_NS UINT64_C(50000)
 /* The maximum number of requests that wait for their streams. */
 #define NUM_MARKERS 4096u
 
@@ -289,7 +287,7 @@ uint64_t copy_engine_deadline(const copy_engine_t *engine)
         base_list_is_empty(&engine->marked)) {
         return BASE_CLOCK_FOREVER;
     }
-    return base_clock_deadline(LOOK_NS);
+    return base_clock_deadline(COPY_LOOK_NS);
 }
 
 /* Copy all of the work with the CPU. */

@@ -30,6 +30,9 @@
 
 /* --- the engine ----------------------------------------------------------- */
 
+/* The interval at which a sleeping thread checks copies and flags. */
+#define COPY_LOOK_NS UINT64_C(50000)
+
 struct copy_job;
 
 /* Called when a copy has ended and its job was released. UCXPOOL_ERR_BUSY: the

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The interval at which a sleeping thread checks flags. */
-#define LOOK_NS UINT64_C(50000)
-
 typedef struct wire_delivery {
     base_list_t        link;  /* in the pool's free list, or its deliveries */
     bool               waits; /* has no launch in flight */
@@ -328,7 +325,7 @@ uint64_t wire_delivery_deadline(const ucxpool_t *pool)
 {
     return base_list_is_empty(&pool->wire->deliveries)
                ? BASE_CLOCK_FOREVER
-               : base_clock_deadline(LOOK_NS);
+               : base_clock_deadline(COPY_LOOK_NS);
 }
 
 void wire_delivery_destroy_all(ucxpool_t *pool)

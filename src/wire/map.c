@@ -318,14 +318,14 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                               .done         = delivered});
 }
 
-/* Returns true if our GPU may wait for the flag of a message. A GPU serves the
- * polls of several thread blocks over PCIe one after the other, so only a copy
- * of one thread block waits. Two H200, 64 KiB there and back: 66 us if the GPU
- * waits, 48 us if the CPU does. */
+/* Returns true if our GPU may wait for the flag of a message in an outbox. A
+ * GPU serves the polls of several thread blocks over PCIe one after the other,
+ * so only a copy of one thread block waits. Two H200, 64 KiB there and back: 66
+ * us if the GPU waits, 48 us if the CPU does. */
 static bool gpu_may_wait(const ucxpool_channel_t *channel, uint64_t stream_size)
 {
     return can_read(channel) && !core_channel_shares_gpu(channel) &&
-           (channel->peer.pushes || (stream_size <= WAIT_MAX));
+           (stream_size <= WAIT_MAX);
 }
 
 /* A message in a mailbox or an outbox is received as one fragment. */

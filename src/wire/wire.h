@@ -144,7 +144,7 @@ typedef struct wire_delivery_params {
     bool               are_unpinned; /* the GPU cannot read the bytes */
     copy_flag_t        flag;         /* set when all bytes have been written */
     bool               is_flag_on_host; /* the CPU can read the flag */
-    bool               gpu_may_wait;    /* the GPU may wait for the flag */
+    bool               gpu_may_wait;    /* the GPU may wait for such a flag */
     wire_delivery_cb_t done;
     void              *arg;
 } wire_delivery_params_t;
