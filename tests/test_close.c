@@ -6,6 +6,7 @@
 #include "pair.h"
 #include "test.h"
 #include "xfer/recv.h"
+#include "xfer/state.h"
 
 #include <string.h>
 
@@ -197,6 +198,22 @@ TEST_EACH(close_waits_for_its_timeout_and_abort_does_not, 2)
     pair.to_b->closing.drain_deadline = base_clock_now();
     assert_error(pair_finish(&pair, send), CANCELED);
     pair_until(&pair, pair.a->channels.count == 0);
+}
+
+/* A write of the GPU in flight delays BYE until the deadline has passed, as a
+ * process that gets no CPU time does. */
+TEST_EACH(late_goodbye_contains_the_reason, 2)
+{
+    pair_begin(&pair, patient[_i], patient[_i]);
+    core_channel_fail(pair.to_b, UCXPOOL_ERR_PROTOCOL, "a test of BYE");
+    pair.to_b->xfer->num_pushes++;
+    pair_progress(&pair);
+    pair.to_b->closing.deadline = base_clock_now();
+    pair.to_b->xfer->num_pushes--;
+    pair_until(&pair, !pair_is_open(pair.to_a));
+    assert_error_detail(ucxpool_channel_wait(pair.to_a, 0), PEER_LOST,
+                        "the channel has failed at the peer: a test of BYE");
+    pair_check_blocks(&pair);
 }
 
 static void *destroy(void *pool)

@@ -139,25 +139,20 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
  * complete. */
 static bool finish_goodbye(ucxpool_channel_t *channel)
 {
-    bool is_always_read = channel->wire->has_ring;
+    bool is_late = base_clock_now() >= last_moment(channel);
+    bool is_sent;
 
     if (channel->xfer->num_pushes != 0) {
         return false;
     }
-    if (base_clock_now() >= last_moment(channel)) {
-        if (is_always_read && !window_channel_is_busy(channel)) {
-            (void)send_bye(channel);
-        }
+    if (core_channel_is_broken(channel) && !channel->wire->has_ring) {
         return true;
     }
-    if (core_channel_is_broken(channel) && !is_always_read) {
-        return true;
-    }
-    if (is_way_due(channel)) {
+    if (is_way_due(channel) && !is_late) {
         return false;
     }
-    return !window_channel_is_busy(channel) && send_bye(channel) &&
-           !is_answer_due(channel);
+    is_sent = !window_channel_is_busy(channel) && send_bye(channel);
+    return is_late || (is_sent && !is_answer_due(channel));
 }
 
 /*
