@@ -32,9 +32,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Time limit for a worker to end after WORD_ABORT. A worker normally needs much
- * less. */
-#define LOCAL_GRACE_NS     10000000000u
+/* Time limit for a worker to end after WORD_ABORT or SIGTERM. A worker normally
+ * needs much less. */
+#define LOCAL_GRACE_S      10u
+#define LOCAL_GRACE_NS     (LOCAL_GRACE_S * UINT64_C(1000000000))
 #define LOCAL_FAILED_MS    100
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
@@ -113,7 +114,7 @@ static volatile sig_atomic_t child_stop;
 static void child_on_term(int signal_number)
 {
     child_stop = 1;
-    alarm(2);
+    alarm(LOCAL_GRACE_S);
 }
 
 static void child_init_signals(pid_t parent)
