@@ -213,9 +213,6 @@ typedef struct job_side {
     double   median; /* median of the samples */
     double   p05;
     double   p95;
-    double   trip_p50; /* time from post to reply of single messages */
-    double   trip_p99;
-    uint64_t num_messages; /* messages of a batch */
     bool     verified;
     char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
     uint64_t num_moved; /* buffers of a message that it transfers */

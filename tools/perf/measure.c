@@ -1,6 +1,7 @@
 /* Runs the rounds of a job, in which the sides take turns, and evaluates the
  * samples. */
 #include "perf/pair.h"
+#include "common/samples.h"
 #include "common/system.h"
 #include "common/error.h"
 #include "perf/stage.h"
@@ -19,7 +20,6 @@
 
 typedef struct measure {
     samples_t batches; /* seconds per message, one for each round */
-    samples_t trips;   /* seconds from post to reply */
     uint64_t  num_messages;
 } measure_t;
 
@@ -50,7 +50,7 @@ static int time_batch(stage_t *stage, const job_t *job, unsigned side,
 
     *best_p = 1e9;
     for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
-        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) != 0) {
+        if (batch_lead(stage, side, num_messages, false, &seconds) != 0) {
             return -1;
         }
         *best_p = seconds < *best_p ? seconds : *best_p;
@@ -87,8 +87,8 @@ static int verify(stage_t *stage, const job_t *job)
 
     for (unsigned side = 0; side < job->num_sides; side++) {
         if (stage_has(stage, side) &&
-            (batch_lead(stage, side, job->work.outstanding, true, NULL,
-                        &seconds) != 0)) {
+            (batch_lead(stage, side, job->work.outstanding, true, &seconds) !=
+             0)) {
             return -1;
         }
     }
@@ -116,8 +116,8 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
         if (!stage_has(stage, side)) {
             continue;
         }
-        if (batch_lead(stage, side, measure->num_messages, false,
-                       &measure->trips, &seconds) != 0) {
+        if (batch_lead(stage, side, measure->num_messages, false, &seconds) !=
+            0) {
             return -1;
         }
         samples_add(&measure->batches, whole_of_part(job, side) * seconds /
@@ -236,15 +236,10 @@ static void add_ratios(job_result_t *result, measure_t *measures)
 static void add_side(job_side_t *at, const job_t *job, unsigned index,
                      measure_t *measure)
 {
-    double whole = whole_of_part(job, index);
-
     at->side      = job->sides[index];
     at->num_moved = side_work(at->side, &job->work).count;
     set_quantiles(&measure->batches, &at->median, &at->p05, &at->p95);
-    at->trip_p50     = whole * samples_quantile(&measure->trips, 0.5);
-    at->trip_p99     = whole * samples_quantile(&measure->trips, 0.99);
-    at->num_messages = measure->num_messages;
-    at->verified     = measure->batches.num != 0;
+    at->verified = measure->batches.num != 0;
 }
 
 static int measure_and_sum_up(stage_t *stage, const job_t *job,
@@ -267,7 +262,6 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         samples_cleanup(&measures[i].batches);
-        samples_cleanup(&measures[i].trips);
     }
     return status;
 }

@@ -71,52 +71,33 @@ static double figure(const job_result_t *result, double seconds)
     }
 }
 
-static bool is_rate(const job_result_t *result)
-{
-    test_unit_t unit = test_find(result->job.test)->unit;
-
-    return (unit == UNIT_RATE) || (unit == UNIT_MESSAGES);
-}
-
 /* --- one job in full ------------------------------------------------------ */
 
 static void print_heading(const job_result_t *result, FILE *stream)
 {
-    static const struct {
-        const char *unit;
-        const char *more;
-    } headings[] = {
-        [UNIT_RATE]     = {"GB/s", "  one p50 us one p99 us"},
-        [UNIT_TRIP]     = {"us", "  one p50 us one p99 us"},
-        [UNIT_MESSAGES] = {"M/s", ""},
-    };
-    test_unit_t unit = test_find(result->job.test)->unit;
+    static const char *const units[] = {
+        [UNIT_RATE] = "GB/s", [UNIT_TRIP] = "us", [UNIT_MESSAGES] = "M/s"};
 
-    fprintf(stream, "  %-18s %9s %9s %9s%s\n", "side",
-            result->job.work.both ? "each way" : headings[unit].unit, "5%",
-            "95%", headings[unit].more);
+    fprintf(stream, "  %-18s %9s %9s %9s\n", "side",
+            result->job.work.both ? "each way"
+                                  : units[test_find(result->job.test)->unit],
+            "5%", "95%");
 }
 
 static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
-    const job_side_t *side = &result->sides[index];
-    test_unit_t       unit = test_find(result->job.test)->unit;
+    const job_side_t *side    = &result->sides[index];
+    bool              is_trip = test_find(result->job.test)->unit == UNIT_TRIP;
 
     fprintf(stream, "  %-18s ", side_name(side->side));
     if (side->missing[0] != '\0') {
         fprintf(stream, "missing: %s\n", side->missing);
         return;
     }
-    fprintf(stream,
-            unit == UNIT_TRIP ? "%9.2f %9.2f %9.2f" : "%9.3f %9.3f %9.3f",
+    fprintf(stream, is_trip ? "%9.2f %9.2f %9.2f\n" : "%9.3f %9.3f %9.3f\n",
             figure(result, side->median),
-            figure(result, is_rate(result) ? side->p95 : side->p05),
-            figure(result, is_rate(result) ? side->p05 : side->p95));
-    if ((unit == UNIT_RATE) || (unit == UNIT_TRIP)) {
-        fprintf(stream, "  %10.1f %10.1f", side->trip_p50 * 1e6,
-                side->trip_p99 * 1e6);
-    }
-    fprintf(stream, "\n");
+            figure(result, is_trip ? side->p05 : side->p95),
+            figure(result, is_trip ? side->p95 : side->p05));
 }
 
 static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,

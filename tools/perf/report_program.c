@@ -9,16 +9,6 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
-static void json_times(json_t *json, const job_side_t *side)
-{
-    json_number(json, "batch_messages", side->num_messages);
-    json_bare(json, "seconds", "%.9g", side->median);
-    json_bare(json, "seconds_p05", "%.9g", side->p05);
-    json_bare(json, "seconds_p95", "%.9g", side->p95);
-    json_bare(json, "message_seconds_p50", "%.9g", side->trip_p50);
-    json_bare(json, "message_seconds_p99", "%.9g", side->trip_p99);
-}
-
 /* Write the wire and the way that a side of the pool used. */
 static void json_pool(json_t *json, const job_side_t *side)
 {
@@ -47,7 +37,9 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
         json_close(json);
         return;
     }
-    json_times(json, side);
+    json_bare(json, "seconds", "%.9g", side->median);
+    json_bare(json, "seconds_p05", "%.9g", side->p05);
+    json_bare(json, "seconds_p95", "%.9g", side->p95);
     json_bare(json, "gb_per_s", "%.6g", job_rate(&result->job, side->median));
     if (side->num_moved < result->job.work.count) {
         json_number(json, "buffers_moved", side->num_moved);
