@@ -140,8 +140,7 @@ static int find_device(gpu_t *gpu)
 {
     int num = 0;
 
-    if (gpu_check(gpu, gpu->driver.cuDeviceGetCount(&num),
-                  "cuDeviceGetCount") != 0) {
+    if (GPU_CALL(gpu, cuDeviceGetCount, &num) != 0) {
         return -1;
     }
     if ((gpu->ordinal < 0) || (gpu->ordinal >= num)) {
@@ -149,14 +148,11 @@ static int find_device(gpu_t *gpu)
                           "numbered from 0 (see CUDA_VISIBLE_DEVICES)",
                           gpu->ordinal, num);
     }
-    if (gpu_check(gpu, gpu->driver.cuDeviceGet(&gpu->device, gpu->ordinal),
-                  "cuDeviceGet") != 0) {
+    if (GPU_CALL(gpu, cuDeviceGet, &gpu->device, gpu->ordinal) != 0) {
         return -1;
     }
-    return gpu_check(
-        gpu,
-        gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name), gpu->device),
-        "cuDeviceGetName");
+    return GPU_CALL(gpu, cuDeviceGetName, gpu->name, sizeof(gpu->name),
+                    gpu->device);
 }
 
 int gpu_open(gpu_t *gpu, int ordinal)
@@ -166,21 +162,16 @@ int gpu_open(gpu_t *gpu, int ordinal)
     if ((gpu_driver_load(&gpu->driver) != 0) || (find_device(gpu) != 0)) {
         return -1;
     }
-    if (gpu_check(
-            gpu,
-            gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device),
-            "cannot create a context") != 0) {
+    if (GPU_CALL(gpu, cuDevicePrimaryCtxRetain, &gpu->context, gpu->device) !=
+        0) {
         gpu->context = NULL;
         return -1;
     }
-    if (gpu_check(gpu, gpu->driver.cuCtxSetCurrent(gpu->context),
-                  "cuCtxSetCurrent") != 0) {
+    if (GPU_CALL(gpu, cuCtxSetCurrent, gpu->context) != 0) {
         goto err_release_context;
     }
-    if (gpu_check(
-            gpu,
-            gpu->driver.cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING),
-            "cuStreamCreate") != 0) {
+    if (GPU_CALL(gpu, cuStreamCreate, &gpu->stream, CU_STREAM_NON_BLOCKING) !=
+        0) {
         goto err_leave_context;
     }
     return 0;
@@ -253,21 +244,16 @@ int gpu_wait(gpu_t *gpu, CUstream stream)
 
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
 {
-    return gpu_check(gpu,
-                     gpu->driver.cuMemcpyAsync(gpu_address(target),
-                                               gpu_address(source), size,
-                                               gpu->stream),
-                     "cannot copy %zu bytes", size) != 0
+    return GPU_CALL(gpu, cuMemcpyAsync, gpu_address(target),
+                    gpu_address(source), size, gpu->stream) != 0
                ? -1
                : gpu_wait(gpu, gpu->stream);
 }
 
 int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
 {
-    return gpu_check(gpu,
-                     gpu->driver.cuMemsetD8Async(gpu_address(target), byte,
-                                                 size, gpu->stream),
-                     "cannot fill %zu bytes", size) != 0
+    return GPU_CALL(gpu, cuMemsetD8Async, gpu_address(target), byte, size,
+                    gpu->stream) != 0
                ? -1
                : gpu_wait(gpu, gpu->stream);
 }

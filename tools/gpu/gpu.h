@@ -161,6 +161,10 @@ int gpu_wait(gpu_t *gpu, CUstream stream);
 int gpu_check(const gpu_t *gpu, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Call a function of the driver, and return as gpu_check() does. */
+#define GPU_CALL(_gpu, _function, ...) \
+    gpu_check((_gpu), (_gpu)->driver._function(__VA_ARGS__), #_function)
+
 /* Converts an address to the driver's type. */
 static inline CUdeviceptr gpu_address(const void *address)
 {

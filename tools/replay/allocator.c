@@ -34,10 +34,8 @@ static int make_streams(device_t *device, const trace_t *trace)
         if (trace->streams[i] <= LEGACY_STREAM) {
             continue;
         }
-        if (!is_host(device) && (gpu_check(&device->gpu,
-                                           device->gpu.driver.cuStreamCreate(
-                                               &stream, CU_STREAM_NON_BLOCKING),
-                                           "no stream") != 0)) {
+        if (!is_host(device) && (GPU_CALL(&device->gpu, cuStreamCreate, &stream,
+                                          CU_STREAM_NON_BLOCKING) != 0)) {
             return -1;
         }
         device->streams[i] = stream;
@@ -91,8 +89,7 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
                    : tool_error("cannot read from /proc/meminfo how much "
                                 "memory is available");
     }
-    if (gpu_check(&device->gpu, device->gpu.driver.cuMemGetInfo(&left, &total),
-                  "cuMemGetInfo") != 0) {
+    if (GPU_CALL(&device->gpu, cuMemGetInfo, &left, &total) != 0) {
         return -1;
     }
     *bytes_p = left;
@@ -287,26 +284,20 @@ static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
 
 static int make_driver_pool(allocator_t *allocator)
 {
-    device_t           *device    = allocator->device;
-    const gpu_driver_t *driver    = &device->gpu.driver;
-    uint64_t            threshold = UINT64_MAX;
-    CUmemPoolProps      props     = {
-                 .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                 .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
-                 .location_id     = device->gpu.device,
+    gpu_t         *gpu       = &allocator->device->gpu;
+    uint64_t       threshold = UINT64_MAX;
+    CUmemPoolProps props     = {
+            .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
+            .location_id     = gpu->device,
     };
 
-    if (gpu_check(&device->gpu,
-                  driver->cuMemPoolCreate(&allocator->driver_pool, &props),
-                  "cuMemPoolCreate") != 0) {
+    if (GPU_CALL(gpu, cuMemPoolCreate, &allocator->driver_pool, &props) != 0) {
         return -1;
     }
-    if (gpu_check(&device->gpu,
-                  driver->cuMemPoolSetAttribute(
-                      allocator->driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                      &threshold),
-                  "cuMemPoolSetAttribute") != 0) {
-        driver->cuMemPoolDestroy(allocator->driver_pool);
+    if (GPU_CALL(gpu, cuMemPoolSetAttribute, allocator->driver_pool,
+                 CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) != 0) {
+        gpu->driver.cuMemPoolDestroy(allocator->driver_pool);
         return -1;
     }
     return 0;
@@ -358,10 +349,8 @@ static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
 {
     uint64_t value = 0;
 
-    return gpu_check(&allocator->device->gpu,
-                     allocator->device->gpu.driver.cuMemPoolGetAttribute(
-                         allocator->driver_pool, which, &value),
-                     "cuMemPoolGetAttribute") == 0
+    return GPU_CALL(&allocator->device->gpu, cuMemPoolGetAttribute,
+                    allocator->driver_pool, which, &value) == 0
                ? value
                : 0;
 }
