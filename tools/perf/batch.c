@@ -16,13 +16,6 @@ typedef struct batch_order {
 /* Sent when one side has finished its part of a batch. */
 static const char done_byte = 'o';
 
-#define REPORT_SIZE 124
-
-typedef struct batch_report {
-    int32_t status;
-    char    text[REPORT_SIZE];
-} batch_report_t;
-
 /* Number of the follower's progress calls between two checks for the leader's
  * message, and between two calls that yield the CPU. */
 #define LOOK  64u
@@ -47,17 +40,16 @@ static int prepare(const stage_t *stage, const batch_order_t *order)
     return 0;
 }
 
-/* Compare the bytes that arrived here. Returns -1, with a message, if one
- * differs. */
-static int verify(const stage_t *stage, const batch_order_t *order, char *text,
-                  size_t text_size)
+/* Compare the bytes that arrived here. Returns -1, after printing an error, if
+ * one differs. */
+static int verify(const stage_t *stage, const batch_order_t *order)
 {
     for (unsigned i = 0; order->verify && (i < 2); i++) {
         end_t *end = stage->ends[order->side][i];
 
         if ((end != NULL) && !end_is_source(end) &&
-            (buffers_verify(&end->buffers, order->seed + i, false, text,
-                            text_size) != 0)) {
+            (buffers_verify(&end->buffers, order->seed + i, false,
+                            side_name(end->side)) != 0)) {
             return -1;
         }
     }
@@ -75,21 +67,6 @@ static int leave(stage_t *stage)
 }
 
 /* --- the leader ----------------------------------------------------------- */
-
-static int receive_report(control_t *control, const end_t *end)
-{
-    batch_report_t report;
-
-    if (control_recv(control, &report, sizeof(report)) != 0) {
-        return -1;
-    }
-    if (report.status != 0) {
-        report.text[sizeof(report.text) - 1] = '\0';
-        return tool_error("%s transferred wrong bytes: %s",
-                          side_name(end->side), report.text);
-    }
-    return 0;
-}
 
 /* Run a batch of messages. The clock is running. */
 static int lead_messages(const stage_t *stage, const batch_order_t *order,
@@ -120,7 +97,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
     end_t        *end   = stage_enter(stage, side);
     end_t        *back  = stage->ends[side][1];
     batch_order_t order = {side, is_verified, num_messages, 0};
-    char          text[REPORT_SIZE];
+    char          byte;
 
     if (is_verified) {
         order.seed = buffers_seed();
@@ -129,19 +106,16 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
         ((back != NULL) && !side_is(end->side, IS_ONE_SIDED) &&
          (end_expect(back, num_messages) != 0)) ||
         (control_send(stage->control, &order, sizeof(order)) != 0) ||
-        (receive_report(stage->control, end) != 0) ||
+        (control_recv(stage->control, &byte, sizeof(byte)) != 0) ||
         (lead_messages(stage, &order, seconds_p) != 0) ||
-        (receive_report(stage->control, end) != 0)) {
+        (control_recv(stage->control, &byte, sizeof(byte)) != 0) ||
+        (verify(stage, &order) != 0)) {
         return -1;
     }
-    if ((verify(stage, &order, text, sizeof(text)) != 0) ||
-        (is_verified && end->work.echo &&
-         (buffers_verify(&end->buffers, order.seed, true, text, sizeof(text)) !=
-          0))) {
-        return tool_error("%s transferred wrong bytes back: %s",
-                          side_name(end->side), text);
-    }
-    return 0;
+    return is_verified && end->work.echo
+               ? buffers_verify(&end->buffers, order.seed, true,
+                                side_name(end->side))
+               : 0;
 }
 
 /* --- the follower --------------------------------------------------------- */
@@ -198,8 +172,7 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
 
 static int follow_one(stage_t *stage, const batch_order_t *order)
 {
-    batch_report_t report = {0};
-    end_t         *end;
+    end_t *end;
 
     if ((order->side >= stage->num_sides) || !stage_has(stage, order->side)) {
         return tool_error("the other process sent an invalid order: run the "
@@ -209,12 +182,11 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
     if ((prepare(stage, order) != 0) ||
         (!side_is(end->side, IS_ONE_SIDED) &&
          (end_expect(end, order->num_messages) != 0)) ||
-        (control_send(stage->control, &report, sizeof(report)) != 0) ||
-        (follow_messages(stage, order) != 0)) {
+        (control_send(stage->control, &done_byte, sizeof(done_byte)) != 0) ||
+        (follow_messages(stage, order) != 0) || (verify(stage, order) != 0)) {
         return -1;
     }
-    report.status = verify(stage, order, report.text, sizeof(report.text));
-    return control_send(stage->control, &report, sizeof(report));
+    return control_send(stage->control, &done_byte, sizeof(done_byte));
 }
 
 int batch_follow(stage_t *stage)

@@ -404,7 +404,7 @@ static bool gap_is_whole(const char *end)
 /* Compare the bytes of a slot, or of the reply that repeats them. host: these
  * bytes. */
 static int verify_slot(buffers_t *buffers, unsigned slot, const char *noun,
-                       void *host, uint64_t seed, char *text, size_t text_size)
+                       void *host, uint64_t seed, const char *side)
 {
     ucxpool_segment_t *segments = buffers_segments(buffers, slot);
     pattern_t          pattern  = pattern_of(seed + slot * 2);
@@ -415,23 +415,21 @@ static int verify_slot(buffers_t *buffers, unsigned slot, const char *noun,
 
         length = pattern_compare(&pattern, at, segments[i].length);
         if (length != segments[i].length) {
-            snprintf(text, text_size,
-                     "%s %u, buffer %zu differs from byte %zu on", noun, slot,
-                     i, length);
-            return -1;
+            return tool_error("%s transferred wrong bytes: %s %u, buffer %zu "
+                              "differs from byte %zu on",
+                              side, noun, slot, i, length);
         }
         if ((buffers->num_segments != 1) && !gap_is_whole(at + length)) {
-            snprintf(text, text_size,
-                     "%s %u: bytes behind buffer %zu were overwritten", noun,
-                     slot, i);
-            return -1;
+            return tool_error("%s transferred wrong bytes: %s %u: bytes behind "
+                              "buffer %zu were overwritten",
+                              side, noun, slot, i);
         }
     }
     return 0;
 }
 
 int buffers_verify(buffers_t *buffers, uint64_t seed, bool of_replies,
-                   char *text, size_t text_size)
+                   const char *side)
 {
     const char *noun  = of_replies ? "reply" : "message";
     unsigned    first = of_replies ? buffers->num_slots : 0;
@@ -439,13 +437,9 @@ int buffers_verify(buffers_t *buffers, uint64_t seed, bool of_replies,
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         void *host;
 
-        if (look(buffers->memory, slot_start(buffers, first + slot),
-                 buffers->slot_size, true, &host) != 0) {
-            snprintf(text, text_size, "cannot read %s %u", noun, slot);
-            return -1;
-        }
-        if (verify_slot(buffers, slot, noun, host, seed, text, text_size) !=
-            0) {
+        if ((look(buffers->memory, slot_start(buffers, first + slot),
+                  buffers->slot_size, true, &host) != 0) ||
+            (verify_slot(buffers, slot, noun, host, seed, side) != 0)) {
             return -1;
         }
     }

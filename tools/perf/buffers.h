@@ -114,8 +114,9 @@ int buffers_poison(buffers_t *buffers);
 int buffers_fill(buffers_t *buffers, uint64_t seed);
 
 /* Check the bytes of the slots, or that the replies repeat what buffers_fill()
- * wrote. Returns -1, with a message in `text`, if a byte differs. */
+ * wrote. Returns -1, after printing an error, if a byte differs. side: name of
+ * the side, for the error. */
 int buffers_verify(buffers_t *buffers, uint64_t seed, bool of_replies,
-                   char *text, size_t text_size);
+                   const char *side);
 
 #endif

@@ -11,7 +11,7 @@
 #define TAG        UINT64_C(0)
 
 /* The first message of a client. */
-static const char hello_text[32] = "ucxpool_perf 10";
+static const char hello_text[32] = "ucxpool_perf 11";
 
 typedef struct remote {
     control_t          control; /* first: a control_t * is a remote_t * */
