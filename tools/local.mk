@@ -9,10 +9,10 @@ libtools_la_SOURCES = \
 	tools/common/error.c tools/common/error.h \
 	tools/common/json.c tools/common/json.h \
 	tools/common/number.c tools/common/number.h \
-	tools/common/pool_stats.h \
+	tools/common/pool.c tools/common/pool.h \
 	tools/common/program.c tools/common/program.h \
-	tools/common/samples.c tools/common/samples.h tools/common/settings.c \
-	tools/common/settings.h tools/common/system.c tools/common/system.h
+	tools/common/samples.c tools/common/samples.h \
+	tools/common/system.c tools/common/system.h
 # Loads the CUDA driver with dlopen().
 libgpu_la_SOURCES = \
 	tools/gpu/gpu.c tools/gpu/gpu.h

@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include "common/error.h"
-#include "common/pool_stats.h"
 #include "info/report.h"
 
 #include <ucxpool/private.h>

@@ -12,7 +12,7 @@
 #define INFO_REPORT_H
 
 #include "common/json.h"
-#include "common/settings.h"
+#include "common/pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,7 @@
  */
 #include "common/system.h"
 #include "common/error.h"
-#include "common/pool_stats.h"
-#include "common/settings.h"
+#include "common/pool.h"
 #include "perf/lane.h"
 
 #include <stdio.h>

@@ -2,9 +2,8 @@
 
 #include "replay/allocator.h"
 #include "common/error.h"
-#include "common/pool_stats.h"
 #include "common/system.h"
-#include "common/settings.h"
+#include "common/pool.h"
 
 #include <ucxpool/heap.h>
 

@@ -3,8 +3,7 @@
 #include "tools/shuffle/exchange.h"
 
 #include "common/error.h"
-#include "common/pool_stats.h"
-#include "common/settings.h"
+#include "common/pool.h"
 
 #include <poll.h>
 #include <stdio.h>

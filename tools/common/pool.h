@@ -1,9 +1,9 @@
 /*
- * Functions that describe one setting of a pool, and create a pool with changed
- * settings. Names are without UCXPOOL_.
+ * Functions that describe one setting of a pool, create a pool with changed
+ * settings, and read its statistics. Names are without UCXPOOL_.
  */
-#ifndef COMMON_SETTINGS_H
-#define COMMON_SETTINGS_H
+#ifndef COMMON_POOL_H
+#define COMMON_POOL_H
 
 #include <ucxpool/config.h>
 #include <ucxpool/pool.h>
@@ -38,5 +38,8 @@ ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
 const char *setting_origin(const ucxpool_config_attr_t *setting);
 
 bool setting_is_set(const ucxpool_config_attr_t *setting);
+
+/* Returns the value of a statistic, which must exist. */
+uint64_t pool_stat(ucxpool_t *pool, const char *name);
 
 #endif

@@ -1,6 +1,8 @@
 #include <config.h>
 
-#include "common/settings.h"
+#include "common/pool.h"
+
+#include <ucxpool/stats.h>
 
 #include <assert.h>
 
@@ -57,4 +59,14 @@ ucxpool_status_t settings_create_pool(const setting_change_t *changes,
     }
     ucxpool_config_release(config);
     return status;
+}
+
+uint64_t pool_stat(ucxpool_t *pool, const char *name)
+{
+    uint64_t         value  = 0;
+    ucxpool_status_t status = ucxpool_stats_get(pool, name, &value);
+
+    assert(status == UCXPOOL_OK);
+    (void)status;
+    return value;
 }
