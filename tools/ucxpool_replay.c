@@ -16,7 +16,7 @@
 
 #define MAX_CAPACITY (UINT64_C(1) << 47)
 #define MAX_DIVISOR  65536
-#define MAX_KINDS    (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
+#define MAX_KINDS    (2 + PLUGIN_MAX)
 
 /* Percentage of the host's free memory that a trace may use. */
 #define MEMORY_PERCENT 75
@@ -25,17 +25,18 @@ typedef struct run {
     /* Options. */
     const char *log;        /* the file; NULL: a workload */
     const char *workload;   /* NULL: a log */
-    const char *allocators; /* their names; NULL: all that the
-                               device supports, and plug-ins */
-    measure_t        measures[MAX_KINDS];
-    unsigned         num_measures;
-    plugin_t         plugins[PLUGIN_MAX];
-    unsigned         num_plugins;
-    int              ordinal; /* DEVICE_HOST or a GPU */
-    unsigned         divisor; /* sizes are divided by this */
-    measure_params_t params;
-    bool             csv;
-    bool             list;
+    const char *allocators; /* their names; NULL: all of the device */
+    const allocator_kind_t *kinds[MAX_KINDS]; /* that -a may name */
+    unsigned                num_kinds;
+    measure_t               measures[MAX_KINDS];
+    unsigned                num_measures;
+    plugin_t                plugins[PLUGIN_MAX];
+    unsigned                num_plugins;
+    int                     ordinal; /* DEVICE_HOST or a GPU */
+    unsigned                divisor; /* sizes are divided by this */
+    measure_params_t        params;
+    bool                    csv;
+    bool                    list;
 
     FILE    *output; /* the standard output */
     trace_t *trace;
@@ -46,12 +47,12 @@ typedef struct run {
 
 static const allocator_kind_t *find_kind(const run_t *run, const char *name)
 {
-    for (unsigned i = 0; i < run->num_plugins; i++) {
-        if (strcmp(run->plugins[i].name, name) == 0) {
-            return &run->plugins[i].kind;
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        if (strcmp(run->kinds[i]->name, name) == 0) {
+            return run->kinds[i];
         }
     }
-    return allocator_find(name);
+    return NULL;
 }
 
 static int read_plugin(void *arg, const char *text)
@@ -68,6 +69,7 @@ static int read_plugin(void *arg, const char *text)
         return -1;
     }
     run->num_plugins++;
+    run->kinds[run->num_kinds++] = &plugin->kind;
     return 0;
 }
 
@@ -184,16 +186,13 @@ static int parse_allocators(run_t *run)
     return 0;
 }
 
-/* Select all allocators of the device, and all plug-ins. */
+/* Select all allocators that support the device. */
 static void take_all(run_t *run)
 {
-    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-        if ((run->ordinal != DEVICE_HOST) || !allocator_kinds[i]->needs_gpu) {
-            add_kind(run, allocator_kinds[i]);
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        if ((run->ordinal != DEVICE_HOST) || !run->kinds[i]->needs_gpu) {
+            add_kind(run, run->kinds[i]);
         }
-    }
-    for (unsigned i = 0; i < run->num_plugins; i++) {
-        add_kind(run, &run->plugins[i].kind);
     }
 }
 
@@ -223,14 +222,13 @@ static int set_kinds(run_t *run)
     return -1;
 }
 
-static void print_list(void)
+static void print_list(const run_t *run)
 {
     printf("Workloads:\n");
     workload_list(stdout);
     printf("\nAllocators:\n");
-    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-        printf("  %-10s %s\n", allocator_kinds[i]->name,
-               allocator_kinds[i]->doc);
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        printf("  %-10s %s\n", run->kinds[i]->name, run->kinds[i]->doc);
     }
 }
 
@@ -239,7 +237,7 @@ static int check(void *arg, char **arguments)
     run_t *run = arg;
 
     if (run->list) {
-        print_list();
+        print_list(run);
         return 0;
     }
     run->log = arguments[0];
@@ -363,6 +361,9 @@ int main(int argc, char **argv)
     run_t *run = tool_calloc(1, sizeof(*run));
     int    code;
 
+    run->kinds[0]          = &allocator_heap;
+    run->kinds[1]          = &allocator_async;
+    run->num_kinds         = 2;
     run->ordinal           = DEVICE_HOST;
     run->divisor           = 1;
     run->params.num_rounds = 3;

@@ -457,7 +457,7 @@ int plugin_name(plugin_t *plugin, const char *text)
         memcpy(plugin->name, text, length);
         plugin->path = equals + 1;
     }
-    if ((plugin->path[0] == '\0') || (allocator_find(plugin->name) != NULL)) {
+    if (plugin->path[0] == '\0') {
         return -1;
     }
     plugin->kind = (allocator_kind_t){.name     = plugin->name,
@@ -507,7 +507,7 @@ int plugin_load(plugin_t *plugin)
     return 0;
 }
 
-/* --- all kinds ----------------------------------------------------------- */
+/* --- any kind ------------------------------------------------------------ */
 
 allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
                               uint64_t capacity)
@@ -527,17 +527,4 @@ void allocator_destroy(allocator_t *allocator)
 {
     allocator->kind->cleanup(allocator);
     free(allocator);
-}
-
-const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS] = {
-    &allocator_heap, &allocator_async};
-
-const allocator_kind_t *allocator_find(const char *name)
-{
-    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-        if (strcmp(allocator_kinds[i]->name, name) == 0) {
-            return allocator_kinds[i];
-        }
-    }
-    return NULL;
 }

@@ -100,13 +100,6 @@ void         allocator_destroy(allocator_t *allocator);
 extern const allocator_kind_t allocator_heap;
 extern const allocator_kind_t allocator_async;
 
-#define ALLOCATOR_NUM_KINDS 2
-
-extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
-
-/* Returns the kind with this name, or NULL. */
-const allocator_kind_t *allocator_find(const char *name);
-
 /* --- plug-ins: man/ucxpool_replay.1 documents them ------------------------ */
 
 #define PLUGIN_NAME_SIZE 16 /* with the terminating 0 */
