@@ -76,7 +76,7 @@ static int read_table(void *options_, const char *name)
 
 static int read_device(void *options, const char *text)
 {
-    return work_parse_devices(text, ((options_t *)options)->work.devices);
+    return work_parse_devices(text, &((options_t *)options)->work);
 }
 
 static int read_pageable(void *options, const char *text)
@@ -223,8 +223,7 @@ static int check_table(options_t *options)
                              options->table);
     }
     if (on_gpu && !work_is_on_gpu(&options->work)) {
-        options->work.devices[0] = 0;
-        options->work.devices[1] = 0;
+        work_parse_devices("cuda", &options->work);
     }
     return -1;
 }

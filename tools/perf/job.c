@@ -29,20 +29,18 @@ static bool work_is_sane(const work_t *work)
            ((work->pageable == 0) || work_is_on_gpu(work));
 }
 
-#define HOST "host"
-
 static bool parse_device(const char *text, int32_t *device_p)
 {
     char extra;
 
     *device_p = WORK_HOST;
-    return (strcmp(text, HOST) == 0) ||
+    return (strcmp(text, "host") == 0) ||
            (isdigit((unsigned char)text[0]) &&
             (sscanf(text, "%4d%c", device_p, &extra) == 1) &&
             (*device_p <= GPU_MAX));
 }
 
-int work_parse_devices(const char *text, int32_t devices[2])
+int work_parse_devices(const char *text, work_t *work)
 {
     char    first[8], second[8], extra;
     int32_t found[2];
@@ -56,30 +54,10 @@ int work_parse_devices(const char *text, int32_t devices[2])
                ((found[0] == WORK_HOST) && (found[1] == WORK_HOST))) {
         return -1;
     }
-    memcpy(devices, found, sizeof(found));
+    memcpy(work->devices, found, sizeof(found));
+    snprintf(work->device_text, sizeof(work->device_text), "%s",
+             strcmp(text, "cuda") == 0 ? "cuda:0" : text);
     return 0;
-}
-
-static const char *device_text(int32_t device, char text[12])
-{
-    snprintf(text, 12, "%d", device);
-    return (device == WORK_HOST) ? HOST : text;
-}
-
-const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE])
-{
-    char numbers[2][12];
-
-    if (!work_is_on_gpu(work)) {
-        text[0] = '\0';
-    } else if (work->devices[0] == work->devices[1]) {
-        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%d", work->devices[0]);
-    } else {
-        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%s,%s",
-                 device_text(work->devices[0], numbers[0]),
-                 device_text(work->devices[1], numbers[1]));
-    }
-    return text;
 }
 
 static const char *const pageable_names[] = {"", "send", "recv", "both"};

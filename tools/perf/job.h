@@ -39,6 +39,8 @@
 /* The device number that stands for host memory. */
 #define WORK_HOST (-1)
 
+#define WORK_DEVICE_SIZE 32
+
 enum { WORK_PAGEABLE_SEND = 1u << 0, WORK_PAGEABLE_RECV = 1u << 1 };
 
 /*
@@ -62,6 +64,7 @@ typedef struct work {
     uint32_t untold;      /* the pool is not told the kind of memory */
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
                              the receiver lie; WORK_HOST: host memory */
+    char device_text[WORK_DEVICE_SIZE]; /* --device; "" for host memory */
 } work_t;
 
 /* Returns the length in bytes of a message. */
@@ -75,17 +78,13 @@ static inline bool work_is_on_gpu(const work_t *work)
     return (work->devices[0] != WORK_HOST) || (work->devices[1] != WORK_HOST);
 }
 
-#define DEVICES_TEXT_SIZE 32
-
 /*
- * Convert devices from and to text: "cuda" and "cuda:1" for one GPU that both
- * processes use, "cuda:0,1" for one GPU each, "cuda:0,host" or "cuda:host,0"
- * for a GPU and host memory; "" for host memory. Pageable: "send", "recv" or
- * "both". Parsing returns -1, without printing an error, if the text is none of
- * these.
+ * Set the devices: "cuda" and "cuda:1" for one GPU that both processes use,
+ * "cuda:0,1" for one GPU each, "cuda:0,host" or "cuda:host,0" for a GPU and
+ * host memory. Pageable: "send", "recv" or "both". Parsing returns -1, without
+ * printing an error, if the text is none of these.
  */
-int         work_parse_devices(const char *text, int32_t devices[2]);
-const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE]);
+int         work_parse_devices(const char *text, work_t *work);
 int         work_parse_pageable(const char *text, uint32_t *pageable_p);
 const char *work_pageable(uint32_t pageable);
 

@@ -26,7 +26,6 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
 {
     const work_t *work   = &job->work;
     FILE         *stream = fmemopen(text, REPORT_COMMAND_SIZE, "w");
-    char          device[DEVICES_TEXT_SIZE];
 
     text[0] = '\0';
     if (stream == NULL) {
@@ -38,7 +37,7 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
         fprintf(stream, " -O %u", work->outstanding);
     }
     if (work_is_on_gpu(work)) {
-        fprintf(stream, " --device %s", work_devices(work, device));
+        fprintf(stream, " --device %s", work->device_text);
     }
     if (work->pageable != 0) {
         fprintf(stream, " --pageable %s", work_pageable(work->pageable));
@@ -130,13 +129,12 @@ static void print_pool(const job_side_t *side, FILE *stream)
 static void print_gpus(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
-    char         device[DEVICES_TEXT_SIZE];
     char         number[TEXT_SIZE];
 
     if (!work_is_on_gpu(&job->work)) {
         return;
     }
-    fprintf(stream, "  in the memory of %s", work_devices(&job->work, device));
+    fprintf(stream, "  in the memory of %s", job->work.device_text);
     if (result->gpus[0][0] != '\0') {
         fprintf(stream, ": %s", result->gpus[0]);
         if (job->work.devices[0] != job->work.devices[1]) {

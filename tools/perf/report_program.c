@@ -52,12 +52,11 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
 static void json_gpus(json_t *json, const job_result_t *result)
 {
     const work_t *work = &result->job.work;
-    char          device[DEVICES_TEXT_SIZE];
 
     if (!work_is_on_gpu(work)) {
         return;
     }
-    json_text(json, "device", work_devices(work, device));
+    json_text(json, "device", work->device_text);
     json_open_inline(json, "gpus", '[');
     json_text(json, NULL, result->gpus[0]);
     json_text(json, NULL, result->gpus[1]);

@@ -145,14 +145,11 @@ void test_list(void)
         }
     }
     printf("\nsides (--sides): WAY/MODE\n\n"
+           "raw UCX, /peer with failure handling, /none without:\n"
            "  am-each, am, am-memh, tag-each, tag, tag-memh, iov,\n"
            "  get-each, get, put-each, put\n"
-           "                                             raw UCX: /peer with "
-           "failure handling,\n"
-           "                                             /none without\n"
+           "the pool, /auto, /map, /ucx name the wire:\n"
            "  pool, pool-pieces, pool-even, pool-each, pool-batch, pool-wait,\n"
            "  pool-comm, pool-read, pool-read-asleep, pool-write,\n"
-           "  pool-write-asleep\n"
-           "                                             the pool: /auto, "
-           "/map, /ucx name the wire\n");
+           "  pool-write-asleep\n");
 }
