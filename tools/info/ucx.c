@@ -229,31 +229,6 @@ static void report_memory_types(report_t *report, ucp_context_h context)
     report_words(report, "memory_types", &words);
 }
 
-static void report_header_limit(report_t *report, ucp_worker_h worker)
-{
-    ucp_worker_attr_t attr = {.field_mask =
-                                  UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
-
-    if (ucp_worker_query(worker, &attr) == UCS_OK) {
-        report_number(report, "active_message_header_bytes",
-                      attr.max_am_header);
-    }
-}
-
-static void report_thread_level(report_t *report)
-{
-    static const char *const names[] = {[UCS_THREAD_MODE_SINGLE] = "single",
-                                        [UCS_THREAD_MODE_SERIALIZED] =
-                                            "serialized",
-                                        [UCS_THREAD_MODE_MULTI] = "multi"};
-    ucp_lib_attr_t attr = {.field_mask = UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL};
-
-    if ((ucp_lib_query(&attr) == UCS_OK) &&
-        ((size_t)attr.max_thread_level < sizeof(names) / sizeof(names[0]))) {
-        report_text(report, "thread_level", "%s", names[attr.max_thread_level]);
-    }
-}
-
 static void report_environment(report_t *report)
 {
     words_t words = {NULL, 0};
@@ -274,13 +249,11 @@ bool info_ucx_report(report_t *report)
     report_section_begin(report, "ucx", "UCX");
     report_text(report, "version", "%s", ucp_get_version_string());
     report_environment(report);
-    report_thread_level(report);
     report_bool(report, "works", status == UCS_OK);
     if (status == UCS_OK) {
         report_memory_types(report, probe.context);
         report_devices(report, probe.context);
         report_connections(report, &probe);
-        report_header_limit(report, probe.workers[0]);
         probe_cleanup(&probe);
     } else {
         tool_error("UCX failed to start: %s", ucs_status_string(status));
