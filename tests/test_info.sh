@@ -99,7 +99,7 @@ has out '^  memory types +.*host'
 has out '^  transports +.*tcp/'
 has out '^  this host with failure handling +.*tcp/'
 has out '^  memory available +[0-9.]+[kmgt]$'
-has out '^Settings: all at their defaults'
+has out '^Settings that are not at their defaults'
 has_not out '^The pool$'
 
 has out '^GPUs$'

@@ -106,30 +106,13 @@ static void report_one(report_t *report, const ucxpool_config_attr_t *setting)
     report_section_end(report);
 }
 
-static bool are_all_defaults(const ucxpool_config_t *config)
-{
-    const char *key;
-
-    for (size_t i = 0; (key = ucxpool_config_key(i)) != NULL; i++) {
-        ucxpool_config_attr_t setting = setting_get(config, key);
-
-        if (setting_is_set(&setting)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void info_settings_report(report_t *report, const ucxpool_config_t *config)
 {
     const char *key;
 
     report_section_begin(report, "settings",
-                         are_all_defaults(config)
-                             ? "Settings: all at their defaults "
-                               "(ucxpool_info -c prints them)"
-                             : "Settings that are not at their defaults "
-                               "(ucxpool_info -c prints all)");
+                         "Settings that are not at their defaults "
+                         "(ucxpool_info -c prints all)");
     for (size_t i = 0; (key = ucxpool_config_key(i)) != NULL; i++) {
         ucxpool_config_attr_t setting = setting_get(config, key);
 
