@@ -219,86 +219,94 @@ static int am_reply(end_t *end, unsigned index)
                                         sizeof(*header), data, length, &param));
 }
 
-static void data_fetched(void *request, ucs_status_t status, size_t length,
-                         void *user_data)
+/* Record an arrived part of a message, or at the sender the reply. */
+static void arrived(end_slot_t *slot)
 {
-    end_slot_t *slot = user_data;
-
-    ended(slot, request, status, "a receive ended early");
-    if (status == UCS_OK) {
+    if (slot->end->is_sender) {
+        slot->replied = true;
+    } else {
         end_part_arrived(slot, slot->end->buffers.num_segments);
     }
 }
 
-static void reply_fetched(void *request, ucs_status_t status, size_t length,
-                          void *user_data)
+static void fetched(void *request, ucs_status_t status, size_t length,
+                    void *user_data)
 {
-    end_slot_t *slot = user_data;
-
-    ended(slot, request, status, "an answer ended early");
-    slot->replied = true;
+    ended(user_data, request, status, "a receive ended early");
+    if (status == UCS_OK) {
+        arrived(user_data);
+    }
 }
 
-/* Copy an arrived message to its place. With rendezvous, its bytes are still at
- * the other end. Returns true if the message is complete. */
-static bool take(raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh, void *data,
-                 void *target, size_t length, const ucp_am_recv_param_t *attr,
-                 ucp_am_recv_data_nbx_callback_t fetched)
+/* Copy what has arrived to its place. With rendezvous, its bytes are still at
+ * the other end. */
+static ucs_status_t take(raw_end_t *raw, unsigned index, void *data,
+                         const ucxpool_segment_t   *target,
+                         const ucp_am_recv_param_t *attr)
 {
+    end_slot_t         *slot = &raw->end.slots[index];
     ucp_request_param_t param;
     ucs_status_ptr_t    request;
 
     if (!(attr->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        if ((length != 0) &&
-            (memory_put(raw->end.buffers.memory, target, data, length) != 0)) {
+        if ((target->length != 0) &&
+            (memory_put(raw->end.buffers.memory, target->address, data,
+                        target->length) != 0)) {
             raw->end.failed = true;
+        } else {
+            arrived(slot);
         }
-        return !raw->end.failed;
+        return UCS_OK;
     }
-    fill_param(raw, slot, memh, &param);
+    fill_param(raw, slot, raw->end.is_sender ? NULL : raw->memh, &param);
     param.cb.recv_am = fetched;
-    request =
-        ucp_am_recv_data_nbx(raw->lane->worker, data, target, length, &param);
-    return (posted(slot, request) == 0) && (request == NULL);
+    request = ucp_am_recv_data_nbx(raw->lane->worker, data, target->address,
+                                   target->length, &param);
+    if ((posted(slot, request) == 0) && (request == NULL)) {
+        arrived(slot);
+    }
+    return UCS_INPROGRESS;
 }
 
-static ucs_status_t taken(const ucp_am_recv_param_t *attr)
-{
-    return attr->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV ? UCS_INPROGRESS
-                                                        : UCS_OK;
-}
-
-/* Called for an arrived message. UCX does not align headers. */
-static ucs_status_t data_arrived(void *arg, const void *header,
+/* Handle a buffer of a message, or at the sender a reply. raw: the end for
+ * which it arrives, or NULL. UCX does not align headers. */
+static ucs_status_t take_message(raw_end_t *raw, const void *header,
                                  size_t header_length, void *data,
                                  size_t length, const ucp_am_recv_param_t *attr)
 {
-    raw_end_t         *raw = ((raw_lane_t *)arg)->receiver;
-    end_slot_t        *slot;
-    ucxpool_segment_t *segment;
-    header_t           at;
+    buffers_t        *buffers;
+    ucxpool_segment_t target;
+    header_t          at;
 
     if ((raw == NULL) || (header_length != sizeof(at))) {
         return UCS_OK;
     }
+    buffers = &raw->end.buffers;
     memcpy(&at, header, sizeof(at));
     if ((at.slot >= raw->end.work.outstanding) ||
-        (at.index >= raw->end.buffers.num_segments)) {
+        (at.index >= buffers->num_segments)) {
         fail(&raw->end, UCS_ERR_INVALID_PARAM, "an unexpected message");
         return UCS_OK;
     }
-    segment = buffers_segments(&raw->end.buffers, at.slot) + at.index;
-    if (length != segment->length) {
+    target = buffers_segments(buffers, at.slot)[at.index];
+    if (raw->end.is_sender) {
+        target.address = buffers_reply(buffers, at.slot);
+        target.length  = raw->end.work.echo ? buffers->size : 0;
+    }
+    if (length != target.length) {
         fail(&raw->end, UCS_ERR_MESSAGE_TRUNCATED,
              "a message has a wrong size");
         return UCS_OK;
     }
-    slot = &raw->end.slots[at.slot];
-    if (take(raw, slot, raw->memh, data, segment->address, length, attr,
-             data_fetched)) {
-        end_part_arrived(slot, raw->end.buffers.num_segments);
-    }
-    return taken(attr);
+    return take(raw, at.slot, data, &target, attr);
+}
+
+static ucs_status_t data_arrived(void *arg, const void *header,
+                                 size_t header_length, void *data,
+                                 size_t length, const ucp_am_recv_param_t *attr)
+{
+    return take_message(((raw_lane_t *)arg)->receiver, header, header_length,
+                        data, length, attr);
 }
 
 static ucs_status_t reply_arrived(void *arg, const void *header,
@@ -306,26 +314,8 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
                                   size_t                     length,
                                   const ucp_am_recv_param_t *attr)
 {
-    raw_end_t *raw = ((raw_lane_t *)arg)->sender;
-    header_t   at  = {UINT32_MAX, 0};
-
-    if (raw == NULL) {
-        return UCS_OK;
-    }
-    if (header_length == sizeof(at)) {
-        memcpy(&at, header, sizeof(at));
-    }
-    if ((at.slot >= raw->end.work.outstanding) ||
-        (length != (raw->end.work.echo ? raw->end.buffers.size : 0))) {
-        fail(&raw->end, UCS_ERR_INVALID_PARAM, "an unexpected reply");
-        return UCS_OK;
-    }
-    if (take(raw, &raw->end.slots[at.slot], NULL, data,
-             buffers_reply(&raw->end.buffers, at.slot), length, attr,
-             reply_fetched)) {
-        raw->end.slots[at.slot].replied = true;
-    }
-    return taken(attr);
+    return take_message(((raw_lane_t *)arg)->sender, header, header_length,
+                        data, length, attr);
 }
 
 /* --- tag messages: the same, or one of a list (UCP_DATATYPE_IOV) ---------- */
