@@ -195,11 +195,6 @@ static allocator_answer_t heap_free(allocator_t *allocator, void *address,
     return ALLOCATOR_OK;
 }
 
-static uint64_t heap_reserved(allocator_t *allocator)
-{
-    return pool_stat(allocator->pool, "heap_reserved_bytes");
-}
-
 static uint64_t heap_peak_reserved(allocator_t *allocator)
 {
     return pool_stat(allocator->pool, "heap_peak_reserved_bytes");
@@ -213,7 +208,6 @@ const allocator_kind_t allocator_heap = {
     .reserve       = heap_reserve,
     .alloc         = heap_alloc,
     .free          = heap_free,
-    .reserved      = heap_reserved,
     .peak_reserved = heap_peak_reserved,
 };
 
@@ -344,24 +338,15 @@ static allocator_answer_t async_free(allocator_t *allocator, void *address,
                        "cuMemFreeAsync");
 }
 
-static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
+static uint64_t async_peak_reserved(allocator_t *allocator)
 {
     uint64_t value = 0;
 
     return GPU_CALL(&allocator->device->gpu, cuMemPoolGetAttribute,
-                    allocator->driver_pool, which, &value) == 0
+                    allocator->driver_pool, CU_MEMPOOL_ATTR_RESERVED_HIGH,
+                    &value) == 0
                ? value
                : 0;
-}
-
-static uint64_t async_reserved(allocator_t *allocator)
-{
-    return driver_pool_attribute(allocator, CU_MEMPOOL_ATTR_RESERVED_CURRENT);
-}
-
-static uint64_t async_peak_reserved(allocator_t *allocator)
-{
-    return driver_pool_attribute(allocator, CU_MEMPOOL_ATTR_RESERVED_HIGH);
 }
 
 const allocator_kind_t allocator_async = {
@@ -373,7 +358,6 @@ const allocator_kind_t allocator_async = {
     .cleanup       = async_cleanup,
     .alloc         = async_alloc,
     .free          = async_free,
-    .reserved      = async_reserved,
     .peak_reserved = async_peak_reserved,
 };
 

@@ -68,10 +68,11 @@ typedef struct allocator_kind {
     allocator_answer_t (*free)(allocator_t *allocator, void *address,
                                size_t size, void *stream);
 
-    /* Return the bytes of memory that the allocator holds now, and the maximum
-     * so far (may be NULL). Return 0 after an error. */
-    uint64_t (*reserved)(allocator_t *allocator);
+    /* Return the most bytes of memory that the allocator has held so far, or,
+     * if peak_reserved is NULL, the bytes that it holds now. Return 0 after an
+     * error. */
     uint64_t (*peak_reserved)(allocator_t *allocator);
+    uint64_t (*reserved)(allocator_t *allocator);
 } allocator_kind_t;
 
 /* An allocator. Each kind uses some of the members. */

@@ -57,8 +57,9 @@ static void sample(round_t *round, size_t event)
     allocator_t   *from  = round->allocator;
     uint64_t       reserved;
 
-    if ((event % (trace->num_events / NUM_SAMPLES + 1) == 0) ||
-        (event == trace->peak_event)) {
+    if ((from->kind->reserved != NULL) &&
+        ((event % (trace->num_events / NUM_SAMPLES + 1) == 0) ||
+         (event == trace->peak_event))) {
         reserved = from->kind->reserved(from);
         if (reserved > round->result->peak_reserved) {
             round->result->peak_reserved = reserved;
