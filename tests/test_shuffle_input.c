@@ -312,20 +312,6 @@ TEST(an_empty_record_has_one_empty_field)
     ck_assert_ptr_null(find(',', 2, ""));
 }
 
-TEST(runs_of_blanks_separate_fields)
-{
-    ck_assert_str_eq(find(FIELD_BLANKS, 1, " \t a \t b"), "a");
-    ck_assert_str_eq(find(FIELD_BLANKS, 2, " \t a \t b"), "b");
-    ck_assert_str_eq(find(FIELD_BLANKS, 2, "a b  "), "b");
-    ck_assert_ptr_null(find(FIELD_BLANKS, 3, "a b  "));
-}
-
-TEST(with_blank_separators_an_empty_record_has_no_field)
-{
-    ck_assert_ptr_null(find(FIELD_BLANKS, 1, ""));
-    ck_assert_ptr_null(find(FIELD_BLANKS, 1, " \t "));
-}
-
 TEST(a_key_may_hold_nul_bytes)
 {
     const char *key;
@@ -365,7 +351,6 @@ TEST(delimiters_are_one_character_or_a_word)
 {
     ck_assert_int_eq(field_delimiter_parse("|"), '|');
     ck_assert_int_eq(field_delimiter_parse("tab"), '\t');
-    ck_assert_int_eq(field_delimiter_parse("blank"), FIELD_BLANKS);
     ck_assert_int_eq(field_delimiter_parse(""), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_parse("||"), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_parse("\n"), FIELD_UNKNOWN);
@@ -376,8 +361,7 @@ TEST(the_suffix_suggests_a_delimiter)
     ck_assert_int_eq(field_delimiter_guess("a.d/lineitem.tbl"), '|');
     ck_assert_int_eq(field_delimiter_guess("x.csv"), FIELD_CSV);
     ck_assert_int_eq(field_delimiter_guess("x.tsv"), '\t');
-    ck_assert_int_eq(field_delimiter_guess("/etc/passwd"), ':');
-    ck_assert_int_eq(field_delimiter_guess("x.txt"), FIELD_BLANKS);
+    ck_assert_int_eq(field_delimiter_guess("x.txt"), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_guess("a.csv/x"), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_guess("x.csv.gz"), FIELD_UNKNOWN);
 }

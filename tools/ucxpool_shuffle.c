@@ -55,11 +55,9 @@ static const option_row_t rows[] = {
      "number of partitions (default: the number of workers)",
      OPTION_NUMBER(options_t, num_partitions, OUTPUT_MAX_PARTITIONS)},
     {"delimiter", 'd', "C",
-     "field separator: one character, 'tab', 'blank' for runs of blanks, or "
-     "'csv' for commas and quoted fields (default: by suffix: .tbl '|', .csv "
-     "csv, .tsv .tab tab, .passwd .group ':', .txt .log blank)",
-     OPTION_CALL(read_delimiter,
-                 "give one character, 'tab', 'blank' or 'csv'")},
+     "field separator: one character, 'tab', or 'csv' for commas and quoted "
+     "fields (default: by suffix: .tbl '|', .csv csv, .tsv .tab tab)",
+     OPTION_CALL(read_delimiter, "give one character, 'tab' or 'csv'")},
     {"field", 'k', "N", "number of the key field, from 1 (default: 1)",
      OPTION_NUMBER(options_t, field, MAX_FIELD)},
     {"output", 'o', "DIR", "output directory, which must be empty or not exist",

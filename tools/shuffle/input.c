@@ -72,20 +72,6 @@ static bool field_find_csv(unsigned field, const char *data, size_t length,
     return field <= 1;
 }
 
-static const char *field_end(int delimiter, const char *at, const char *end)
-{
-    const char *found = NULL;
-
-    if (delimiter != FIELD_BLANKS) {
-        found = memchr(at, delimiter, (size_t)(end - at));
-        return found != NULL ? found : end;
-    }
-    while ((at < end) && (*at != ' ') && (*at != '\t')) {
-        at++;
-    }
-    return at;
-}
-
 bool field_find(int delimiter, unsigned field, const char *data, size_t length,
                 char *value, const char **key_p, size_t *key_length_p)
 {
@@ -96,34 +82,20 @@ bool field_find(int delimiter, unsigned field, const char *data, size_t length,
     if (delimiter == FIELD_CSV) {
         return field_find_csv(field, data, length, value, key_length_p);
     }
-    for (;; data = stop + 1) {
-        while ((delimiter == FIELD_BLANKS) && (data < end) &&
-               ((*data == ' ') || (*data == '\t'))) {
-            data++;
-        }
-        if ((delimiter == FIELD_BLANKS) && (data == end)) {
-            return false;
-        }
-        stop = field_end(delimiter, data, end);
-        if (--field == 0) {
-            break;
-        }
-        if (stop == end) {
-            return false;
-        }
+    while (((stop = memchr(data, delimiter, (size_t)(end - data))) != NULL) &&
+           (field > 1)) {
+        data = stop + 1;
+        field--;
     }
     *key_p        = data;
-    *key_length_p = (size_t)(stop - data);
-    return true;
+    *key_length_p = (size_t)((stop != NULL ? stop : end) - data);
+    return field == 1;
 }
 
 int field_delimiter_parse(const char *text)
 {
     if (strcmp(text, "tab") == 0) {
         return '\t';
-    }
-    if (strcmp(text, "blank") == 0) {
-        return FIELD_BLANKS;
     }
     if (strcmp(text, "csv") == 0) {
         return FIELD_CSV;
@@ -141,17 +113,11 @@ int field_delimiter_guess(const char *path)
         const char *ending;
         int         delimiter;
     } guesses[] = {
-        {".tbl", '|'},          {".csv", FIELD_CSV},    {".tsv", '\t'},
-        {".tab", '\t'},         {".passwd", ':'},       {".group", ':'},
-        {".txt", FIELD_BLANKS}, {".log", FIELD_BLANKS}, {"passwd", ':'},
-        {"group", ':'},
-    };
-    const char *slash  = strrchr(path, '/');
-    const char *name   = slash != NULL ? slash + 1 : path;
-    const char *suffix = strrchr(name, '.');
+        {".tbl", '|'}, {".csv", FIELD_CSV}, {".tsv", '\t'}, {".tab", '\t'}};
+    const char *suffix = strrchr(path, '.');
 
     for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
-        if (strcmp(suffix != NULL ? suffix : name, guesses[i].ending) == 0) {
+        if ((suffix != NULL) && (strcmp(suffix, guesses[i].ending) == 0)) {
             return guesses[i].delimiter;
         }
     }
@@ -213,7 +179,7 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     if (file->delimiter == FIELD_UNKNOWN) {
         return keep_error(
             "the suffix of '%s' does not show which character separates its "
-            "fields: use -d with one character, 'tab', 'blank' or 'csv'",
+            "fields: use -d with one character, 'tab' or 'csv'",
             path);
     }
     return 0;

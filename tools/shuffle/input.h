@@ -9,11 +9,9 @@
  * never spans files. A last line without a newline gets one.
  *
  *     delimiter '|'    a|b||d           fields "a" "b" "" "d"
- *     FIELD_BLANKS     ' a \t b'        fields "a" "b"
  *     FIELD_CSV        1,"a, b","5"""   fields "1" "a, b" "5\"" (RFC 4180)
  *
- * With a delimiter, an empty record has one field, which is empty. With blanks,
- * an empty record has no field.
+ * An empty record has one field, which is empty.
  *
  * Functions that return an int return -1 with an error.
  */
@@ -25,8 +23,7 @@
 #include <stdint.h>
 
 /* Delimiters that are not one byte (0 to 255). */
-#define FIELD_BLANKS  256 /* runs of spaces and tabs */
-#define FIELD_CSV     257 /* commas, and quotes */
+#define FIELD_CSV     256 /* commas, and quotes */
 #define FIELD_UNKNOWN (-1)
 
 typedef struct input_file {
@@ -109,8 +106,8 @@ int reader_next(reader_t *reader, record_t *record_p);
 bool field_find(int delimiter, unsigned field, const char *data, size_t length,
                 char *value, const char **key_p, size_t *key_length_p);
 
-/* Return the delimiter that the command line names (one character, tab, blank,
- * csv), or that a file's name suggests, or FIELD_UNKNOWN. */
+/* Return the delimiter that the command line names (one character, tab, csv),
+ * or that a file's name suggests, or FIELD_UNKNOWN. */
 int field_delimiter_parse(const char *text);
 int field_delimiter_guess(const char *path);
 
