@@ -1,8 +1,8 @@
 /*
  * A run of ucxpool_shuffle.
  *
- *     inputs -> reader -> batch of the worker that owns the partition
- *                              | own           | another's, when full
+ *     inputs -> reader -> the worker that owns the partition
+ *                              | this one      | another: its batch, when full
  *                              |               v
  *                              |           exchange -> batches of the others
  *                              v                            |

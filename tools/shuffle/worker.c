@@ -31,8 +31,6 @@
 typedef struct worker {
     worker_params_t params;
     const job_t    *job;
-    char           *own_memory;
-    batch_t         own;  /* for the worker's own partitions */
     batch_t       **open; /* by target: batch being filled, or NULL */
     reader_t        reader;
     output_t        output;
@@ -75,13 +73,10 @@ static int worker_init(worker_t *worker)
                 inputs_begin(&job->inputs, params->index, job->num_workers),
                 inputs_begin(&job->inputs, params->index + 1, job->num_workers),
                 job->field, WORKER_BUFFER_SIZE);
-    worker->open       = tool_calloc(job->num_workers, sizeof(*worker->open));
-    worker->own_memory = tool_calloc(1, batch_memory_size(job->batch_size));
+    worker->open = tool_calloc(job->num_workers, sizeof(*worker->open));
     if (output_init(&worker->output, &job->folder, &set) != 0) {
         return -1;
     }
-    batch_init(&worker->own, worker->own_memory, job->batch_size);
-    worker->own.peer = params->index;
     return job->inputs.header == NULL
                ? 0
                : output_write_header(&worker->output, job->inputs.header,
@@ -92,8 +87,6 @@ static void worker_cleanup(worker_t *worker)
 {
     output_cleanup(&worker->output);
     reader_cleanup(&worker->reader);
-    free(worker->own.large);
-    free(worker->own_memory);
     free(worker->open);
 }
 
@@ -157,19 +150,12 @@ static int worker_wait(worker_t *worker)
 
 /* --- reading ------------------------------------------------------------- */
 
-/* Returns the batch that currently collects records for a target, or NULL with
- * an error. */
+/* Returns the batch that currently collects records for another worker, or NULL
+ * with an error. */
 static batch_t *worker_batch(worker_t *worker, unsigned target)
 {
     batch_t **batch = &worker->open[target];
 
-    if (*batch != NULL) {
-        return *batch;
-    }
-    if (target == worker->params.index) {
-        batch_reset(&worker->own);
-        *batch = &worker->own;
-    }
     while ((*batch == NULL) &&
            ((*batch = exchange_batch_get(worker->params.exchange, target)) ==
             NULL)) {
@@ -188,20 +174,23 @@ static int worker_flush(worker_t *worker, unsigned target)
         return 0;
     }
     worker->open[target] = NULL;
-    return batch == &worker->own
-               ? worker_write(worker, batch)
-               : exchange_post(worker->params.exchange, batch);
+    return exchange_post(worker->params.exchange, batch);
 }
 
 static int worker_take_record(worker_t *worker, const record_t *record)
 {
     uint64_t hash = hash_bytes(record->key, record->key_length, HASH_SEED_KEY);
-    unsigned target = hash_partition(hash, worker->job->num_partitions) %
-                      worker->job->num_workers;
+    uint32_t partition = hash_partition(hash, worker->job->num_partitions);
+    unsigned target    = partition % worker->job->num_workers;
     batch_t *batch;
     int      result = 0;
 
     tally_record(&worker->result->in, record->data, record->length);
+    if (target == worker->params.index) {
+        tally_record(&worker->result->out, record->data, record->length);
+        return output_append(&worker->output, partition, record->data,
+                             record->length);
+    }
     while (result == 0) {
         batch = worker_batch(worker, target);
         if (batch == NULL) {
