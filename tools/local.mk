@@ -30,7 +30,7 @@ tools_ucxpool_perf_SOURCES = \
 	tools/perf/lane.h tools/perf/measure.c tools/perf/pair.c \
 	tools/perf/pair.h tools/perf/pool.c tools/perf/raw.c \
 	tools/perf/remote.c tools/perf/report.c tools/perf/report.h \
-	tools/perf/report_program.c tools/perf/stage.c tools/perf/stage.h \
+	tools/perf/stage.c tools/perf/stage.h \
 	tools/perf/test.c tools/perf/test.h tools/ucxpool_perf.c
 tools_ucxpool_perf_LDADD = libgpu.la libtools.la libucxpool.la $(UCX_LIBS)
 

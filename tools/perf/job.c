@@ -236,15 +236,3 @@ int job_check(const job_t *job)
                : tool_error("-s, -n and -O together need too much memory: "
                             "lower one of them");
 }
-
-/* --- result --------------------------------------------------------------- */
-
-double job_rate(const job_t *job, double seconds)
-{
-    return seconds > 0 ? (double)work_bytes(&job->work) / seconds * 1e-9 : 0;
-}
-
-double job_message_rate(const job_t *job, double seconds)
-{
-    return seconds > 0 ? (double)job->work.count / seconds * 1e-6 : 0;
-}

@@ -206,16 +206,18 @@ int job_check(const job_t *job);
 
 /* --- result --------------------------------------------------------------- */
 
-/* The result of one side. All times are in seconds and for one message. */
+typedef struct quantiles {
+    double median;
+    double p05;
+    double p95;
+} quantiles_t;
+
+/* The result of one side. */
 typedef struct job_side {
-    side_t   side;
-    double   median; /* median of the samples */
-    double   p05;
-    double   p95;
-    bool     verified;
+    side_t      side;
+    quantiles_t times;                 /* seconds for one message */
     char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
-    uint64_t num_moved; /* buffers of a message that it transfers */
-    char     wire[8];   /* wire that a pool's side used */
+    char     wire[8];                  /* wire that a pool's side used */
     char     wire_reason[JOB_REASON_SIZE];
     uint64_t registrations; /* memory registrations after the start */
     char     way[12];       /* way that a read or write used */
@@ -225,12 +227,10 @@ typedef struct job_side {
 /* A ratio: how many times as fast the pool is as another side; for round trips,
  * how many times as long it takes. */
 typedef struct job_ratio {
-    uint32_t pool; /* indices of sides */
-    uint32_t raw;
-    bool     is_best; /* raw is the fastest of its group and mode */
-    double   median;
-    double   p05;
-    double   p95;
+    uint32_t    pool; /* indices of sides */
+    uint32_t    raw;
+    bool        is_best; /* raw is the fastest of its group and mode */
+    quantiles_t values;
 } job_ratio_t;
 
 typedef struct job_result {
@@ -243,11 +243,5 @@ typedef struct job_result {
     /* The ratios of the first side, then those of the side with pieces. */
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
-
-/* Returns the GB/s of a message that takes this time. */
-double job_rate(const job_t *job, double seconds);
-
-/* Returns million messages per second, counting each buffer as one message. */
-double job_message_rate(const job_t *job, double seconds);
 
 #endif

@@ -23,12 +23,11 @@ typedef struct measure {
     uint64_t  num_messages;
 } measure_t;
 
-static void set_quantiles(samples_t *samples, double *median_p, double *p05_p,
-                          double *p95_p)
+static quantiles_t quantiles_of(samples_t *samples)
 {
-    *median_p = samples_quantile(samples, 0.5);
-    *p05_p    = samples_quantile(samples, 0.05);
-    *p95_p    = samples_quantile(samples, 0.95);
+    return (quantiles_t){.median = samples_quantile(samples, 0.5),
+                         .p05    = samples_quantile(samples, 0.05),
+                         .p95    = samples_quantile(samples, 0.95)};
 }
 
 /* --- rounds --------------------------------------------------------------- */
@@ -162,9 +161,9 @@ static void add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
 
         samples_add(&samples, result->job.work.echo ? 1 / speed : speed);
     }
-    ratio->pool = pool;
-    ratio->raw  = raw;
-    set_quantiles(&samples, &ratio->median, &ratio->p05, &ratio->p95);
+    ratio->pool   = pool;
+    ratio->raw    = raw;
+    ratio->values = quantiles_of(&samples);
     samples_cleanup(&samples);
 }
 
@@ -186,8 +185,9 @@ static void mark_best(job_result_t *result)
                 is_alike(result->job.sides[result->ratios[k].raw],
                          result->job.sides[ratio->raw]) &&
                 (result->job.work.echo
-                     ? result->ratios[k].median > ratio->median
-                     : result->ratios[k].median < ratio->median)) {
+                     ? result->ratios[k].values.median > ratio->values.median
+                     : result->ratios[k].values.median <
+                           ratio->values.median)) {
                 ratio->is_best = false;
             }
         }
@@ -233,15 +233,6 @@ static void add_ratios(job_result_t *result, measure_t *measures)
     }
 }
 
-static void add_side(job_side_t *at, const job_t *job, unsigned index,
-                     measure_t *measure)
-{
-    at->side      = job->sides[index];
-    at->num_moved = side_work(at->side, &job->work).count;
-    set_quantiles(&measure->batches, &at->median, &at->p05, &at->p95);
-    at->verified = measure->batches.num != 0;
-}
-
 static int measure_and_sum_up(stage_t *stage, const job_t *job,
                               job_result_t *result)
 {
@@ -254,7 +245,8 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
         (verify(stage, job) == 0)) {
         add_ratios(result, measures);
         for (unsigned i = 0; i < job->num_sides; i++) {
-            add_side(&result->sides[i], job, i, &measures[i]);
+            result->sides[i].side  = job->sides[i];
+            result->sides[i].times = quantiles_of(&measures[i].batches);
             stage_describe(stage, i, &result->sides[i]);
         }
         memcpy(result->gpus, stage->gpus, sizeof(result->gpus));

@@ -1,6 +1,11 @@
+#include "common/json.h"
 #include "common/number.h"
 #include "perf/report.h"
 #include "perf/test.h"
+
+#include <ucxpool/version.h>
+
+#include <ucp/api/ucp.h>
 
 #define TEXT_SIZE 64
 
@@ -56,17 +61,23 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     return text;
 }
 
+/* Returns the GB/s of a message that takes this time. */
+static double rate(const job_result_t *result, double seconds)
+{
+    return (double)work_bytes(&result->job.work) / seconds * 1e-9;
+}
+
 /* Returns a time in the job's unit: microseconds per round trip, millions of
- * messages, or GB/s. */
+ * messages of one buffer each, or GB/s. */
 static double figure(const job_result_t *result, double seconds)
 {
     switch (test_find(result->job.test)->unit) {
     case UNIT_TRIP:
         return seconds * 1e6;
     case UNIT_MESSAGES:
-        return job_message_rate(&result->job, seconds);
+        return (double)result->job.work.count / seconds * 1e-6;
     default:
-        return job_rate(&result->job, seconds);
+        return rate(result, seconds);
     }
 }
 
@@ -94,9 +105,9 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
         return;
     }
     fprintf(stream, is_trip ? "%9.2f %9.2f %9.2f\n" : "%9.3f %9.3f %9.3f\n",
-            figure(result, side->median),
-            figure(result, is_trip ? side->p05 : side->p95),
-            figure(result, is_trip ? side->p95 : side->p05));
+            figure(result, side->times.median),
+            figure(result, is_trip ? side->times.p05 : side->times.p95),
+            figure(result, is_trip ? side->times.p95 : side->times.p05));
 }
 
 static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
@@ -106,8 +117,9 @@ static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
             result->job.work.echo
                 ? "  %s takes %.2f times as long as %s (%.2f to %.2f)\n"
                 : "  %s is %.2f times as fast as %s (%.2f to %.2f)\n",
-            side_name(result->sides[ratio->pool].side), ratio->median,
-            side_name(result->sides[ratio->raw].side), ratio->p05, ratio->p95);
+            side_name(result->sides[ratio->pool].side), ratio->values.median,
+            side_name(result->sides[ratio->raw].side), ratio->values.p05,
+            ratio->values.p95);
 }
 
 static void print_pool(const job_side_t *side, FILE *stream)
@@ -150,12 +162,13 @@ static void print_gpus(const job_result_t *result, FILE *stream)
     }
     fprintf(stream, "\n");
     for (unsigned i = 0; i < job->num_sides; i++) {
-        const job_side_t *side = &result->sides[i];
+        const job_side_t *side      = &result->sides[i];
+        uint64_t          num_moved = side_work(side->side, &job->work).count;
 
-        if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
+        if ((side->missing[0] == '\0') && (num_moved < job->work.count)) {
             fprintf(stream, "  %s: only the first %s buffers of each message\n",
                     side_name(side->side),
-                    number_print_commas(side->num_moved, number));
+                    number_print_commas(num_moved, number));
         }
     }
 }
@@ -188,4 +201,131 @@ void report_text(const job_result_t *result, FILE *stream)
         print_pool(&result->sides[i], stream);
     }
     fprintf(stream, "\n");
+}
+
+/* --- all jobs as JSON ------------------------------------------------------
+ */
+
+/* Write the wire and the way that a side of the pool used. */
+static void json_pool(json_t *json, const job_side_t *side)
+{
+    if (side->wire[0] != '\0') {
+        json_text(json, "wire", side->wire);
+        json_text(json, "wire_reason", side->wire_reason);
+        json_number(json, "registrations_after_start", side->registrations);
+    }
+    if (side->way[0] != '\0') {
+        json_text(json, "way", side->way);
+        json_text(json, "way_reason", side->way_reason);
+    }
+}
+
+static void json_side(json_t *json, const job_result_t *result, unsigned index)
+{
+    const job_side_t *side       = &result->sides[index];
+    bool              is_missing = side->missing[0] != '\0';
+    uint64_t num_moved = side_work(side->side, &result->job.work).count;
+
+    json_open_inline(json, NULL, '{');
+    json_text(json, "side", side_name(side->side));
+    json_text(json, "mode", side_mode_title(side->side.mode));
+    json_bool(json, "verified", !is_missing);
+    if (is_missing) {
+        json_text(json, "missing", side->missing);
+        json_close(json);
+        return;
+    }
+    json_bare(json, "seconds", "%.9g", side->times.median);
+    json_bare(json, "seconds_p05", "%.9g", side->times.p05);
+    json_bare(json, "seconds_p95", "%.9g", side->times.p95);
+    json_bare(json, "gb_per_s", "%.6g", rate(result, side->times.median));
+    if (num_moved < result->job.work.count) {
+        json_number(json, "buffers_moved", num_moved);
+    }
+    json_pool(json, side);
+    json_close(json);
+}
+
+/* Write the device and its names; nothing for host memory. */
+static void json_gpus(json_t *json, const job_result_t *result)
+{
+    const work_t *work = &result->job.work;
+
+    if (!work_is_on_gpu(work)) {
+        return;
+    }
+    json_text(json, "device", work->device_text);
+    json_open_inline(json, "gpus", '[');
+    json_text(json, NULL, result->gpus[0]);
+    json_text(json, NULL, result->gpus[1]);
+    json_close(json);
+    if (work->pageable != 0) {
+        json_text(json, "pageable", work_pageable(work->pageable));
+    }
+    if (work->untold) {
+        json_bool(json, "untold", true);
+    }
+}
+
+static void json_ratio(json_t *json, const job_result_t *result,
+                       const job_ratio_t *ratio)
+{
+    const job_t *job = &result->job;
+
+    json_open_inline(json, NULL, '{');
+    json_text(json, "against", side_name(job->sides[ratio->raw]));
+    json_bool(json, "counts", ratio->is_best);
+    json_bare(json, "ratio", "%.6g", ratio->values.median);
+    json_bare(json, "p05", "%.6g", ratio->values.p05);
+    json_bare(json, "p95", "%.6g", ratio->values.p95);
+    if (ratio->pool != 0) {
+        json_text(json, "pool", side_name(job->sides[ratio->pool]));
+    }
+    json_close(json);
+}
+
+static void json_job(json_t *json, const job_result_t *result)
+{
+    const job_t *job = &result->job;
+    char         command[REPORT_COMMAND_SIZE];
+
+    json_open_inline(json, NULL, '{');
+    json_text(json, "test", job->test);
+    json_text(json, "command", report_command(job, command));
+    json_number(json, "size", job->work.size);
+    json_number(json, "count", job->work.count);
+    json_number(json, "outstanding", job->work.outstanding);
+    json_number(json, "rounds", result->num_rounds);
+    json_gpus(json, result);
+    if (result->missing[0] != '\0') {
+        json_text(json, "missing", result->missing);
+    }
+    json_open(json, "sides", '[');
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        json_side(json, result, i);
+    }
+    json_close(json);
+    json_open(json, "ratios", '[');
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        json_ratio(json, result, &result->ratios[i]);
+    }
+    json_close(json);
+    json_close(json);
+}
+
+void report_json(const job_result_t *results, unsigned num_results,
+                 FILE *stream)
+{
+    json_t json;
+
+    json_init(&json, stream);
+    json_open(&json, NULL, '{');
+    json_text(&json, "libucxpool", ucxpool_version_string());
+    json_text(&json, "ucx", ucp_get_version_string());
+    json_open(&json, "jobs", '[');
+    for (unsigned i = 0; i < num_results; i++) {
+        json_job(&json, &results[i]);
+    }
+    json_close(&json);
+    json_close(&json);
 }
