@@ -602,13 +602,11 @@ bool exchange_lost_peer(const exchange_t *exchange)
 
 void exchange_report(exchange_t *exchange, exchange_report_t *report_p)
 {
-    ucxpool_t             *pool = exchange->pool;
     ucxpool_channel_attr_t channel;
 
-    *report_p               = exchange->report;
-    report_p->registrations = pool_stat(pool, "registrations");
+    *report_p = exchange->report;
     report_p->registrations_after_start =
-        pool_stat(pool, "registrations_after_start");
+        pool_stat(exchange->pool, "registrations_after_start");
     for (unsigned i = 0; i < exchange->num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {
             ucxpool_channel_query(exchange->peers[i].channel, &channel,

@@ -44,7 +44,6 @@ typedef struct exchange_report {
     uint64_t    batches_received;
     unsigned    num_map; /* peers by wire */
     unsigned    num_ucx;
-    uint64_t    registrations;
     uint64_t    registrations_after_start;
 } exchange_report_t;
 

@@ -31,6 +31,8 @@ static void result_sum(const result_t *results, unsigned num_workers,
         sum->batches_sent += exchange->batches_sent;
         sum->batches_received += exchange->batches_received;
         sum->registrations_after_start += exchange->registrations_after_start;
+        sum->num_map += exchange->num_map;
+        sum->num_ucx += exchange->num_ucx;
     }
 }
 
@@ -70,31 +72,15 @@ static const char *summary_wire(const exchange_report_t *exchange)
 
 /* --- text --------------------------------------------------------------- */
 
-static void summary_text_worker(unsigned index, const result_t *result,
-                                FILE *stream)
-{
-    const exchange_report_t *exchange = &result->exchange;
-
-    fprintf(stream,
-            "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
-            ", later %" PRIu64 "\n",
-            index, megabytes(result->in.bytes), megabytes(result->out.bytes),
-            megabytes(exchange->bytes_sent),
-            megabytes(exchange->bytes_received),
-            seconds(exchange->transfer.wall_ns),
-            seconds(exchange->wait.wall_ns), summary_wire(exchange),
-            exchange->registrations, exchange->registrations_after_start);
-}
-
 static void summary_text_transfer(const result_t *sum, FILE *stream)
 {
     const exchange_report_t *exchange = &sum->exchange;
 
     fprintf(stream,
-            "Between workers: %.1f MB in %" PRIu64 " batches; all workers' "
-            "transfer calls took %.3f s, %.3f s of CPU time\n",
+            "Between workers: %.1f MB in %" PRIu64 " batches, wire %s; all "
+            "workers' transfer calls took %.3f s, %.3f s of CPU time\n",
             megabytes(exchange->bytes_received), exchange->batches_received,
-            seconds(exchange->transfer.wall_ns),
+            summary_wire(exchange), seconds(exchange->transfer.wall_ns),
             seconds(exchange->transfer.cpu_ns));
 }
 
@@ -124,12 +110,6 @@ void summary_print_text(const job_t *job, const result_t *results,
     }
     if (job->num_workers > 1) {
         summary_text_transfer(&sum, stream);
-    }
-    fprintf(stream, "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
-            "read MB", "written MB", "sent MB", "recv MB", "transfer s",
-            "wait s", "wire", "registered");
-    for (unsigned i = 0; i < job->num_workers; i++) {
-        summary_text_worker(i, &results[i], stream);
     }
 }
 
