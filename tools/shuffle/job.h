@@ -48,7 +48,6 @@ typedef struct result {
     tally_t           out;          /* records counted when written */
     uint64_t          num_added;    /* newlines that were added */
     uint64_t          max_resident; /* bytes of memory */
-    stopwatch_t       whole;
     exchange_report_t exchange;
 } result_t;
 

@@ -35,7 +35,7 @@ bool ranks_are_launched(void)
  * SIGKILL a second later. */
 #define RANKS_PATIENCE_MS 3000
 #define RANKS_LINGER_MS   2000
-#define RANKS_VERSION     6u
+#define RANKS_VERSION     7u
 
 /* Published before the pool's address. All ranks must have the same job,
  * because their parts would not fit together otherwise. */

@@ -153,8 +153,6 @@ static void json_worker(json_t *json, unsigned index, const result_t *result)
     json_number(json, "worker", index);
     json_tally(json, "input", &result->in);
     json_tally(json, "output", &result->out);
-    json_seconds(json, "seconds", result->whole.wall_ns);
-    json_seconds(json, "cpu_seconds", result->whole.cpu_ns);
     json_number(json, "max_resident_bytes", result->max_resident);
     json_transfer(json, result);
     json_text(json, "wire", summary_wire(&result->exchange));

@@ -265,16 +265,14 @@ static void worker_report(const worker_t *worker)
 
 int worker_run(const worker_params_t *params, result_t *result_p)
 {
-    stopwatch_t start  = stopwatch_start();
-    worker_t    worker = {0};
-    int         result = -1;
+    worker_t worker = {0};
+    int      result = -1;
 
     memset(result_p, 0, sizeof(*result_p));
     worker.params = *params;
     worker.result = result_p;
     if ((worker_init(&worker) == 0) && (worker_read(&worker) == 0) &&
         (worker_drain(&worker) == 0) && (output_finish(&worker.output) == 0)) {
-        stopwatch_stop(&result_p->whole, &start);
         worker_report(&worker);
         result = 0;
     }
