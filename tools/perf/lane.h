@@ -33,17 +33,15 @@ int raw_is_for_gpu(bool *is_for_gpu_p);
 
 /* --- the pool ------------------------------------------------------------- */
 
-typedef struct pool_params {
-    uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
-    int      device; /* device of the blocks; WORK_HOST: host memory */
-    bool     is_sender;
-    /* Size of the ucxpool_comm_alloc() memory that will be allocated. The pool
-     * is created larger than its default if needed. */
-    size_t comm_size;
-} pool_params_t;
-
-/* Create a pool with the settings of the environment. */
-int pool_create(const pool_params_t *params, const char *name,
+/*
+ * Create a pool with the settings of the environment.
+ *
+ * mode       MODE_AUTO, MODE_MAP or MODE_UCX.
+ * device     Device of the blocks; WORK_HOST: host memory.
+ * comm_size  Size of the ucxpool_comm_alloc() memory that will be allocated.
+ *            The pool is created larger than its default if needed.
+ */
+int pool_create(uint32_t mode, int device, size_t comm_size, const char *name,
                 ucxpool_t **pool_p);
 
 /* Accept the next channel, waiting for it, and destroy the listener. what: as
@@ -59,8 +57,8 @@ typedef struct pool_lane pool_lane_t;
 
 /* missing [out]  The reason, in JOB_MISSING_SIZE bytes, if -1 is returned
  *                because the two pools cannot use the wire. */
-int  pool_lane_create(const pool_params_t *params, control_t *control,
-                      char *missing, pool_lane_t **lane_p);
+int  pool_lane_create(uint32_t mode, const job_t *job, bool is_sender,
+                      control_t *control, char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
 /* missing [out]  "", or the reason why the side is unavailable, in
@@ -71,9 +69,5 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
 /* Report in the result the wire, and the way of reads and writes. end: NULL if
  * the side is missing. */
 void pool_describe(const pool_lane_t *lane, const end_t *end, job_side_t *side);
-
-/* Returns the size of the ucxpool_comm_alloc() memory that an end of this side
- * uses. */
-size_t pool_end_comm_size(side_t side, const work_t *work);
 
 #endif

@@ -269,17 +269,14 @@ static int each_expect(end_t *end, unsigned index)
 
 /* Describe the send or receive of each buffer. A message always has the same
  * buffers, so the arrays are filled only once. */
-static int make_ops(pool_end_t *pool)
+static void make_ops(pool_end_t *pool)
 {
     end_t           *end     = &pool->end;
     const buffers_t *buffers = &end->buffers;
     size_t           num     = buffers->num_slots * buffers->num_segments;
 
-    pool->ops    = calloc(num, sizeof(*pool->ops));
-    pool->params = calloc(buffers->num_slots, sizeof(*pool->params));
-    if ((pool->ops == NULL) || (pool->params == NULL)) {
-        return end_fail(end, "cannot describe the batches", "no memory");
-    }
+    pool->ops    = tool_calloc(num, sizeof(*pool->ops));
+    pool->params = tool_calloc(buffers->num_slots, sizeof(*pool->params));
     for (size_t slot = 0; slot < buffers->num_slots; slot++) {
         ucxpool_request_params_t *params = &pool->params[slot];
 
@@ -300,7 +297,6 @@ static int make_ops(pool_end_t *pool)
             .mask    = UINT64_MAX,
         };
     }
-    return 0;
 }
 
 /* Post a send or receive of each buffer of a message. */
@@ -571,7 +567,7 @@ static const end_ops_t *ops_of(side_t side)
     }
 }
 
-size_t pool_end_comm_size(side_t side, const work_t *work)
+static size_t end_comm_size(side_t side, const work_t *work)
 {
     return side_is(side, IS_COMM) ? buffers_arena_size(work, true) : 0;
 }
@@ -580,7 +576,7 @@ size_t pool_end_comm_size(side_t side, const work_t *work)
 static int create_parts(pool_end_t *pool)
 {
     end_t *end       = &pool->end;
-    size_t comm_size = pool_end_comm_size(end->side, &end->work);
+    size_t comm_size = end_comm_size(end->side, &end->work);
 
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {
@@ -589,8 +585,8 @@ static int create_parts(pool_end_t *pool)
     if (end_init_buffers(end, pool->comm) != 0) {
         return -1;
     }
-    if ((end->side.way == WAY_POOL_BATCH) && (make_ops(pool) != 0)) {
-        return -1;
+    if (end->side.way == WAY_POOL_BATCH) {
+        make_ops(pool);
     }
     if (side_is(end->side, IS_ONE_SIDED) && !end->is_sender &&
         (ucxpool_window_create(pool->pool, end->buffers.arena,
@@ -627,22 +623,21 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
 /* --- a pool --------------------------------------------------------------- */
 
 /* Returns COMM_SIZE for a pool. NULL: the default, or the environment's. */
-static const char *size_setting(const pool_params_t *params, char text[32])
+static const char *size_setting(int device, size_t comm_size, char text[32])
 {
-    size_t size = 2 * params->comm_size + 64 * MIB;
+    size_t size = 2 * comm_size + 64 * MIB;
 
-    if ((params->comm_size <= SMALL_SIZE) ||
-        (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
+    if ((comm_size <= SMALL_SIZE) || (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
         return NULL;
     }
-    if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
+    if ((device != WORK_HOST) && (size < GPU_SIZE)) {
         size = GPU_SIZE;
     }
     snprintf(text, 32, "%zum", size / MIB);
     return text;
 }
 
-int pool_create(const pool_params_t *pool_params, const char *name,
+int pool_create(uint32_t mode, int device, size_t comm_size, const char *name,
                 ucxpool_t **pool_p)
 {
     /* If the setting required the map wire, a channel that cannot use this wire
@@ -652,18 +647,18 @@ int pool_create(const pool_params_t *pool_params, const char *name,
         [MODE_MAP] = "auto", [MODE_UCX] = "ucx"};
     char                   size[32];
     const setting_change_t changes[] = {
-        {"WIRE", wires[pool_params->mode]},
-        {"COMM_SIZE", size_setting(pool_params, size)},
+        {"WIRE", wires[mode]},
+        {"COMM_SIZE", size_setting(device, comm_size, size)},
         {NULL, NULL},
     };
     ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_NAME,
                                .name       = name};
 
-    if (pool_params->device != WORK_HOST) {
+    if (device != WORK_HOST) {
         params.field_mask |=
             UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
         params.memory_kind = UCXPOOL_MEMORY_CUDA;
-        params.device      = pool_params->device;
+        params.device      = device;
     }
     return pool_check(settings_create_pool(changes, false, &params, pool_p),
                       "cannot create the pool");
@@ -785,14 +780,14 @@ static int connect_address(pool_lane_t *lane, control_t *control)
     return result;
 }
 
-static int connect_pool(const pool_params_t *params, pool_lane_t *lane,
-                        control_t *control, char *missing)
+static int connect_pool(pool_lane_t *lane, bool is_sender, control_t *control,
+                        char *missing)
 {
     int result;
 
     if (control->is_remote) {
         result = connect_address(lane, control);
-    } else if (params->is_sender) {
+    } else if (is_sender) {
         result = connect_local(lane, control);
     } else {
         result = accept_local(lane, control);
@@ -803,14 +798,29 @@ static int connect_pool(const pool_params_t *params, pool_lane_t *lane,
     return check_wire(lane, missing);
 }
 
-int pool_lane_create(const pool_params_t *params, control_t *control,
-                     char *missing, pool_lane_t **lane_p)
+/* Returns the memory that all sides of one mode need from their pool. */
+static size_t lane_comm_size(const job_t *job, uint32_t mode)
 {
-    pool_lane_t *lane = tool_calloc(1, sizeof(*lane));
+    size_t size = 0;
 
-    lane->mode = params->mode;
-    if ((pool_create(params, "perf", &lane->pool) != 0) ||
-        (connect_pool(params, lane, control, missing) != 0)) {
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (job->sides[i].mode == mode) {
+            size += end_comm_size(job->sides[i], &job->work);
+        }
+    }
+    return job->work.both ? 2 * size : size;
+}
+
+int pool_lane_create(uint32_t mode, const job_t *job, bool is_sender,
+                     control_t *control, char *missing, pool_lane_t **lane_p)
+{
+    pool_lane_t *lane   = tool_calloc(1, sizeof(*lane));
+    int          device = job->work.devices[is_sender ? 0 : 1];
+
+    lane->mode = mode;
+    if ((pool_create(mode, device, lane_comm_size(job, mode), "perf",
+                     &lane->pool) != 0) ||
+        (connect_pool(lane, is_sender, control, missing) != 0)) {
         pool_lane_destroy(lane);
         return -1;
     }

@@ -104,8 +104,7 @@ static int remote_end(control_t *control, int status)
 
 static int remote_create(bool is_client, remote_t **remote_p)
 {
-    const pool_params_t params = {.mode = MODE_AUTO, .device = WORK_HOST};
-    remote_t           *remote = tool_calloc(1, sizeof(*remote));
+    remote_t *remote = tool_calloc(1, sizeof(*remote));
 
     remote->control   = (control_t){.send      = remote_send,
                                     .poll      = remote_poll,
@@ -113,7 +112,7 @@ static int remote_create(bool is_client, remote_t **remote_p)
                                     .is_remote = true};
     remote->is_client = is_client;
     *remote_p         = remote;
-    return pool_create(&params, "perf-control", &remote->pool);
+    return pool_create(MODE_AUTO, WORK_HOST, 0, "perf-control", &remote->pool);
 }
 
 /* Create the listener. A port without a host means all addresses if the library

@@ -10,19 +10,6 @@
  * rest. */
 #define MEMORY_SHARE 0.9
 
-/* Returns the memory that all sides of one mode need from their pool. */
-static size_t comm_size(const job_t *job, uint32_t mode)
-{
-    size_t size = 0;
-
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        if (job->sides[i].mode == mode) {
-            size += pool_end_comm_size(job->sides[i], &job->work);
-        }
-    }
-    return job->work.both ? 2 * size : size;
-}
-
 /* Sent from each process to the other, about its GPU. */
 typedef struct gpu_info {
     uint32_t is_ucx_for_gpu;
@@ -35,15 +22,10 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
 {
     uint32_t      mode = params->side.mode;
     pool_lane_t **lane = &stage->pool_lanes[mode];
-    pool_params_t pool = {
-        .mode      = mode,
-        .device    = stage->memory.device,
-        .is_sender = params->is_sender,
-        .comm_size = comm_size(job, mode),
-    };
 
     if ((*lane == NULL) &&
-        (pool_lane_create(&pool, stage->control, missing, lane) != 0)) {
+        (pool_lane_create(mode, job, params->is_sender, stage->control, missing,
+                          lane) != 0)) {
         return -1;
     }
     return pool_end_create(*lane, params, stage->control, stage->missing[index],
