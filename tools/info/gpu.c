@@ -6,8 +6,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <string.h>
-
 #define ALL_FIELDS \
     (UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE | UCXPOOL_DEVICE_ATTR_FIELD_BAR1 | \
      UCXPOOL_DEVICE_ATTR_FIELD_BACKING)
@@ -33,7 +31,7 @@ static void report_abilities(report_t *report, const char *key,
 
     for (size_t i = 0; i < num; i++) {
         if (attr->abilities & abilities[i].ability) {
-            words_add(&names, abilities[i].name, strlen(abilities[i].name));
+            words_add(&names, abilities[i].name);
         }
     }
     report_words(report, key, &names);

@@ -150,7 +150,7 @@ static void report_domains(report_t *report, ucxpool_t *pool)
             snprintf(text, sizeof(text), "%.63s (%" PRIu32 " regions%s)",
                      domains[i].name, domains[i].num_regions,
                      is_needed ? ", needed" : "");
-            words_add(&words, text, strlen(text));
+            words_add(&words, text);
         }
     }
     report_words(report, "registered_with", &words);

@@ -186,17 +186,16 @@ static bool contains(const words_t *words, const char *text)
     return false;
 }
 
-void words_add(words_t *words, const char *text, size_t length)
+void words_add(words_t *words, const char *text)
 {
-    char *copy = tool_calloc(1, length + 1);
+    char *copy;
 
-    memcpy(copy, text, length);
-    if (contains(words, copy)) {
-        free(copy);
-        return;
+    if (!contains(words, text)) {
+        copy = tool_calloc(1, strlen(text) + 1);
+        words->texts =
+            tool_grow(words->texts, words->num_texts, sizeof(char *));
+        words->texts[words->num_texts++] = strcpy(copy, text);
     }
-    words->texts = tool_grow(words->texts, words->num_texts, sizeof(char *));
-    words->texts[words->num_texts++] = copy;
 }
 
 void report_words(report_t *report, const char *key, words_t *words)

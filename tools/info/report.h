@@ -58,8 +58,8 @@ typedef struct words {
     size_t num_texts;
 } words_t;
 
-/* Add `length` bytes of text, unless the list already contains this text. */
-void words_add(words_t *words, const char *text, size_t length);
+/* Add a copy of a text, unless the list already contains the text. */
+void words_add(words_t *words, const char *text);
 
 /* Report the texts as one value, and free them. In text, an empty list is shown
  * as "none". */

@@ -106,7 +106,7 @@ static void collect_device(const char *line, words_t *words)
     const char *word = strrchr(line, ' ');
 
     if ((strstr(line, " resource ") != NULL) && (word != NULL)) {
-        words_add(words, word + 1, strlen(word + 1));
+        words_add(words, word + 1);
     }
 }
 
@@ -115,20 +115,14 @@ static void collect_device(const char *line, words_t *words)
 static void collect_lane(const char *line, words_t *words)
 {
     const char *lane = strstr(line, "lane[");
-    const char *word = (lane != NULL) ? strstr(lane, "]:") : NULL;
-    size_t      length;
+    char        transport[128];
+    char       *period;
 
-    word = (word != NULL) ? strchr(word + 2, ':') : NULL;
-    if (word == NULL) {
-        return;
-    }
-    word++;
-    length = strcspn(word, " ");
-    while ((length > 0) && (word[length - 1] != '.')) {
-        length--;
-    }
-    if (length > 1) {
-        words_add(words, word, length - 1);
+    if ((lane != NULL) &&
+        (sscanf(lane, "lane[%*[^]]]:%*[^:]:%127s", transport) == 1) &&
+        ((period = strrchr(transport, '.')) != NULL) && (period > transport)) {
+        *period = '\0';
+        words_add(words, transport);
     }
 }
 
@@ -222,8 +216,7 @@ static void report_memory_types(report_t *report, ucp_context_h context)
     }
     for (unsigned i = 0; i < UCS_MEMORY_TYPE_LAST; i++) {
         if (attr.memory_types & (UINT64_C(1) << i)) {
-            words_add(&words, ucs_memory_type_names[i],
-                      strlen(ucs_memory_type_names[i]));
+            words_add(&words, ucs_memory_type_names[i]);
         }
     }
     report_words(report, "memory_types", &words);
@@ -235,7 +228,7 @@ static void report_environment(report_t *report)
 
     for (char **variable = environ; *variable != NULL; variable++) {
         if (strncmp(*variable, "UCX_", 4) == 0) {
-            words_add(&words, *variable, strlen(*variable));
+            words_add(&words, *variable);
         }
     }
     report_words(report, "environment", &words);
