@@ -74,9 +74,6 @@ function work_words(size, count) {
     side_of[job, name] = i
     seconds[job, i]    = field($0, "seconds")
     rates[job, i]      = field($0, "gb_per_s")
-    if (i == 1) {
-        wires[job] = substr(name, index(name, "/") + 1)
-    }
 }
 
 /^ *{"against": / { ratios[job, ++num_ratios[job]] = $0 }
