@@ -6,11 +6,24 @@
 declare -A folders      # under $work, where it is not NAME
 declare -A results_at   # of its tests, where not in its tests/; '': none
 declare -A begins_after # the build that must have ended before, if it is run
+declare -A packages_of  # Debian's packages that only this build needs
+rounds=${TEST_ROUNDS-}
 
 stand_in=tests/cuda_stand_in/libstand_in.la
 # The number of tests that run at a time. It is larger than the number of
 # CPUs because some tests wait more than they compute.
 tests_at_once=$((jobs + 1))
+
+# Use the compiler cache, if it is installed.
+cache_enable() {
+    cache=''
+    command -v ccache >/dev/null || return 0
+    cache='ccache '
+    # With CCACHE_NOHASHDIR, a cached object may name the directory of another
+    # build in its debug information. CCACHE_DEPEND makes cache misses cheap.
+    export CCACHE_DIR=${CCACHE_DIR-$work/ccache} CCACHE_NOHASHDIR=1
+    export CCACHE_DEPEND=1
+}
 
 # configure NAME CONFIGURE-ARGUMENT... - configure a build. Uses a relative
 # path, so that sources have the same names in all builds, for the compiler

@@ -2,6 +2,7 @@
 #            its tests; installed and tried in a minimal root of this Debian
 results_at[deb]=$work/deb
 begins_after[deb]=dist
+packages_of[deb]=$packages_deb
 
 # The packages are built from the tarball, as the README describes.
 make_deb() {
