@@ -66,6 +66,17 @@ check() {
     return 1
 }
 
+# venv NAME DIR PIP-ARGUMENT... - create the Python environment DIR, and install
+# packages there with the system's pip: installing another pip takes seconds.
+venv() {
+    local name=$1
+    shift
+    step "$name" 900 nice -n 10 sh -c '
+        rm -rf "$1" && python3 -m venv --without-pip "$1" &&
+            python3 -m pip --disable-pip-version-check --python "$@"' - \
+        "$1" install -q "${@:2}"
+}
+
 # Print the logs of tests that failed, and of tests that began and did not end.
 failed_tests() {
     local log

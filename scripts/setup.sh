@@ -17,7 +17,7 @@ packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
     libssl-dev libtool libucx-dev make pkg-config'
 # Additional packages for the tests.
 packages_tests='abigail-tools binutils ccache check clang clang-format cmake
-    doxygen furo g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm
+    doxygen furo g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev lld llvm
     openmpi-bin procps python3 python3-breathe python3-dev python3-myst-parser
     python3-pip python3-sphinx python3-torch python3-venv python3-yaml util-linux
     valgrind xz-utils'

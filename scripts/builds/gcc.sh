@@ -18,7 +18,8 @@ make_tree() {
     nvtx_fetch && rmm_fetch && make_dist && mkdir -p "$work/tree" &&
         tar -C "$work/tree" --strip-components=1 \
             -xf "$work"/dist/libucxpool-*.tar.xz &&
-        in_tree ./configure 300 env CC="${cache}gcc" ./configure -q &&
+        in_tree ./configure 300 env CC="${cache}gcc" CONFIG_SHELL=/bin/sh \
+            ./configure -q &&
         in_tree make 900 nice -n 10 make -j"$jobs" &&
         in_tree 'make test-programs' 900 nice -n 10 \
             make -j"$jobs" test-programs &&

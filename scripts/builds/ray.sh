@@ -6,8 +6,10 @@ results_at[ray]=$work/ray/tests
 build_ray() {
     step 'ray: environment' 600 sh -c "
         rm -rf '$work/ray/venv' &&
-        /usr/bin/python3 -m venv --system-site-packages '$work/ray/venv' &&
-        '$work/ray/venv/bin/pip' install -q --disable-pip-version-check \
+        /usr/bin/python3 -m venv --without-pip --system-site-packages \
+            '$work/ray/venv' &&
+        /usr/bin/python3 -m pip --disable-pip-version-check \
+            --python '$work/ray/venv' install -q \
             -r '$top/tests/python/requirements-ray.txt' \
             '$work'/python/wheel/*.whl" &&
         run_python 'ray: tests' 600 test_ray

@@ -5,10 +5,8 @@
 make_spark() {
     local venv=$work/spark/venv jars
     mkdir -p "$work/spark"
-    step 'spark: environment' 900 nice -n 10 sh -c "
-        rm -rf '$venv' && python3 -m venv '$venv' &&
-        '$venv/bin/pip' install -q --disable-pip-version-check \
-            -r '$top/tests/spark/requirements.txt'" || return 1
+    venv 'spark: environment' "$venv" \
+        -r "$top/tests/spark/requirements.txt" || return 1
     jars=$(echo "$venv"/lib/python3*/site-packages/pyspark/jars)
     configure spark CC="${cache}gcc" --enable-werror --with-java \
         --with-spark="$jars" &&

@@ -1,10 +1,10 @@
 # tsan       clang, ThreadSanitizer: the unit tests that have threads
 
-# As in asan, the tests' own code is not optimized.
+# As in asan, the tests' own code is not optimized, and lld links the programs.
 make_tsan() {
     local flags='-g -fno-omit-frame-pointer'
     configure tsan CC="${cache}clang" --enable-werror --enable-tsan \
-        CFLAGS="-O1 $flags" &&
+        CFLAGS="-O1 $flags" LDFLAGS=-fuse-ld=lld &&
         compile tsan tests/libtestsupport.la libucxpool-internal.la \
             libframework.la CFLAGS="-O0 $flags" thread-programs
 }

@@ -8,7 +8,7 @@ make_ucx122() {
         ucx_fetch || return 1
         with_ucx=--with-ucx=$ucx_dir/libucx
     fi
-    configure ucx122 CC="${cache}gcc" CFLAGS='-O0 -g --coverage' \
+    configure ucx122 CC="${cache}gcc" CFLAGS='-O0 --coverage' \
         --enable-werror $with_ucx &&
         compile ucx122 all test-programs
 }
