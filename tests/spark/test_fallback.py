@@ -1,6 +1,7 @@
-"""An application that cannot use the pool: the warning in the driver's log, and the
-failure if the pool is required. Each application runs in its own process, whose
+"""An application that cannot use the pool: the warning in the logs of the driver
+and the executors, and the failure if the pool is required. Each application runs in its own process, whose
 stderr is the driver's log."""
+import ast
 import os
 import pathlib
 import subprocess
@@ -19,6 +20,10 @@ PROGRAM = textwrap.dedent("""
                   "spark.log.level": "WARN"}) as cluster:
         rows = cluster.spark.range(0, 1000, 1, 4).repartition(4, "id")
         print("rows", rows.selectExpr("sum(id)").collect()[0][0])
+        print("fetched", cluster.total("fetchedBlocks"))
+        for log in cluster.logs().values():
+            print("executor", [line for line in log.splitlines()
+                               if "shuffle blocks go over Netty" in line])
     """)
 REQUIRED = "spark.ucxpool.required=true"
 NO_LIBRARY = "spark.ucxpool.library=/not/there.so"
@@ -42,6 +47,13 @@ class Fallback(unittest.TestCase):
         self.assertEqual(len(found), 1, done.stderr)
         self.assertIn(why, found[0])
         self.assertIn(remedy, found[0])
+        self.assertIn("fetched 0\n", done.stdout)
+        logs = [ast.literal_eval(line.removeprefix("executor "))
+                for line in done.stdout.splitlines()
+                if line.startswith("executor ")]
+        self.assertEqual([len(lines) for lines in logs], [1, 1], logs)
+        for lines in logs:
+            self.assertIn(why, lines[0])
 
     def check_failed(self, settings, *texts):
         done = run(REQUIRED, *settings)
@@ -50,15 +62,15 @@ class Fallback(unittest.TestCase):
         for text in texts:
             self.assertIn(text, done.stderr)
 
-    def test_missing_library_is_logged_by_the_driver(self):
+    def test_missing_library_uses_netty(self):
         self.check_warned([NO_LIBRARY], "/not/there.so",
                           "Set spark.ucxpool.library")
 
-    def test_missing_plugin_is_logged_by_the_driver(self):
+    def test_missing_plugin_uses_netty(self):
         self.check_warned([NO_PLUGIN], "spark.plugins does not name",
                           "Set spark.plugins=org.ucxpool.spark.UcxPoolPlugin")
 
-    def test_wrong_setting_is_logged_by_the_driver(self):
+    def test_wrong_setting_uses_netty(self):
         self.check_warned(["spark.ucxpool.memroy=1g"],
                           "spark.ucxpool.memroy is not a setting",
                           "Correct that setting")

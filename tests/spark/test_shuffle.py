@@ -136,14 +136,6 @@ class Shuffle(unittest.TestCase):
                               for key, value in rpc.items()},
                              "spark.ssl.rpc.enabled")
 
-    def test_missing_library_uses_netty(self):
-        self.check_netty({"spark.ucxpool.library": "/not/there.so"},
-                         "/not/there.so")
-
-    def test_wrong_setting_uses_netty(self):
-        self.check_netty({"spark.ucxpool.memroy": "1g"},
-                         "spark.ucxpool.memroy is not a setting")
-
     def test_executor_without_a_pool_uses_netty(self):
         """Only the executor that gets the port has a pool. Both fetch each
         other's blocks over Netty."""
