@@ -49,5 +49,5 @@ libreplay_la_LIBADD = libgpu.la -lm
 libreplay_la_SOURCES = \
 	tools/replay/allocator.c tools/replay/allocator.h \
 	tools/replay/measure.c tools/replay/measure.h \
-	tools/replay/play.c tools/replay/report.c tools/replay/trace.c \
+	tools/replay/report.c tools/replay/trace.c \
 	tools/replay/trace.h tools/replay/workload.c tools/replay/workload.h

@@ -8,7 +8,7 @@
 #include "common/samples.h"
 #include "replay/allocator.h"
 
-/* --- a round: the trace is played once (play.c) --------------------------- */
+/* --- a round: the trace is played once ------------------------------------ */
 
 typedef enum play_mode {
     PLAY_PLAIN,  /* the clock is read at the start and at the end */
@@ -35,8 +35,7 @@ typedef struct play_result {
 int play_round(const trace_t *trace, allocator_t *allocator, play_mode_t mode,
                play_result_t *result_p);
 
-/* --- all rounds of an allocator (measure.c) --------------------------------
- */
+/* --- all rounds of an allocator ------------------------------------------- */
 
 #define MEASURE_MAX_ROUNDS 1000
 
