@@ -49,11 +49,12 @@ static void progress_all(void)
 static void begin(const char *settings)
 {
     owner = pair_pool(settings);
+    /* On a loaded machine each pool may be slow. */
+    owner->drain_ns = UCXPOOL_FOREVER;
     for (int i = 0; i < NUM_PEERS; i++) {
         peer_t *peer = &peers[i];
 
-        peer->pool = pair_pool(settings);
-        /* On a loaded machine the owner may be slow. */
+        peer->pool           = pair_pool(settings);
         peer->pool->drain_ns = UCXPOOL_FOREVER;
         peer->to_owner       = pair_meet(peer->pool, owner);
         peer->of_owner       = pair_meet(owner, peer->pool);
