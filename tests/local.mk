@@ -258,7 +258,10 @@ tests_test_file_SOURCES = tests/files.c tests/test_file.c
 tests_test_file_LDFLAGS = $(WRAP_READS) -Wl,--wrap=core_ring_reserve
 tests_test_file_space_LDFLAGS = -Wl,--wrap=realloc
 tests_test_folder_LDFLAGS = -Wl,--wrap=time
-tests_test_fork_LDFLAGS = -Wl,--wrap=ucp_worker_flush_nbx
+FORK_CALLS = \
+	clock_gettime ucp_request_check_status ucp_request_free \
+	ucp_worker_flush_nbx
+tests_test_fork_LDFLAGS = $(FORK_CALLS:%=-Wl,--wrap=%)
 tests_test_gpu_create_SOURCES = tests/calls.c tests/test_gpu_create.c
 tests_test_gpu_create_LDFLAGS = $(WRAP_CALLS)
 tests_test_gpu_file_SOURCES = tests/files.c tests/test_gpu_file.c

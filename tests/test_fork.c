@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TAG      UINT64_C(3)
@@ -222,13 +223,55 @@ TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
     }
 }
 
-static bool fails_flush;
+static bool     fails_flush;
+static unsigned num_rounds; /* of progress until UCX has flushed */
+static unsigned num_stalls; /* seconds added to the clock */
 
 REPLACE(ucs_status_ptr_t, ucp_worker_flush_nbx, ucp_worker_h worker,
         const ucp_request_param_t *param)
 {
-    return fails_flush ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY)
-                       : __real_ucp_worker_flush_nbx(worker, param);
+    return fails_flush         ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY)
+           : (num_rounds != 0) ? &num_rounds
+                               : __real_ucp_worker_flush_nbx(worker, param);
+}
+
+REPLACE(ucs_status_t, ucp_request_check_status, void *request)
+{
+    if (request != &num_rounds) {
+        return __real_ucp_request_check_status(request);
+    }
+    return (--num_rounds != 0) ? UCS_INPROGRESS : UCS_OK;
+}
+
+REPLACE(void, ucp_request_free, void *request)
+{
+    if (request != &num_rounds) {
+        __real_ucp_request_free(request);
+    }
+}
+
+/* While num_rounds is not 0, a second passes between two calls. */
+REPLACE(int, clock_gettime, clockid_t id, struct timespec *now)
+{
+    int result = __real_clock_gettime(id, now);
+
+    num_stalls += (num_rounds != 0) ? 1 : 0;
+    now->tv_sec += num_stalls;
+    return result;
+}
+
+/* UCX needs a few rounds of progress, between which the process gets no CPU. */
+TEST_WITH(destroy_keeps_no_worker_because_of_a_stall, .end = 1,
+          .only_if = ucx_asserts_on_answers)
+{
+    ucxpool_t *pool = pair_pool("LOG_LEVEL=warn");
+
+    caught_begin();
+    num_rounds = 3;
+    ucxpool_destroy(pool);
+    ck_assert_uint_eq(num_rounds, 0);
+    ck_assert_str_eq(caught_text(), "");
+    caught_end();
 }
 
 /* UCX before 1.14 cannot destroy the worker if answers may be pending. */

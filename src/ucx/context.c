@@ -145,7 +145,10 @@ __attribute__((constructor)) static void loaded(void)
 
 /* --- destroying a worker -------------------------------------------------- */
 
-#define SETTLE_NS UINT64_C(50000000)
+/* worker_settle() waits for this time, but makes at least this many rounds of
+ * progress: this process may get no CPU while the time passes. */
+#define SETTLE_NS     UINT64_C(50000000)
+#define SETTLE_ROUNDS 100u
 
 bool ucx_asserts_on_answers(void)
 {
@@ -162,8 +165,8 @@ bool ucx_asserts_on_answers(void)
  * answer to a peer's connection request is sent. The answer waits for progress
  * of the peer, which may be busy, stopped or dead.
  *
- * Blocks for at most SETTLE_NS. Returns false if an answer may still be
- * pending; the worker must then not be destroyed.
+ * Returns false if an answer may still be pending; the worker must then not be
+ * destroyed.
  */
 static bool worker_settle(ucp_worker_h worker)
 {
@@ -171,6 +174,7 @@ static bool worker_settle(ucp_worker_h worker)
     uint64_t            deadline = base_clock_deadline(SETTLE_NS);
     ucs_status_ptr_t    flush;
     ucs_status_t        status;
+    unsigned            num_rounds = 0;
 
     if (!ucx_asserts_on_answers()) {
         return true;
@@ -182,7 +186,8 @@ static bool worker_settle(ucp_worker_h worker)
     do {
         ucp_worker_progress(worker);
         status = ucp_request_check_status(flush);
-    } while ((status == UCS_INPROGRESS) && (base_clock_now() < deadline));
+    } while ((status == UCS_INPROGRESS) &&
+             ((++num_rounds < SETTLE_ROUNDS) || (base_clock_now() < deadline)));
     ucp_request_free(flush);
     return status != UCS_INPROGRESS;
 }
