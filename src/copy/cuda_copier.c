@@ -645,10 +645,15 @@ typedef struct job_tiles {
 
 /* Cut a list into tiles. Returns false if the job has no room for the tiles. */
 static bool cut(const copy_cuda_copier_t *copier, const copy_cuda_job_t *job,
-                const copy_table_t *list, uint64_t size, job_tiles_t *tiles_p)
+                const copy_table_t *list, uint64_t size, bool is_gather,
+                job_tiles_t *tiles_p)
 {
-    tiles_p->size = copy_tile_size(
-        size, (unsigned)copier->device->num_processors, list->is_far);
+    unsigned num_processors = (unsigned)copier->device->num_processors;
+
+    if (!is_gather && (job->flag.word != NULL) && (size > COPY_WAIT_SHORT)) {
+        num_processors *= COPY_WAIT_FACTOR;
+    }
+    tiles_p->size = copy_tile_size(size, num_processors, list->is_far);
     if (copy_is_even(list->form)) {
         tiles_p->num =
             (copy_even_size(list) + tiles_p->size - 1) / tiles_p->size;
@@ -762,7 +767,7 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 {
     job_tiles_t tiles;
 
-    if (!cut(copier, job, list, size, &tiles)) {
+    if (!cut(copier, job, list, size, is_gather, &tiles)) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%llu bytes in %u pieces are too many for one launch "
                           "of the copy kernel; if they are a message, lower "

@@ -20,7 +20,9 @@
  * would be idle. An all-to-all between four H200 GPUs would then be 17 %
  * slower. */
 #define NUM_SCATTERS 12u
-/* The maximum number of scatters that wait for a flag, and so for a peer. */
+/* The maximum number of scatters that wait for a flag, and so for a peer. A
+ * long one counts as two. Their thread blocks then occupy at most half of the
+ * GPU. */
 #define NUM_WAITING 4u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
@@ -397,12 +399,21 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_OK;
 }
 
+/* Returns the part of NUM_WAITING that a copy counts as. */
+static unsigned waiting_of(const copy_work_t *work)
+{
+    if (!waits_for_flag(work)) {
+        return 0;
+    }
+    return (work->length > COPY_WAIT_SHORT) ? 2 : 1;
+}
+
 /* Returns a job for a copy, or NULL if none may be used. */
 static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather,
-                                bool waits)
+                                unsigned waiting)
 {
     if ((!is_gather && (engine->num_scatters == NUM_SCATTERS)) ||
-        (waits && (engine->num_waiting == NUM_WAITING))) {
+        (engine->num_waiting + waiting > NUM_WAITING)) {
         return NULL;
     }
     return copy_cuda_job_get(engine->copier);
@@ -411,8 +422,8 @@ static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather,
 static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
                                   const copy_work_t *work, uint64_t *covered_p)
 {
-    bool             waits = waits_for_flag(work);
-    copy_cuda_job_t *job   = job_get(engine, work->is_gather, waits);
+    unsigned         waiting = waiting_of(work);
+    copy_cuda_job_t *job     = job_get(engine, work->is_gather, waiting);
     copy_launch_t    launch;
     ucxpool_status_t status;
 
@@ -436,13 +447,13 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     }
     copy->job        = job;
     copy->is_scatter = !work->is_gather;
-    copy->is_waiting = waits;
+    copy->waiting    = waiting;
     *covered_p       = launch.covered;
     if (work->is_gather) {
         base_range_begin(work->range, BASE_RANGE_GATHER, launch.covered);
     }
     engine->num_scatters += copy->is_scatter ? 1 : 0;
-    engine->num_waiting += copy->is_waiting ? 1 : 0;
+    engine->num_waiting += waiting;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_INPROGRESS;
 }
@@ -463,7 +474,7 @@ ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
                                        copy_room_t *room_p)
 {
     assert(!is_host_engine(engine));
-    copy->job = job_get(engine, false, false);
+    copy->job = job_get(engine, false, 0);
     if (copy->job == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
@@ -510,7 +521,7 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
     }
     copy->num_rest   = 0;
     copy->is_scatter = true;
-    copy->is_waiting = false;
+    copy->waiting    = 0;
     engine->num_scatters++;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_INPROGRESS;
@@ -568,7 +579,7 @@ unsigned copy_engine_progress(copy_engine_t *engine)
         copy_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;
         engine->num_scatters -= copy->is_scatter ? 1 : 0;
-        engine->num_waiting -= copy->is_waiting ? 1 : 0;
+        engine->num_waiting -= copy->waiting;
         copy->done(copy, status);
         count++;
     }

@@ -51,7 +51,7 @@ typedef struct copy_job {
     size_t        num_rest;
     bool          streams; /* use non-temporal stores for `rest` */
     bool          is_scatter;
-    bool          is_waiting; /* a scatter that waits for a flag */
+    unsigned      waiting; /* its part of engine.num_waiting */
 } copy_job_t;
 
 /* The data to copy: a range of a plan's stream. */
@@ -92,10 +92,11 @@ struct copy_engine {
     mem_cuda_markers_t *markers;
     base_list_t         copies;
     unsigned            num_scatters; /* scatters in `copies` */
-    unsigned            num_waiting;  /* those that wait for a flag */
-    base_list_t         marked;       /* requests, linked by stream.link */
-    uint32_t            num_checks;   /* polls of markers not reached yet */
-    unsigned            num_failed;   /* failed enter calls without a leave */
+    unsigned            num_waiting;  /* those that wait for a flag; long ones
+                                         count twice */
+    base_list_t marked;               /* requests, linked by stream.link */
+    uint32_t    num_checks;           /* polls of markers not reached yet */
+    unsigned    num_failed;           /* failed enter calls without a leave */
 };
 
 /*
