@@ -349,6 +349,72 @@ STAND_IN_TEST_EACH(slow_mailbox_message_is_awaited, 3)
     end_both();
 }
 
+#define PUSHING SETTINGS "MAP_WAY=push"
+#define PUSHED  ((size_t)1 << 20)
+
+/* Post a send whose gather does not run, and progress until its fragment has
+ * been sent. */
+static ucxpool_request_t *send_early(void)
+{
+    uint64_t           late = pair_deadline();
+    ucxpool_request_t *request;
+
+    cuda_start("run=n,devices=2");
+    request = post_send(0, PUSHED, 4);
+    while (!request->send->all_posted ||
+           !base_list_is_empty(&request->send->unsent)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    two_check(two.channel->xfer->num_pushes == 1);
+    return request;
+}
+
+/* A message that is too long for the mailbox. Its receive ends after the
+ * gather, or the message is canceled before. */
+STAND_IN_TEST_EACH(fragment_is_sent_before_it_is_gathered, 3)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (!begin_on("devices=2", PUSHING, true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        request = send_early();
+        if (_i == 2) {
+            cancel_and_wait(request);
+        }
+        two_say(&two);
+        two_hear(&two);
+        two_check(two.channel->xfer->num_pushes == 1);
+        cuda_start("devices=2");
+        while (stand_in.step(1) != 0) {
+        }
+    } else {
+        request = post_recv(0, PUSHED, 2);
+        two_hear(&two);
+        two_progress(&two, 200);
+        two_check((_i == 2) || !pair_ended(request));
+        if (_i == 1) {
+            ucxpool_request_cancel(request);
+        }
+        two_progress(&two, 20);
+        two_say(&two);
+    }
+    status = two_finish(&two, request);
+    two_check((status == UCXPOOL_OK) == (_i == 0));
+    if (!two.is_child && (_i == 0)) {
+        check(0, 0, PUSHED);
+    }
+    two_progress(&two, 100);
+    two_check(two.channel->xfer->mailbox.free_slots == 0xfffffffff);
+    end_both();
+}
+
 #define NUM_LATE 20u
 
 static void send_late(ucxpool_request_t **requests)
@@ -376,9 +442,9 @@ static void send_late(ucxpool_request_t **requests)
     ucxpool_comm_free(two.pool, memory);
 }
 
-/* The sender's GPU is stopped, and only a message in place arrives. The
- * messages in the mailbox, of which there are more than scatters may be in
- * flight, do not keep it from being received. */
+/* The sender's GPU is stopped, and only a message in place arrives. There are
+ * more messages in the mailbox than scatters may be in flight. They do not
+ * delay the message in place. */
 STAND_IN_TEST(late_messages_do_not_delay_others)
 {
     ucxpool_request_t *requests[NUM_LATE + 1];

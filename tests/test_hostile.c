@@ -876,7 +876,7 @@ static const struct {
 };
 
 /* A pool in host memory lends no mailbox, so the test marks one as lent. */
-REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
+static void lend_to_peer(void)
 {
     ucxpool_t *pool = hostile.pair.a;
 
@@ -885,6 +885,11 @@ REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
     pool->wire->mail.num_lent  = 1;
     pool->wire->mail.owners[0] = hostile.victim;
     hostile.victim->num_lent++;
+}
+
+REJECTED_EACH(wrong_mailed_message, NUM_ROWS(wrong_mail))
+{
+    lend_to_peer();
     hostile.victim->wire = &wire_map_gpu;
     mail(0, wrong_mail[hostile.row].message,
          wrong_mail[hostile.row].num * slot_size() +
@@ -972,6 +977,43 @@ REJECTED(push_to_another_block)
     begin();
     ck_assert_ptr_nonnull(hostile.recv->recv->loan);
     send_pushed(regions->num_regions - 1, regions->region_size - 4096);
+    push(false);
+}
+
+static const struct {
+    bool     is_lent;
+    uint32_t slot;
+    uint32_t flags;
+} wrong_early[] = {
+    {false, 0, PROTO_DATA_PUSHED}, /* no mailbox is lent */
+    {true, 36, PROTO_DATA_PUSHED}, /* the last slot is 35 */
+    {true, 0, 0},
+};
+
+REJECTED_EACH(early_fragment_without_a_flag, NUM_ROWS(wrong_early))
+{
+    const ucxpool_t *pool = hostile.pair.a;
+    proto_data_t     data;
+    mem_piece_t      where;
+
+    push(true);
+    if (wrong_early[hostile.row].is_lent) {
+        lend_to_peer();
+    }
+    begin();
+    data       = fragment(0, 0, 4096);
+    data.flags = PROTO_DATA_EARLY | wrong_early[hostile.row].flags;
+    data.slot  = wrong_early[hostile.row].slot;
+    for (uint32_t i = 0;
+         (data.flags & PROTO_DATA_PUSHED) &&
+         (wire_loan_locate(hostile.recv->recv->loan, pool, &data) == NULL);
+         i++) {
+        block_pool_locate(pool->memory.blocks, i, &where);
+        data.region        = where.region;
+        data.region_offset = where.offset;
+    }
+    post_data(data);
+    hostile_let_peer_read();
     push(false);
 }
 

@@ -23,7 +23,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
 
-#define PROTO_VERSION 6
+#define PROTO_VERSION 7
 
 /* The longest variable part of a control message: that of an eager message of
  * 16 KiB, with its runs and metadata. */
@@ -281,7 +281,9 @@ typedef enum proto_data_flags {
     PROTO_DATA_LAST     = 1u << 0, /* `index` is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
     PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
-    PROTO_DATA_PUSHED   = 1u << 3  /* written to a lent block */
+    PROTO_DATA_PUSHED   = 1u << 3, /* written to a lent block */
+    /* Pushed, and complete when the flag of `slot` in the mailbox is set. */
+    PROTO_DATA_EARLY = 1u << 4
 } proto_data_flags_t;
 
 /* Variable part: the data (`ucx` wire), or nothing (`map` wire). */
@@ -293,11 +295,14 @@ typedef struct proto_data {
     uint64_t     length;
     uint32_t     index; /* 0, 1, 2, ... for the fragments of a message */
     uint32_t     flags; /* proto_data_flags_t */
-    uint32_t     checksum;
-    uint32_t     piece;         /* the fragment's number, which TAKEN returns */
-    uint64_t     region_offset; /* `map` wire: offset of the data in `region` */
-    uint32_t     region;
-    uint32_t     word; /* `map` wire: index of the message in revoked[] */
+    union {
+        uint32_t checksum; /* with PROTO_DATA_CHECKSUM */
+        uint32_t slot;     /* with PROTO_DATA_EARLY */
+    };
+    uint32_t piece;         /* the fragment's number, which TAKEN returns */
+    uint64_t region_offset; /* `map` wire: offset of the data in `region` */
+    uint32_t region;
+    uint32_t word; /* `map` wire: index of the message in revoked[] */
 } proto_data_t;
 
 typedef struct proto_taken {

@@ -50,6 +50,19 @@ static bool are_written_faster(const copy_totals_t *totals)
     return (length < SEGMENT_MAX) || (length >= SEGMENT_LONG);
 }
 
+/* Returns true if the sender may announce the message before it is gathered,
+ * which makes writing faster for all lengths of segments. */
+static bool may_be_early(const ucxpool_request_t *request)
+{
+    const ucxpool_channel_t *channel = request->channel;
+    const block_pool_t      *blocks  = request->pool->memory.blocks;
+
+    return wire_mailbox_is_lent(channel) &&
+           (request->data.totals.stream_size <=
+            wire_early_max(block_pool_block_size(blocks),
+                           channel->requests.receives.num));
+}
+
 static bool is_useful(const ucxpool_request_t *request, uint64_t size)
 {
     const copy_totals_t *totals = &request->data.totals;
@@ -58,7 +71,8 @@ static bool is_useful(const ucxpool_request_t *request, uint64_t size)
     if (request->pool->config.map_way == BASE_MAP_WAY_PUSH) {
         return true;
     }
-    return (needed >= MESSAGE_MIN) && are_written_faster(totals) &&
+    return (needed >= MESSAGE_MIN) &&
+           (are_written_faster(totals) || may_be_early(request)) &&
            (size >= base_min(needed, LOAN_MIN));
 }
 

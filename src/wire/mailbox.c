@@ -96,7 +96,7 @@ static void part_put(ucxpool_channel_t *channel)
     }
 }
 
-static bool is_lent(const ucxpool_channel_t *channel)
+bool wire_mailbox_is_lent(const ucxpool_channel_t *channel)
 {
     return part_of(channel->pool, channel) != WIRE_PARTS_MAX;
 }
@@ -118,18 +118,17 @@ static wire_mailbox_t mailbox_of(const ucxpool_channel_t *channel)
                             .num_slots = NUM_SLOTS};
 }
 
-/* Returns true if the message would fit in a mailbox, and one is useful. A
- * mailbox is not useful if both processes use the same GPU. The kernels of the
- * two processes then take turns, so a kernel must not wait for the other
+/* Returns true if a mailbox is useful for messages of this size. A mailbox is
+ * not useful if both processes use the same GPU. The kernels of the two
+ * processes then take turns, so a kernel must not wait for the other
  * process. */
 static bool wants_mailbox(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
     const ucxpool_t         *pool    = request->pool;
-    size_t                   size    = NUM_SLOTS * slot_size_of(pool);
 
-    return channel->peer.pushes && (size != 0) &&
-           (request->data.totals.stream_size <= size) &&
+    return channel->peer.pushes && (slot_size_of(pool) != 0) &&
+           (request->data.totals.stream_size <= WIRE_EARLY_MAX) &&
            !core_channel_shares_gpu(channel);
 }
 
@@ -156,7 +155,8 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
     wire_mailbox_t     mailbox;
 
-    if (!wants_mailbox(request) || is_lent(channel) || !part_get(channel)) {
+    if (!wants_mailbox(request) || wire_mailbox_is_lent(channel) ||
+        !part_get(channel)) {
         return;
     }
     mailbox = mailbox_of(channel);
@@ -169,20 +169,30 @@ void wire_mailbox_lend(const ucxpool_request_t *request)
     send_mailbox(channel);
 }
 
+bool wire_mailbox_find_flag(const ucxpool_channel_t *channel, unsigned slot,
+                            uint64_t message, copy_flag_t *flag_p)
+{
+    wire_mailbox_t mailbox;
+
+    if (!wire_mailbox_is_lent(channel) || (slot >= NUM_SLOTS)) {
+        return false;
+    }
+    mailbox = mailbox_of(channel);
+    *flag_p = wire_mailbox_flag(&mailbox, slot, message);
+    return true;
+}
+
 const uint8_t *wire_mailbox_find(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, uint64_t stream_size,
                                  copy_flag_t *flag_p)
 {
-    wire_mailbox_t mailbox;
+    size_t slot_size = slot_size_of(channel->pool);
 
-    if (!is_lent(channel) || (desc->slot >= NUM_SLOTS) ||
-        (stream_size >
-         (NUM_SLOTS - desc->slot) * slot_size_of(channel->pool))) {
+    if (!wire_mailbox_find_flag(channel, desc->slot, desc->message, flag_p) ||
+        (stream_size > (NUM_SLOTS - desc->slot) * slot_size)) {
         return NULL;
     }
-    mailbox = mailbox_of(channel);
-    *flag_p = wire_mailbox_flag(&mailbox, desc->slot, desc->message);
-    return mailbox.slots + desc->slot * mailbox.slot_size;
+    return mailbox_of(channel).slots + desc->slot * slot_size;
 }
 
 const uint8_t *wire_outbox_find(const ucxpool_channel_t *channel,
@@ -230,7 +240,7 @@ bool wire_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
 
 void wire_mailbox_end(ucxpool_channel_t *channel)
 {
-    if (is_lent(channel)) {
+    if (wire_mailbox_is_lent(channel)) {
         part_put(channel);
     }
 }

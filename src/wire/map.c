@@ -243,6 +243,16 @@ static const uint8_t *locate(const ucxpool_request_t *request,
                : locate_pulled(request->channel, data);
 }
 
+/* Find the flag of a fragment that is announced before it is complete. Returns
+ * false if the fragment has none that is valid. */
+static bool find_flag(const ucxpool_channel_t *channel,
+                      const proto_data_t *data, copy_flag_t *flag_p)
+{
+    return !(data->flags & PROTO_DATA_EARLY) ||
+           (is_pushed(data) &&
+            wire_mailbox_find_flag(channel, data->slot, data->message, flag_p));
+}
+
 static core_mode_t mode_of(const proto_data_t *data)
 {
     if (is_pushed(data)) {
@@ -292,6 +302,7 @@ static bool can_read(const ucxpool_channel_t *channel)
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 {
     ucxpool_request_t *request = wire_recv_find(channel, data);
+    copy_flag_t        flag    = {.word = NULL};
     const uint8_t     *bytes;
 
     if (request == NULL) {
@@ -299,7 +310,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
         return;
     }
     bytes = locate(request, data);
-    if (bytes == NULL) {
+    if ((bytes == NULL) || !find_flag(channel, data, &flag)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a fragment outside %s",
                           is_pushed(data)
@@ -315,6 +326,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                               .bytes   = bytes,
                               .are_far = !is_pushed(data) && is_far(channel),
                               .are_unpinned = !can_read(channel),
+                              .flag         = flag,
                               .done         = delivered});
 }
 

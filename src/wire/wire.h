@@ -238,6 +238,24 @@ typedef struct wire_mailbox {
     unsigned num_slots;
 } wire_mailbox_t;
 
+/*
+ * A longer message is written to lent blocks. If it fits in one fragment, the
+ * sender announces this fragment before it is gathered, with a slot whose flag
+ * is set when the fragment is complete. The launches of both copies then
+ * overlap, and there is one launch on each side. If more than WIRE_EARLY_TOTAL
+ * bytes are in flight, the launches overlap anyway (docs/benchmarks/gpu.md).
+ */
+#define WIRE_EARLY_MAX   ((uint64_t)16 << 20)
+#define WIRE_EARLY_TOTAL ((uint64_t)32 << 20)
+
+/* Returns the length of the longest message that is announced before it is
+ * gathered, if `num` messages are in flight, and a block has this size. */
+static inline uint64_t wire_early_max(uint64_t block_size, uint32_t num)
+{
+    return base_min(base_min(block_size, WIRE_EARLY_MAX),
+                    WIRE_EARLY_TOTAL / base_max(num, 1u));
+}
+
 /* Returns the number of slots that a message occupies. */
 static inline uint64_t wire_mailbox_need(const wire_mailbox_t *mailbox,
                                          uint64_t              stream_size)
@@ -261,10 +279,18 @@ static inline copy_flag_t wire_mailbox_flag(const wire_mailbox_t *mailbox,
  * channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
+/* Returns true if the channel has a mailbox that this pool lent. */
+bool wire_mailbox_is_lent(const ucxpool_channel_t *channel);
+
 /* See core_wire_t.find_mailed: for a message in the channel's mailbox. */
 const uint8_t *wire_mailbox_find(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, uint64_t stream_size,
                                  copy_flag_t *flag_p);
+
+/* Find the flag of a slot, for a message that uses it. Returns false if the
+ * channel has no mailbox with this slot. */
+bool wire_mailbox_find_flag(const ucxpool_channel_t *channel, unsigned slot,
+                            uint64_t message, copy_flag_t *flag_p);
 
 /* Returns true if the wire finds the data of a message with PROTO_DESC_MAILED.
  * Otherwise fails the channel. */

@@ -358,7 +358,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         send->block_size =
             block_pool_block_size(core_channel_blocks(request->channel));
     }
-    if (size == BASE_SIZE_AUTO) {
+    if ((size == BASE_SIZE_AUTO) && !send->is_early) {
         size = auto_frag_size(request, &inplace_size);
     }
     size               = base_min(size, base_min(frag_size, send->block_size));
@@ -406,7 +406,8 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
         request->channel->xfer->num_pushes--;
         core_link_ended(&request->send->push, fragment->data.length);
     }
-    if (core_request_has_ended(request) || request->send->ending) {
+    if (core_request_has_ended(request) || request->send->ending ||
+        fragment->is_taken) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
         xfer_send_fragment_done(fragment);
@@ -515,9 +516,13 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
     data->region        = fragment->where.region;
     data->word          = base_max(request->send->word, 1u) - 1;
     data->region_offset = fragment->where.offset;
-    data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
-                  (fragment->in_place ? PROTO_DATA_INPLACE : 0u) |
-                  (fragment->is_pushed ? PROTO_DATA_PUSHED : 0u);
+    if (send->is_early) {
+        data->slot = send->slot - 1;
+        data->flags |= PROTO_DATA_EARLY;
+    }
+    data->flags |= (range->last ? PROTO_DATA_LAST : 0u) |
+                   (fragment->in_place ? PROTO_DATA_INPLACE : 0u) |
+                   (fragment->is_pushed ? PROTO_DATA_PUSHED : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
         data->checksum = base_crc32c(0, fragment->bytes, data->length);
@@ -573,6 +578,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     fragment->ucx           = NULL;
     fragment->copy.job      = NULL;
     fragment->is_pushed     = false;
+    fragment->is_taken      = false;
     fragment->range.is_open = false;
     fragment->done          = xfer_send_fragment_done;
     return fragment;
@@ -639,13 +645,15 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 
     while (!base_list_is_empty(&send->unsent)) {
         fragment = base_list_head(&send->unsent, core_fragment_t, link);
-        if (fragment->copy.job != NULL) {
+        if ((fragment->copy.job != NULL) && !send->is_early) {
             break;
         }
         base_list_del(&fragment->link);
-        base_range_begin(&fragment->range, BASE_RANGE_WIRE,
-                         fragment->data.length);
-        if (send->slot != 0) {
+        if (!send->is_early) {
+            base_range_begin(&fragment->range, BASE_RANGE_WIRE,
+                             fragment->data.length);
+        }
+        if (xfer_send_is_mailed(send)) {
             continue; /* the receiver waits for the slot's flag */
         }
         status = channel->wire->send(channel, fragment);

@@ -59,21 +59,26 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 #define SEGMENTS_MAX (COPY_UNIFORM_MIN - 1)
 
 /* Returns true if the message can be gathered at once into a single place. The
- * message's memory must be on this GPU, in segments or pieces, and no longer in
- * use by the caller's stream. No part of the message may be sent in place. The
- * gather must be able to start now, because the receiver's GPU will wait for
- * it. */
+ * message's memory must be on this GPU, in segments or pieces. No part of the
+ * message may be sent in place. */
 static bool is_mailable(const ucxpool_request_t *request, uint64_t max)
 {
     const struct xfer_send *send = request->send;
     uint64_t                size = request->data.totals.stream_size;
 
     return request->has_gpu_segments && !request->has_host_segments &&
-           (request->stream.marker == NULL) && (size != 0) && (size <= max) &&
+           (size != 0) && (size <= max) &&
            (request->data.memory.num <= SEGMENTS_MAX) &&
            (send->desc_flags == 0) && !send->in_place &&
            !copy_memory_is_ranges(&request->data.memory) &&
-           ((uint32_t)send->message != 0) &&
+           ((uint32_t)send->message != 0);
+}
+
+/* Returns true if the gather can start now. The receiver's GPU will wait for
+ * it. */
+static bool can_start(const ucxpool_request_t *request)
+{
+    return (request->stream.marker == NULL) &&
            copy_engine_has_job(request->pool->engine);
 }
 
@@ -173,6 +178,9 @@ static uint64_t num_slots_of(const ucxpool_request_t *request)
 {
     uint64_t size = request->send->block_size;
 
+    if (request->send->is_early) {
+        return 1;
+    }
     return wire_mailbox_need(&box_of(request)->at,
                              is_own(request) ? wire_outbox_room(size) : size);
 }
@@ -180,6 +188,9 @@ static uint64_t num_slots_of(const ucxpool_request_t *request)
 /* Returns true if the send may use slots. */
 static bool find_box(ucxpool_request_t *request)
 {
+    if (!can_start(request)) {
+        return false;
+    }
     if (!is_own(request)) {
         return is_mailable(request, STREAM_MAX);
     }
@@ -226,6 +237,24 @@ uint32_t xfer_mailbox_slot(const ucxpool_request_t *request)
                ? (uint32_t)location(core_channel_blocks(request->channel),
                                     block->region, block->offset)
                : request->send->slot - 1;
+}
+
+void xfer_mailbox_take_flag(ucxpool_request_t *request, uint64_t frag_size)
+{
+    struct xfer_send *send = request->send;
+    xfer_mailbox_t   *box  = &request->channel->xfer->mailbox;
+    uint64_t          max;
+    unsigned          slot;
+
+    frag_size = base_min(frag_size, request->pool->config.frag_size);
+    frag_size = base_min(frag_size, send->block_size);
+    max       = wire_early_max(frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1),
+                               request->channel->requests.sends.num);
+    if ((send->loan != 0) && (box->at.slots != NULL) &&
+        is_mailable(request, max) && take(box, 1, &slot)) {
+        send->slot     = slot + 1;
+        send->is_early = true;
+    }
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)

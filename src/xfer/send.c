@@ -342,7 +342,7 @@ static step_result_t step_accept(ucxpool_request_t *request)
 {
     base_list_t *word_waiters = &request->channel->xfer->word_waiters;
 
-    if (request->send->slot != 0) {
+    if (xfer_send_is_mailed(request->send)) {
         return STEP_NEXT;
     }
     if (request->send->receive == 0) {
@@ -712,6 +712,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
         return;
     }
     request->send->receive = accept->receive;
+    xfer_mailbox_take_flag(request, accept->frag_size);
     xfer_fragment_set_limits(request, accept->frag_size, accept->window);
     core_request_wake(request);
 }
@@ -727,7 +728,9 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
         return;
     }
     fragment = request->send->fragments[number];
-    if ((fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
+    if (fragment->copy.job != NULL) {
+        fragment->is_taken = request->send->is_early;
+    } else if (fragment->ucx == NULL) {
         xfer_send_fragment_done(fragment);
     }
 }

@@ -41,6 +41,8 @@ struct xfer_send {
     xfer_send_step_t step;
     uint32_t         desc_flags; /* PROTO_DESC_WINDOW flags; 0: a message */
     bool             in_place;   /* some data can be sent in place */
+    bool             is_early;   /* the slot is used only for its flag; the only
+                                    fragment is sent before it is gathered */
     bool             ending;  /* ends when nothing reads the memory any more */
     ucxpool_status_t end;     /* the final status, if `ending` */
     uint64_t         longest; /* length of the longest segment */
@@ -78,6 +80,12 @@ struct xfer_send {
 static inline ucxpool_request_t *xfer_send_request(struct xfer_send *send)
 {
     return (ucxpool_request_t *)(void *)send - 1;
+}
+
+/* Returns true if the message is sent in a mailbox or an outbox. */
+static inline bool xfer_send_is_mailed(const struct xfer_send *send)
+{
+    return (send->slot != 0) && !send->is_early;
 }
 
 static_assert(sizeof(ucxpool_request_t) + sizeof(struct xfer_send) <= 1536,
@@ -274,8 +282,13 @@ void xfer_mailbox_take(ucxpool_request_t *request);
 /* Returns the slot for the descriptor of a send that has slots. */
 uint32_t xfer_mailbox_slot(const ucxpool_request_t *request);
 
-/* Returns the flag that the gather of a send must set when it is complete.
- * Returns an empty flag if the send has no slot. */
+/* If an accepted message fits in one fragment, and may be sent before it is
+ * gathered, take the flag of a free slot for it. frag_size is the receiver's
+ * limit. */
+void xfer_mailbox_take_flag(ucxpool_request_t *request, uint64_t frag_size);
+
+/* Returns the flag that the gather of the next fragment must set when it is
+ * complete, or an empty flag. */
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request);
 
 /* Free the slots of a send, if the message has ended and no local copy writes
