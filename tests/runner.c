@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,6 +58,8 @@ static void add(Suite *suite, const test_t *test, const test_t *settings)
 {
     TCase *tcase = tcase_create(test->test.name);
 
+    /* Check would run the test zero times. */
+    assert(test->first < test->end);
     tcase_add_unchecked_fixture(tcase, settings->before_fork, NULL);
     tcase_add_checked_fixture(tcase, settings->setup, settings->teardown);
     /* The fixture that is added last is torn down first. */
