@@ -14,7 +14,9 @@
 #define NUM      6
 #define ROUNDS   4
 
-static const char *const wires[] = {"WIRE=ucx", "WIRE=map"};
+/* A channel that is closed after its deadline does not keep its endpoint. */
+static const char *const wires[] = {"WIRE=ucx CLOSE_TIMEOUT=1000s",
+                                    "WIRE=map CLOSE_TIMEOUT=1000s"};
 
 #define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
 
