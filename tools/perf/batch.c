@@ -70,16 +70,18 @@ static int leave(stage_t *stage)
 
 /* Run a batch of messages. The clock is running. */
 static int lead_messages(const stage_t *stage, const batch_order_t *order,
-                         double *seconds_p)
+                         samples_t *times, double *seconds_p)
 {
     end_t *const *ends  = stage->ends[order->side];
     uint64_t      start = clock_now();
     char          byte;
 
     if (!side_is(ends[0]->side, IS_ONE_SIDED)) {
-        return end_exchange(ends[0], ends[1], order->num_messages, seconds_p);
+        return end_exchange(ends[0], ends[1], order->num_messages, times,
+                            seconds_p);
     }
-    if (end_exchange(ends[0], NULL, order->num_messages, seconds_p) != 0) {
+    if (end_exchange(ends[0], NULL, order->num_messages, times, seconds_p) !=
+        0) {
         return -1;
     }
     if (ends[1] != NULL) {
@@ -92,7 +94,7 @@ static int lead_messages(const stage_t *stage, const batch_order_t *order,
 }
 
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
-               bool is_verified, double *seconds_p)
+               bool is_verified, samples_t *times, double *seconds_p)
 {
     end_t        *end   = stage_enter(stage, side);
     end_t        *back  = stage->ends[side][1];
@@ -107,7 +109,7 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
          (end_expect(back, num_messages) != 0)) ||
         (control_send(stage->control, &order, sizeof(order)) != 0) ||
         (control_recv(stage->control, &byte, sizeof(byte)) != 0) ||
-        (lead_messages(stage, &order, seconds_p) != 0) ||
+        (lead_messages(stage, &order, times, seconds_p) != 0) ||
         (control_recv(stage->control, &byte, sizeof(byte)) != 0) ||
         (verify(stage, &order) != 0)) {
         return -1;
@@ -160,10 +162,12 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
     double        seconds;
 
     if (!side_is(ends[0]->side, IS_ONE_SIDED)) {
-        return end_exchange(ends[1], ends[0], order->num_messages, &seconds);
+        return end_exchange(ends[1], ends[0], order->num_messages, NULL,
+                            &seconds);
     }
     if ((ends[1] != NULL) &&
-        ((end_exchange(ends[1], NULL, order->num_messages, &seconds) != 0) ||
+        ((end_exchange(ends[1], NULL, order->num_messages, NULL, &seconds) !=
+          0) ||
          (control_send(stage->control, &done_byte, sizeof(done_byte)) != 0))) {
         return -1;
     }

@@ -53,6 +53,10 @@ int end_no_part(end_t *end, unsigned slot)
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
 
+/* Maximum number of message times that are kept, which is enough for a 99th
+ * percentile. The times of later messages are discarded. */
+#define MAX_TIMES ((size_t)1 << 21)
+
 typedef struct stall {
     unsigned calls;
     uint64_t since;
@@ -120,7 +124,7 @@ static int drain(end_t *end)
     return 0;
 }
 
-static void collect_replies(end_t *end, uint64_t *num_replied)
+static void collect_replies(end_t *end, samples_t *times, uint64_t *num_replied)
 {
     for (unsigned i = 0; i < end->work.outstanding; i++) {
         end_slot_t *slot = &end->slots[i];
@@ -129,6 +133,10 @@ static void collect_replies(end_t *end, uint64_t *num_replied)
             slot->busy    = false;
             slot->replied = false;
             (*num_replied)++;
+            if ((times != NULL) && (times->num < MAX_TIMES)) {
+                samples_add(times,
+                            (double)(clock_now() - slot->posted_at) * 1e-9);
+            }
         }
     }
 }
@@ -143,7 +151,8 @@ static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
     if ((*num_posted_p == num_messages) || slot->busy || (slot->pending != 0)) {
         return 0;
     }
-    slot->busy = true;
+    slot->busy      = true;
+    slot->posted_at = clock_now();
     (*num_posted_p)++;
     return end->ops->send(end, index);
 }
@@ -186,7 +195,7 @@ static int answer(end_t *end, uint64_t *num_answered)
     return 0;
 }
 
-int end_exchange(end_t *out, end_t *in, uint64_t num_messages,
+int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
                  double *seconds_p)
 {
     end_t   *end          = out != NULL ? out : in;
@@ -210,7 +219,7 @@ int end_exchange(end_t *out, end_t *in, uint64_t num_messages,
             return -1;
         }
         if (out != NULL) {
-            collect_replies(out, &num_replied);
+            collect_replies(out, times, &num_replied);
         }
         if ((in != NULL) && (answer(in, &num_answered) != 0)) {
             return -1;

@@ -15,6 +15,7 @@
 #define PERF_END_H
 
 #include "perf/buffers.h"
+#include "common/samples.h"
 
 typedef struct end end_t;
 
@@ -31,6 +32,7 @@ typedef struct end_ops {
 
 typedef struct end_slot {
     end_t   *end;
+    uint64_t posted_at;
     uint64_t num_left;    /* receiver: messages of the batch still to come */
     size_t   num_arrived; /* parts of a message */
     size_t   num_bytes;   /* bytes of these parts */
@@ -92,10 +94,12 @@ int end_init_buffers(end_t *end, void *arena);
  *
  * out, in    The sending and the receiving end; NULL if there are no messages
  *            in that direction.
+ * times      Receives the seconds from post to reply of each message; may be
+ *            NULL.
  * seconds_p  [out] From the first post to the last reply, or until both batches
  *            are over.
  */
-int end_exchange(end_t *out, end_t *in, uint64_t num_messages,
+int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
                  double *seconds_p);
 
 /* Post the receives for the first messages of a batch, before the sender

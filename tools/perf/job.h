@@ -215,7 +215,9 @@ typedef struct quantiles {
 /* The result of one side. */
 typedef struct job_side {
     side_t      side;
-    quantiles_t times;                 /* seconds for one message */
+    quantiles_t times;    /* seconds for one message */
+    double      trip_p50; /* seconds from post to reply of single messages */
+    double      trip_p99;
     char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
     char     wire[8];                  /* wire that a pool's side used */
     char     wire_reason[JOB_REASON_SIZE];

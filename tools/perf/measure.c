@@ -1,7 +1,6 @@
 /* Runs the rounds of a job, in which the sides take turns, and evaluates the
  * samples. */
 #include "perf/pair.h"
-#include "common/samples.h"
 #include "common/system.h"
 #include "common/error.h"
 #include "perf/stage.h"
@@ -20,6 +19,7 @@
 
 typedef struct measure {
     samples_t batches; /* seconds per message, one for each round */
+    samples_t trips;   /* seconds from post to reply */
     uint64_t  num_messages;
 } measure_t;
 
@@ -49,7 +49,7 @@ static int time_batch(stage_t *stage, const job_t *job, unsigned side,
 
     *best_p = 1e9;
     for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
-        if (batch_lead(stage, side, num_messages, false, &seconds) != 0) {
+        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) != 0) {
             return -1;
         }
         *best_p = seconds < *best_p ? seconds : *best_p;
@@ -86,8 +86,8 @@ static int verify(stage_t *stage, const job_t *job)
 
     for (unsigned side = 0; side < job->num_sides; side++) {
         if (stage_has(stage, side) &&
-            (batch_lead(stage, side, job->work.outstanding, true, &seconds) !=
-             0)) {
+            (batch_lead(stage, side, job->work.outstanding, true, NULL,
+                        &seconds) != 0)) {
             return -1;
         }
     }
@@ -115,8 +115,8 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
         if (!stage_has(stage, side)) {
             continue;
         }
-        if (batch_lead(stage, side, measure->num_messages, false, &seconds) !=
-            0) {
+        if (batch_lead(stage, side, measure->num_messages, false,
+                       &measure->trips, &seconds) != 0) {
             return -1;
         }
         samples_add(&measure->batches, whole_of_part(job, side) * seconds /
@@ -233,6 +233,12 @@ static void add_ratios(job_result_t *result, measure_t *measures)
     }
 }
 
+static void set_trips(job_side_t *side, double whole, samples_t *trips)
+{
+    side->trip_p50 = whole * samples_quantile(trips, 0.5);
+    side->trip_p99 = whole * samples_quantile(trips, 0.99);
+}
+
 static int measure_and_sum_up(stage_t *stage, const job_t *job,
                               job_result_t *result)
 {
@@ -247,6 +253,8 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
         for (unsigned i = 0; i < job->num_sides; i++) {
             result->sides[i].side  = job->sides[i];
             result->sides[i].times = quantiles_of(&measures[i].batches);
+            set_trips(&result->sides[i], whole_of_part(job, i),
+                      &measures[i].trips);
             stage_describe(stage, i, &result->sides[i]);
         }
         memcpy(result->gpus, stage->gpus, sizeof(result->gpus));
@@ -254,6 +262,7 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         samples_cleanup(&measures[i].batches);
+        samples_cleanup(&measures[i].trips);
     }
     return status;
 }

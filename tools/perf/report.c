@@ -81,33 +81,52 @@ static double figure(const job_result_t *result, double seconds)
     }
 }
 
+static bool is_rate(const job_result_t *result)
+{
+    test_unit_t unit = test_find(result->job.test)->unit;
+
+    return (unit == UNIT_RATE) || (unit == UNIT_MESSAGES);
+}
+
 /* --- one job in full ------------------------------------------------------ */
 
 static void print_heading(const job_result_t *result, FILE *stream)
 {
-    static const char *const units[] = {
-        [UNIT_RATE] = "GB/s", [UNIT_TRIP] = "us", [UNIT_MESSAGES] = "M/s"};
+    static const struct {
+        const char *unit;
+        const char *more;
+    } headings[] = {
+        [UNIT_RATE]     = {"GB/s", "  one p50 us one p99 us"},
+        [UNIT_TRIP]     = {"us", "  one p50 us one p99 us"},
+        [UNIT_MESSAGES] = {"M/s", ""},
+    };
+    test_unit_t unit = test_find(result->job.test)->unit;
 
-    fprintf(stream, "  %-18s %9s %9s %9s\n", "side",
-            result->job.work.both ? "each way"
-                                  : units[test_find(result->job.test)->unit],
-            "5%", "95%");
+    fprintf(stream, "  %-18s %9s %9s %9s%s\n", "side",
+            result->job.work.both ? "each way" : headings[unit].unit, "5%",
+            "95%", headings[unit].more);
 }
 
 static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
-    const job_side_t *side    = &result->sides[index];
-    bool              is_trip = test_find(result->job.test)->unit == UNIT_TRIP;
+    const job_side_t *side = &result->sides[index];
+    test_unit_t       unit = test_find(result->job.test)->unit;
 
     fprintf(stream, "  %-18s ", side_name(side->side));
     if (side->missing[0] != '\0') {
         fprintf(stream, "missing: %s\n", side->missing);
         return;
     }
-    fprintf(stream, is_trip ? "%9.2f %9.2f %9.2f\n" : "%9.3f %9.3f %9.3f\n",
-            figure(result, side->times.median),
-            figure(result, is_trip ? side->times.p05 : side->times.p95),
-            figure(result, is_trip ? side->times.p95 : side->times.p05));
+    fprintf(
+        stream, unit == UNIT_TRIP ? "%9.2f %9.2f %9.2f" : "%9.3f %9.3f %9.3f",
+        figure(result, side->times.median),
+        figure(result, is_rate(result) ? side->times.p95 : side->times.p05),
+        figure(result, is_rate(result) ? side->times.p05 : side->times.p95));
+    if ((unit == UNIT_RATE) || (unit == UNIT_TRIP)) {
+        fprintf(stream, "  %10.1f %10.1f", side->trip_p50 * 1e6,
+                side->trip_p99 * 1e6);
+    }
+    fprintf(stream, "\n");
 }
 
 static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
@@ -238,6 +257,8 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
     json_bare(json, "seconds", "%.9g", side->times.median);
     json_bare(json, "seconds_p05", "%.9g", side->times.p05);
     json_bare(json, "seconds_p95", "%.9g", side->times.p95);
+    json_bare(json, "message_seconds_p50", "%.9g", side->trip_p50);
+    json_bare(json, "message_seconds_p99", "%.9g", side->trip_p99);
     json_bare(json, "gb_per_s", "%.6g", rate(result, side->times.median));
     if (num_moved < result->job.work.count) {
         json_number(json, "buffers_moved", num_moved);

@@ -79,7 +79,7 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
 /* Send one batch of a side. is_verified: fill the memory with new bytes, and
  * let the receiver compare every byte. */
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
-               bool is_verified, double *seconds_p);
+               bool is_verified, samples_t *times, double *seconds_p);
 
 /* Serve batches until the leader reports the last one. */
 int batch_follow(stage_t *stage);
