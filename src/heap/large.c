@@ -739,35 +739,13 @@ static ucxpool_status_t release_to_driver(heap_t *heap, uint64_t offset,
     return status;
 }
 
-/* Release memory from the start of a free range until the heap has no more than
- * keep_size bytes. */
-static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
-                                   size_t keep_size)
-{
-    const heap_home_t *home   = &heap->space.home;
-    uint64_t           offset = range->offset;
-    uint64_t           end    = heap_range_end(range);
-    uint64_t           size;
-    ucxpool_status_t   status = UCXPOOL_OK;
-
-    while ((status == UCXPOOL_OK) && (offset < end) &&
-           (home->reserved > keep_size)) {
-        range = heap_space_cover(&heap->space, offset);
-        if ((heap_range_state(range) != HEAP_FREE) ||
-            !heap_space_unit(&heap->space, range, &offset, &size)) {
-            offset = heap_range_end(range);
-        } else {
-            status = release_to_driver(heap, offset, size);
-            offset += size;
-        }
-    }
-    return status;
-}
-
+/* Release free chunks and pages, in address order, until the heap has no more
+ * than keep_size bytes. */
 static ucxpool_status_t trim(heap_t *heap, size_t keep_size)
 {
-    uint64_t           offset = 0;
     const heap_home_t *home   = &heap->space.home;
+    uint64_t           offset = 0;
+    uint64_t           size;
     heap_range_t      *range;
     ucxpool_status_t   status;
 
@@ -777,10 +755,13 @@ static ucxpool_status_t trim(heap_t *heap, size_t keep_size)
     status = heap_settle(heap, NULL);
     while ((status == UCXPOOL_OK) && (offset < home->size) &&
            (home->reserved > keep_size)) {
-        range  = heap_space_cover(&heap->space, offset);
-        offset = heap_range_end(range);
-        if (heap_range_state(range) == HEAP_FREE) {
-            status = trim_range(heap, range, keep_size);
+        range = heap_space_cover(&heap->space, offset);
+        if ((heap_range_state(range) == HEAP_FREE) &&
+            heap_space_unit(&heap->space, range, &offset, &size)) {
+            status = release_to_driver(heap, offset, size);
+            offset += size;
+        } else {
+            offset = heap_range_end(range);
         }
     }
     return status;
