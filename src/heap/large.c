@@ -202,7 +202,8 @@ static void become_tight(heap_t *heap)
 }
 
 /* Add memory at a site; the memory is free with the given ticket. Fails if the
- * driver has too little memory, even if the limit allows the growth. */
+ * driver has too little memory, even if the limit allows the growth. *range_p
+ * is the free range; it is unchanged if the limit does not allow the growth. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -225,23 +226,6 @@ static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
         heap->peak_reserved = base_max(heap->peak_reserved, home->reserved);
     }
     return status;
-}
-
-/* Add memory so that `size` contiguous bytes are free. *range_p is a free range
- * that is long enough, or NULL if the limit does not allow the heap to grow. */
-static ucxpool_status_t grow_range(heap_t *heap, heap_stream_t *stream,
-                                   uint64_t size, bool is_page,
-                                   heap_range_t **range_p)
-{
-    site_t site;
-
-    *range_p = NULL;
-    if (!find_site(heap, stream, size, is_page, &site)) {
-        return UCXPOOL_OK;
-    }
-    /* Use a new ticket of the stream: the range must not be joined with a range
-     * that another stream may still be using. */
-    return back_site(heap, &site, stream, heap_stream_ticket(stream), range_p);
 }
 
 /* Add whole pages in consecutive holes. */
@@ -525,13 +509,22 @@ static void stitch_few(search_t *search)
     }
 }
 
+/* Add memory so that a free range is long enough. */
 static void grow(search_t *search)
 {
-    heap_range_t *range;
-    uint64_t      offset;
+    heap_stream_t *stream = search->stream;
+    heap_range_t  *range  = NULL;
+    site_t         site;
+    uint64_t       offset;
 
-    note(search, grow_range(search->heap, search->stream, search->size,
-                            search->is_page, &range));
+    if (!find_site(search->heap, stream, search->size, search->is_page,
+                   &site)) {
+        return;
+    }
+    /* Use a new ticket of the stream: the range must not be joined with a range
+     * that another stream may still be using. */
+    note(search, back_site(search->heap, &site, stream,
+                           heap_stream_ticket(stream), &range));
     if ((range != NULL) && fits(search, range, &offset)) {
         take(search, range, offset);
     }
