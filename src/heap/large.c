@@ -535,18 +535,11 @@ static void stitch(search_t *search)
     stitch_up_to(search, SIZE_MAX);
 }
 
-/* Take all memory that other streams have freed, including their caches. */
-static void reclaim(search_t *search)
+/* Empty the caches of all streams. */
+static void collect_all(search_t *search)
 {
     search->is_exhaustive = true;
     heap_collect_all(search->heap);
-    own(search);
-    if (search->range == NULL) {
-        borrow_all(search);
-    }
-    if (search->range == NULL) {
-        stitch(search);
-    }
 }
 
 /* Stitch free memory together with new memory. */
@@ -568,57 +561,52 @@ static void grow_and_stitch(search_t *search)
 }
 
 /* Wait for all streams, so that all free memory may be used. */
-static void sync(search_t *search)
+static void settle(search_t *search)
 {
     note(search, heap_settle(search->heap, search->stream));
-    own(search);
-    if (search->range == NULL) {
-        restitch(search);
-    }
-    if (search->range == NULL) {
-        /* The memory of other streams is usable now, so less memory must be
-         * added. */
-        grow(search);
-    }
-    if (search->range == NULL) {
-        stitch(search);
-    }
-    if (search->range == NULL) {
-        grow_and_stitch(search);
-    }
 }
 
-/* Run the steps in order until one finds a range. */
-static ucxpool_status_t run_steps(search_t *search,
-                                  void (*const *steps)(search_t *),
-                                  size_t num_steps, heap_range_t **range_p)
-{
-    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
+/* The first NUM_QUICK_STEPS steps neither block nor empty the caches of all
+ * streams. */
+#define NUM_QUICK_STEPS 7
 
-    for (size_t i = 0; (i < num_steps) && (search->range == NULL); i++) {
-        steps[i](search);
+static void (*const steps[])(search_t *) = {
+    own, own_cached, restitch, borrow, borrow_all, stitch_few, grow,
+    /* The steps from here on are not quick. */
+    stitch,
+    /* Use the caches of the other streams. */
+    collect_all, own, borrow_all, stitch, grow_and_stitch,
+    /* All free memory is usable now, so less memory must be added. */
+    settle, own, restitch, grow, stitch, grow_and_stitch};
+
+#define NUM_STEPS (sizeof(steps) / sizeof(steps[0]))
+
+/* Run the first `num_steps` steps in order until one finds a range. */
+static ucxpool_status_t run_steps(heap_t *heap, heap_stream_t *stream,
+                                  uint64_t size, bool is_page, size_t num_steps,
+                                  heap_range_t **range_p)
+{
+    base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);
+    search_t         search = {.heap    = heap,
+                               .stream  = stream,
+                               .size    = size,
+                               .is_page = is_page,
+                               .status  = UCXPOOL_ERR_NO_MEMORY};
+
+    for (size_t i = 0; (i < num_steps) && (search.range == NULL); i++) {
+        steps[i](&search);
     }
     base_error_log_at(level);
-    *range_p = search->range;
-    return (search->range != NULL) ? UCXPOOL_OK : search->status;
+    *range_p = search.range;
+    return (search.range != NULL) ? UCXPOOL_OK : search.status;
 }
 
 ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p)
 {
-    static void (*const steps[])(search_t *) = {
-        own,  own_cached, restitch, borrow,          borrow_all, stitch_few,
-        grow, stitch,     reclaim,  grow_and_stitch, sync};
-
-    search_t search = {.heap    = heap,
-                       .stream  = stream,
-                       .size    = size,
-                       .is_page = is_page,
-                       .status  = UCXPOOL_ERR_NO_MEMORY};
-
     uint64_t         before = heap->stitcher.num_stitches;
     ucxpool_status_t status =
-        run_steps(&search, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+        run_steps(heap, stream, size, is_page, NUM_STEPS, range_p);
 
     count_stitches(heap, heap->stitcher.num_stitches - before);
     return status;
@@ -627,16 +615,7 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p)
 {
-    static void (*const steps[])(search_t *) = {own, own_cached, borrow,
-                                                borrow_all, grow};
-
-    search_t search = {.heap    = heap,
-                       .stream  = stream,
-                       .size    = HEAP_PAGE,
-                       .is_page = true,
-                       .status  = UCXPOOL_ERR_NO_MEMORY};
-
-    return run_steps(&search, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+    return run_steps(heap, stream, HEAP_PAGE, true, NUM_QUICK_STEPS, range_p);
 }
 
 /* --- reserve and trim ----------------------------------------------------- */
