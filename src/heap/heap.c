@@ -278,14 +278,19 @@ static void count_streams(heap_t *heap, heap_stats_t *stats)
     }
 }
 
-/* Count the stitched ranges in use, which are not ranges of the home. */
+/* Count the stitched ranges, which are not ranges of the home. */
 static void count_stitched(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_stitched_t *stitched;
 
     base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link) {
+        stats->mapped += stitched->size;
+        stats->mappings += stitched->num_mappings;
         if (stitched->range != NULL) {
+            stats->stitched_live++;
             count(stats, stitched->range);
+        } else {
+            stats->stitched_kept++;
         }
     }
 }
@@ -299,20 +304,17 @@ static void copy_counters(const heap_t *heap, heap_stats_t *stats)
     stats->peak_reserved = heap->peak_reserved;
     stats->chunks        = home->num_chunks;
     stats->pages         = home->num_pages;
-    stats->stitched_live = heap->stitcher.num_live;
-    stats->stitched_kept = heap->stitcher.num_kept;
-    stats->mapped        = home->reserved + heap->stitcher.mapped;
-    stats->mappings =
-        home->num_chunks + home->num_pages + heap->stitcher.num_mappings;
-    stats->allocations  = heap->num_found;
-    stats->failures     = heap->num_failures;
-    stats->grows        = heap->num_grows;
-    stats->stitches     = heap->stitcher.num_stitches;
-    stats->restitches   = heap->stitcher.num_restitches;
-    stats->splits       = heap->num_splits;
-    stats->stream_waits = heap->streams.num_waits;
-    stats->syncs        = heap->streams.num_syncs;
-    stats->trimmed      = heap->trimmed;
+    stats->mapped        = home->reserved;
+    stats->mappings      = home->num_chunks + home->num_pages;
+    stats->allocations   = heap->num_found;
+    stats->failures      = heap->num_failures;
+    stats->grows         = heap->num_grows;
+    stats->stitches      = heap->stitcher.num_stitches;
+    stats->restitches    = heap->stitcher.num_restitches;
+    stats->splits        = heap->num_splits;
+    stats->stream_waits  = heap->streams.num_waits;
+    stats->syncs         = heap->streams.num_syncs;
+    stats->trimmed       = heap->trimmed;
 }
 
 /* Take the statistics. Called with the heap's lock held. */

@@ -739,9 +739,6 @@ static ucxpool_status_t drop(heap_stitcher_t *stitcher,
     status = unmap(stitcher, stitched, stitched->size);
     if (status == UCXPOOL_OK) {
         base_list_del(&stitched->link);
-        stitcher->num_kept--;
-        stitcher->mapped -= stitched->size;
-        stitcher->num_mappings -= stitched->num_mappings;
         free(stitched);
     }
     return status;
@@ -838,9 +835,6 @@ static ucxpool_status_t stitched_create(heap_stitcher_t   *stitcher,
         return status;
     }
     base_list_add_tail(behind, &stitched->link);
-    stitcher->num_kept++;
-    stitcher->mapped += stitched->size;
-    stitcher->num_mappings += selection->num_mappings;
     *stitched_p = stitched;
     return UCXPOOL_OK;
 }
@@ -922,8 +916,6 @@ static heap_range_t *begin_use(heap_stitcher_t *stitcher,
     range->size     = size;
     range->stitched = stitched;
     stitched->range = range;
-    stitcher->num_kept--;
-    stitcher->num_live++;
     return range;
 }
 
@@ -1033,6 +1025,4 @@ void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
     stitched->stream = stream;
     stitched->ticket = ticket;
     stitched->turn   = ++stitcher->turns;
-    stitcher->num_live--;
-    stitcher->num_kept++;
 }

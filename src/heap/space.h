@@ -198,10 +198,6 @@ typedef struct heap_stitcher {
     uint64_t      end;
     base_list_t   all;
     uint64_t      turns;
-    size_t        num_live;
-    size_t        num_kept;
-    uint64_t      mapped;       /* mapped bytes */
-    uint64_t      num_mappings; /* of chunks and pages */
     uint64_t      num_stitches; /* since creation */
     uint64_t      num_restitches;
 } heap_stitcher_t;
