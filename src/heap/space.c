@@ -255,8 +255,9 @@ heap_range_t *heap_space_cover(const heap_space_t *space, uint64_t offset)
 bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
                      uint64_t *offset_p, uint64_t *size_p)
 {
-    uint64_t end    = heap_range_end(range);
-    uint64_t offset = base_align_up(*offset_p, HEAP_PAGE);
+    uint64_t end = heap_range_end(range);
+    uint64_t offset =
+        base_align_up(base_max(*offset_p, range->offset), HEAP_PAGE);
 
     while (offset + HEAP_PAGE <= end) {
         uint64_t grain = heap_home_grain(&space->home, offset);
@@ -562,72 +563,37 @@ static ucxpool_status_t select_unit(selection_t *selection, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* Select free chunks or pages of `unit` bytes until fewer than `stop` of the
- * `size` bytes are missing. */
-static ucxpool_status_t select_all(const heap_space_t  *space,
-                                   const heap_stream_t *stream, uint64_t unit,
-                                   uint64_t size, uint64_t stop,
-                                   selection_t *selection)
-{
-    const heap_index_t *index = &stream->index;
-    const heap_range_t *range = heap_index_first(index, unit);
-    uint64_t            offset, length;
-    ucxpool_status_t    status;
+/* A chunk or a page in the free ranges of a stream. */
+typedef struct unit {
+    const heap_range_t *range; /* the range that contains it; NULL: none */
+    uint64_t            offset;
+    uint64_t            size;
+} unit_t;
 
-    for (; range != NULL; range = heap_index_next(index, range, unit)) {
-        for (offset = range->offset;
-             heap_space_unit(space, range, &offset, &length);
-             offset += length) {
-            if (selection->size + stop > size) {
-                return UCXPOOL_OK;
-            }
-            if (length == unit) {
-                status = select_unit(selection, offset, length);
-                if (status != UCXPOOL_OK) {
-                    return status;
-                }
-            }
-        }
+/* Find the next chunk or page in the free ranges of at least `min_size` bytes.
+ * The first one is next to {.range = heap_index_first()}. */
+static bool next_unit(const heap_space_t *space, const heap_stream_t *stream,
+                      uint64_t min_size, unit_t *unit)
+{
+    unit->offset += unit->size;
+    while ((unit->range != NULL) &&
+           !heap_space_unit(space, unit->range, &unit->offset, &unit->size)) {
+        *unit = (unit_t){
+            .range = heap_index_next(&stream->index, unit->range, min_size)};
     }
-    return UCXPOOL_OK;
+    return unit->range != NULL;
 }
 
-/* Returns true if runs contain a part of the home. */
-static bool has_part(const heap_run_t *runs, size_t num_runs, uint64_t offset,
-                     uint64_t size)
+/* Like next_unit(), but skips units of other sizes. */
+static bool next_of_size(const heap_space_t *space, const heap_stream_t *stream,
+                         uint64_t size, unit_t *unit)
 {
-    for (size_t i = 0; i < num_runs; i++) {
-        if ((runs[i].home < offset + size) &&
-            (offset < runs[i].home + runs[i].size)) {
-            return true;
-        }
-    }
-    return false;
-}
+    bool is_found;
 
-/* If there are too few pages, select one more chunk and use only a part of
- * it. */
-static ucxpool_status_t select_last(const heap_space_t  *space,
-                                    const heap_stream_t *stream,
-                                    selection_t         *selection)
-{
-    uint64_t            unit  = space->home.slot_size;
-    const heap_index_t *index = &stream->index;
-    const heap_range_t *range = heap_index_first(index, unit);
-    uint64_t            offset, length;
-
-    for (; range != NULL; range = heap_index_next(index, range, unit)) {
-        for (offset = range->offset;
-             heap_space_unit(space, range, &offset, &length);
-             offset += length) {
-            if ((length == unit) &&
-                !has_part(selection->runs, selection->num_runs, offset,
-                          length)) {
-                return select_unit(selection, offset, length);
-            }
-        }
-    }
-    return UCXPOOL_OK;
+    do {
+        is_found = next_unit(space, stream, size, unit);
+    } while (is_found && (unit->size != size));
+    return is_found;
 }
 
 /*
@@ -638,36 +604,37 @@ static ucxpool_status_t select_units(const heap_space_t  *space,
                                      const heap_stream_t *stream, uint64_t size,
                                      selection_t *selection)
 {
-    uint64_t         chunk  = space->home.slot_size;
+    uint64_t slot_size = space->home.slot_size;
+    unit_t   chunk     = {.range = heap_index_first(&stream->index, slot_size)};
+    unit_t   page      = {.range = heap_index_first(&stream->index, HEAP_PAGE)};
     ucxpool_status_t status = UCXPOOL_OK;
 
     *selection = (selection_t){.runs = NULL};
-    if (chunk > HEAP_PAGE) {
-        status = select_all(space, stream, chunk, size, chunk, selection);
+    while ((status == UCXPOOL_OK) && (selection->size + slot_size <= size) &&
+           next_of_size(space, stream, slot_size, &chunk)) {
+        status = select_unit(selection, chunk.offset, chunk.size);
     }
-    if (status == UCXPOOL_OK) {
-        status = select_all(space, stream, HEAP_PAGE, size, 1, selection);
+    while ((status == UCXPOOL_OK) && (selection->size < size) &&
+           (slot_size > HEAP_PAGE) &&
+           next_of_size(space, stream, HEAP_PAGE, &page)) {
+        status = select_unit(selection, page.offset, page.size);
     }
+    /* If there are too few pages, select one more chunk and use only a part of
+     * it. */
     if ((status == UCXPOOL_OK) && (selection->size < size) &&
-        (chunk > HEAP_PAGE)) {
-        status = select_last(space, stream, selection);
+        next_of_size(space, stream, slot_size, &chunk)) {
+        status = select_unit(selection, chunk.offset, chunk.size);
     }
     return status;
 }
 
 uint64_t heap_stitchable(const heap_space_t *space, const heap_stream_t *stream)
 {
-    const heap_index_t *index = &stream->index;
-    const heap_range_t *range = heap_index_first(index, HEAP_PAGE);
-    uint64_t            sum   = 0;
-    uint64_t            offset, length;
+    unit_t   unit = {.range = heap_index_first(&stream->index, HEAP_PAGE)};
+    uint64_t sum  = 0;
 
-    for (; range != NULL; range = heap_index_next(index, range, HEAP_PAGE)) {
-        for (offset = range->offset;
-             heap_space_unit(space, range, &offset, &length);
-             offset += length) {
-            sum += length;
-        }
+    while (next_unit(space, stream, HEAP_PAGE, &unit)) {
+        sum += unit.size;
     }
     return sum;
 }
@@ -839,6 +806,20 @@ static ucxpool_status_t stitched_create(heap_stitcher_t   *stitcher,
     return UCXPOOL_OK;
 }
 
+/* Returns true if a stitched range contains a part of the home. */
+static bool has_part(const heap_stitched_t *stitched, uint64_t offset,
+                     uint64_t size)
+{
+    for (size_t i = 0; i < stitched->num_runs; i++) {
+        const heap_run_t *run = &stitched->runs[i];
+
+        if ((run->home < offset + size) && (offset < run->home + run->size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                                      uint64_t size)
 {
@@ -848,7 +829,7 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                             link) {
         ucxpool_status_t status = UCXPOOL_OK;
 
-        if (has_part(stitched->runs, stitched->num_runs, offset, size)) {
+        if (has_part(stitched, offset, size)) {
             /* The ticket of this part may have completed while the tickets of
              * other parts are pending. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))
