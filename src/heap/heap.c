@@ -698,7 +698,7 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
 {
     bool is_deferred = (owner != stream) && !heap->vmm->is_host;
 
-    if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
+    if (!heap_range_is(range, HEAP_LIVE)) {
         return false;
     }
     heap_range_become(range, is_deferred ? HEAP_DEFERRED : HEAP_CACHED);
@@ -822,7 +822,7 @@ static bool find_large(const heap_t *heap, place_t *place)
         stitched = heap_stitched_around(&heap->stitcher, place->offset);
         range    = (stitched != NULL) ? stitched->range : NULL;
     }
-    if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
+    if (!heap_range_is(range, HEAP_LIVE)) {
         return false;
     }
     fill(range, place);
@@ -1020,7 +1020,7 @@ check_range(const heap_t *heap, const heap_range_t *range, uint64_t *indexed)
     }
     if (heap_range_state(range) == HEAP_FREE) {
         *indexed += range->size;
-        if ((after != NULL) && (heap_range_state(after) == HEAP_FREE) &&
+        if (heap_range_is(after, HEAP_FREE) &&
             (after->stream == range->stream)) {
             return fault("two free ranges of one stream are adjacent",
                          range->offset);

@@ -140,7 +140,7 @@ typedef struct site {
  * range. */
 static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
 {
-    return ((range != NULL) && (heap_range_state(range) == HEAP_FREE) &&
+    return (heap_range_is(range, HEAP_FREE) &&
             heap_stream_may_use(stream, range->stream, range->ticket))
                ? range->size
                : 0;

@@ -73,6 +73,12 @@ static inline heap_state_t heap_range_state(const heap_range_t *range)
     return (heap_state_t)__atomic_load_n(&range->state, __ATOMIC_ACQUIRE);
 }
 
+/* Returns true if there is a range and it has this state. */
+static inline bool heap_range_is(const heap_range_t *range, heap_state_t state)
+{
+    return (range != NULL) && (heap_range_state(range) == state);
+}
+
 static inline void heap_range_become(heap_range_t *range, heap_state_t state)
 {
     __atomic_store_n(&range->state, (uint8_t)state, __ATOMIC_RELEASE);

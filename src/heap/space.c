@@ -305,44 +305,40 @@ static heap_range_t *join(heap_space_t *space, heap_range_t *left,
     return left;
 }
 
-/* Cut a range that is not in a list, so that a part of it becomes a separate
- * range. */
-static heap_range_t *isolate(heap_space_t *space, heap_range_t *range,
-                             uint64_t offset, uint64_t size,
-                             heap_range_t **left_p, heap_range_t **right_p)
+/* Put a hole or a free range into its list. */
+static void list_add(heap_space_t *space, heap_range_t *range)
 {
-    *left_p  = NULL;
-    *right_p = NULL;
-    if (offset > range->offset) {
-        cut(space, range, offset, left_p, &range);
+    if (heap_range_is(range, HEAP_UNBACKED)) {
+        base_list_add_head(&space->holes, &range->link);
+    } else {
+        heap_index_add(&range->stream->index, range);
     }
-    if (offset + size < heap_range_end(range)) {
-        cut(space, range, offset + size, &range, right_p);
-    }
-    return range;
 }
 
-static void index_add(heap_range_t *range)
+/* Cut a hole or a free range that is not in a list, so that a part of it
+ * becomes a separate range. The rest goes back into the list. */
+static heap_range_t *isolate(heap_space_t *space, heap_range_t *range,
+                             uint64_t offset, uint64_t size)
 {
-    heap_range_become(range, HEAP_FREE);
-    heap_index_add(&range->stream->index, range);
+    heap_range_t *rest;
+
+    if (offset > range->offset) {
+        cut(space, range, offset, &rest, &range);
+        list_add(space, rest);
+    }
+    if (offset + size < heap_range_end(range)) {
+        cut(space, range, offset + size, &range, &rest);
+        list_add(space, rest);
+    }
+    return range;
 }
 
 heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
                               uint64_t offset, uint64_t size)
 {
-    heap_range_t *left, *right;
-
     assert(heap_range_state(range) == HEAP_FREE);
     heap_index_remove(&range->stream->index, range);
-    range = isolate(space, range, offset, size, &left, &right);
-    if (left != NULL) {
-        index_add(left);
-    }
-    if (right != NULL) {
-        index_add(right);
-    }
-    return range;
+    return isolate(space, range, offset, size);
 }
 
 static bool is_over(const heap_range_t *range)
@@ -380,11 +376,6 @@ static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
     return both;
 }
 
-static bool is_free(const heap_range_t *range)
-{
-    return (range != NULL) && (heap_range_state(range) == HEAP_FREE);
-}
-
 /* Join a range that is not in a list with a free neighbor. Returns NULL if no
  * neighbor can be joined. */
 static heap_range_t *join_neighbor(heap_space_t *space, heap_range_t *range,
@@ -393,11 +384,11 @@ static heap_range_t *join_neighbor(heap_space_t *space, heap_range_t *range,
     heap_range_t *before = range->before;
     heap_range_t *after  = range->after;
 
-    if (is_free(after) && can_join(range, after)) {
+    if (heap_range_is(after, HEAP_FREE) && can_join(range, after)) {
         heap_index_remove(&after->stream->index, after);
         return join_free(space, range, after, stream);
     }
-    if (is_free(before) && can_join(range, before)) {
+    if (heap_range_is(before, HEAP_FREE) && can_join(range, before)) {
         heap_index_remove(&before->stream->index, before);
         return join_free(space, before, range, stream);
     }
@@ -416,13 +407,9 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
     while ((joined = join_neighbor(space, range, stream)) != NULL) {
         range = joined;
     }
-    index_add(range);
+    heap_range_become(range, HEAP_FREE);
+    heap_index_add(&range->stream->index, range);
     return range;
-}
-
-static bool is_hole(const heap_range_t *range)
-{
-    return (range != NULL) && (heap_range_state(range) == HEAP_UNBACKED);
 }
 
 /* Turn a range that is not in a list into a hole, and join adjacent holes. */
@@ -431,11 +418,11 @@ static void become_hole(heap_space_t *space, heap_range_t *range)
     heap_range_t *before = range->before;
     heap_range_t *after  = range->after;
 
-    if (is_hole(after)) {
+    if (heap_range_is(after, HEAP_UNBACKED)) {
         base_list_del(&after->link);
         range = join(space, range, after);
     }
-    if (is_hole(before)) {
+    if (heap_range_is(before, HEAP_UNBACKED)) {
         base_list_del(&before->link);
         range = join(space, before, range);
     }
@@ -449,10 +436,9 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  heap_stream_t *stream, uint64_t ticket,
                                  heap_range_t **range_p)
 {
-    heap_range_t    *left, *right, *range;
-    ucxpool_status_t status;
+    ucxpool_status_t status =
+        heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
 
-    status = heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -462,14 +448,8 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
         return status;
     }
     base_list_del(&hole->link);
-    range = isolate(space, hole, offset, size, &left, &right);
-    if (left != NULL) {
-        base_list_add_head(&space->holes, &left->link);
-    }
-    if (right != NULL) {
-        base_list_add_head(&space->holes, &right->link);
-    }
-    *range_p = heap_space_give(space, range, stream, ticket);
+    *range_p = heap_space_give(space, isolate(space, hole, offset, size),
+                               stream, ticket);
     return UCXPOOL_OK;
 }
 

@@ -143,11 +143,11 @@ static void small_release(heap_small_t *small, heap_range_t *range)
     heap_range_t *after  = range->after;
 
     range->page->starts[unit_of(range->page, range->offset)] = NULL;
-    if ((after != NULL) && (heap_range_state(after) == HEAP_FREE)) {
+    if (heap_range_is(after, HEAP_FREE)) {
         small_index_remove(small, after);
         heap_range_join(&small->ranges, range);
     }
-    if ((before != NULL) && (heap_range_state(before) == HEAP_FREE)) {
+    if (heap_range_is(before, HEAP_FREE)) {
         small_index_remove(small, before);
         heap_range_join(&small->ranges, before);
         range = before;
