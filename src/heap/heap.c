@@ -995,7 +995,7 @@ static ucxpool_status_t check_backing(const heap_home_t  *home,
     uint64_t page    = range->offset & ~(HEAP_PAGE - 1);
 
     for (; page < heap_range_end(range); page += HEAP_PAGE) {
-        if (heap_home_is_backed(home, page) == is_hole) {
+        if ((heap_home_chunk(home, page) != 0) == is_hole) {
             return fault(
                 is_hole ? "a hole has memory" : "a range has no memory", page);
         }

@@ -16,7 +16,6 @@ static ucxpool_status_t home_init(heap_home_t *home, mem_vmm_t *vmm,
                                   uint64_t slot_size)
 {
     assert((size % slot_size == 0) && (slot_size >= HEAP_PAGE));
-    assert(slot_size / HEAP_PAGE <= HEAP_SLOT_PAGES);
     *home       = (heap_home_t){.vmm       = vmm,
                                 .address   = address,
                                 .size      = size,
@@ -41,20 +40,9 @@ mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset)
 {
     const heap_slot_t *slot = heap_home_slot(home, offset);
 
-    return (slot->chunk != 0) ? slot->chunk
-                              : slot->pages[page_of(home, offset)];
-}
-
-bool heap_home_is_backed(const heap_home_t *home, uint64_t offset)
-{
-    return (heap_home_slot(home, offset)->backed >> page_of(home, offset)) & 1;
-}
-
-static uint64_t all_pages(const heap_home_t *home)
-{
-    uint64_t num = home->slot_size / HEAP_PAGE;
-
-    return (num == 64) ? UINT64_MAX : (UINT64_C(1) << num) - 1;
+    return ((slot->chunk != 0) || (slot->pages == NULL))
+               ? slot->chunk
+               : slot->pages[page_of(home, offset)];
 }
 
 /* Returns true if the slot at `offset` becomes one chunk, because the `size`
@@ -70,15 +58,12 @@ static void home_note(heap_home_t *home, uint64_t offset, uint64_t size,
                       mem_chunk_t chunk)
 {
     heap_slot_t *slot = heap_home_slot(home, offset);
-    size_t       page = page_of(home, offset);
 
     if (size > HEAP_PAGE) {
-        slot->chunk  = chunk;
-        slot->backed = all_pages(home);
+        slot->chunk = chunk;
         home->num_chunks++;
     } else {
-        slot->pages[page] = chunk;
-        slot->backed |= UINT64_C(1) << page;
+        slot->pages[page_of(home, offset)] = chunk;
         home->num_pages++;
     }
     home->reserved += size;
@@ -87,15 +72,12 @@ static void home_note(heap_home_t *home, uint64_t offset, uint64_t size,
 static void home_forget(heap_home_t *home, uint64_t offset, uint64_t size)
 {
     heap_slot_t *slot = heap_home_slot(home, offset);
-    size_t       page = page_of(home, offset);
 
     if (slot->chunk != 0) {
-        slot->chunk  = 0;
-        slot->backed = 0;
+        slot->chunk = 0;
         home->num_chunks--;
     } else {
-        slot->pages[page] = 0;
-        slot->backed &= ~(UINT64_C(1) << page);
+        slot->pages[page_of(home, offset)] = 0;
         home->num_pages--;
     }
     home->reserved -= size;
@@ -153,7 +135,7 @@ static void home_empty(heap_home_t *home, uint64_t offset, uint64_t end)
 
     for (; offset < end; offset += grain) {
         grain = heap_home_grain(home, offset);
-        if (heap_home_is_backed(home, offset)) {
+        if (heap_home_chunk(home, offset) != 0) {
             (void)home_drop(home, offset, grain);
         }
     }

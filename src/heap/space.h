@@ -28,14 +28,10 @@
 
 /* --- chunks --------------------------------------------------------------- */
 
-/* Maximum number of pages in a slot; one bit each in `backed`. */
-#define HEAP_SLOT_PAGES 64
-
 typedef struct heap_slot {
-    mem_chunk_t   chunk;  /* 0: backed by pages */
-    mem_chunk_t  *pages;  /* chunk per page; NULL: none yet */
-    uint64_t      backed; /* a bit per page that has memory */
-    heap_range_t *first;  /* the range that contains the slot's first byte */
+    mem_chunk_t   chunk; /* 0: backed by pages */
+    mem_chunk_t  *pages; /* chunk per page, 0: no memory; NULL: none yet */
+    heap_range_t *first; /* the range that contains the slot's first byte */
 } heap_slot_t;
 
 typedef struct heap_home {
@@ -56,12 +52,8 @@ static inline heap_slot_t *heap_home_slot(const heap_home_t *home,
     return &home->slots[offset / home->slot_size];
 }
 
-/* Returns the chunk mapped at a page. If the slot is a single chunk, the offset
- * must be the start of the slot. */
+/* Returns the chunk that backs a page; 0: none. */
 mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset);
-
-/* Returns true if the page at an offset has memory. */
-bool heap_home_is_backed(const heap_home_t *home, uint64_t offset);
 
 /* Returns the size of the physical allocation at an offset. */
 static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
@@ -85,7 +77,7 @@ static inline heap_range_t *heap_space_first(const heap_space_t *space)
  * Initialize the space. The home is one hole at first.
  *
  * address    The reserved addresses of the home: `size` bytes, whole slots.
- * slot_size  A power of two, from HEAP_PAGE to HEAP_SLOT_PAGES * HEAP_PAGE.
+ * slot_size  A power of two, at least HEAP_PAGE.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
