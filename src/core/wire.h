@@ -19,7 +19,6 @@ struct core_fragment {
     const void          *bytes;     /* the fragment's data */
     bool                 in_place;  /* the data is in the caller's memory */
     bool                 is_pushed; /* the data is in a block of the receiver */
-    bool                 is_taken;  /* read before the gather ended here */
     block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
     unsigned             block;     /* packed: index in send.blocks */
     unsigned             slice;

@@ -406,8 +406,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
         request->channel->xfer->num_pushes--;
         core_link_ended(&request->send->push, fragment->data.length);
     }
-    if (core_request_has_ended(request) || request->send->ending ||
-        fragment->is_taken) {
+    if (core_request_has_ended(request) || request->send->ending) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
         xfer_send_fragment_done(fragment);
@@ -578,7 +577,6 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     fragment->ucx           = NULL;
     fragment->copy.job      = NULL;
     fragment->is_pushed     = false;
-    fragment->is_taken      = false;
     fragment->range.is_open = false;
     fragment->done          = xfer_send_fragment_done;
     return fragment;

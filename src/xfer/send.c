@@ -728,9 +728,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
         return;
     }
     fragment = request->send->fragments[number];
-    if (fragment->copy.job != NULL) {
-        fragment->is_taken = request->send->is_early;
-    } else if (fragment->ucx == NULL) {
+    if ((fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
         xfer_send_fragment_done(fragment);
     }
 }
