@@ -1,6 +1,6 @@
 """An application that cannot use the pool: the warning in the logs of the driver
-and the executors, and the failure if the pool is required. Each application runs in its own process, whose
-stderr is the driver's log."""
+and the executors, and the failure if the pool is required. Each application runs
+in its own process, whose stderr is the driver's log."""
 import ast
 import os
 import pathlib
