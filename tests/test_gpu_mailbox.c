@@ -302,90 +302,45 @@ static void cancel_and_wait(ucxpool_request_t *request)
     two_check(!pair_ended(request));
 }
 
-/* The sender's GPU is slow: the receiver's GPU polls repeatedly, and a receive
- * or a send that is canceled during that time ends. */
-STAND_IN_TEST_EACH(slow_mailbox_message_is_awaited, 3)
-{
-    bool               is_canceled = _i != 0;
-    ucxpool_request_t *request;
-    ucxpool_status_t   status;
-
-    if (!begin_on("devices=2", SETTINGS, true)) {
-        return;
-    }
-    get_mailbox();
-    put(0);
-    two_meet(&two);
-    if (two.is_child) {
-        cuda_start("run=n,devices=2");
-        request = post_send(0, SHORT, 1);
-        two_progress(&two, 20);
-        two_check(two.channel->xfer->num_pushes == 1);
-        if (_i == 2) {
-            cancel_and_wait(request);
-        }
-        two_say(&two);
-        two_hear(&two);
-        two_check(two.channel->xfer->num_pushes == 1);
-        cuda_start("devices=2");
-        while (stand_in.step(1) != 0) {
-        }
-    } else {
-        request = post_recv(0, SHORT, 1);
-        two_hear(&two);
-        two_progress(&two, 200);
-        two_check((_i == 2) || !pair_ended(request));
-        if (_i == 1) {
-            ucxpool_request_cancel(request);
-        }
-        two_progress(&two, 20);
-        two_say(&two);
-    }
-    status = two_finish(&two, request);
-    two_check(is_canceled ? (status != UCXPOOL_OK) : (status == UCXPOOL_OK));
-    if (!two.is_child && !is_canceled) {
-        check(0, 0, SHORT);
-    }
-    end_both();
-}
-
-#define PUSHING SETTINGS "MAP_WAY=push"
-#define PUSHED  ((size_t)1 << 20)
-
-/* Post a send whose gather does not run, and progress until its fragment has
- * been sent. */
-static ucxpool_request_t *send_early(void)
+/* Post a send, and let its gather start, but not end. */
+static ucxpool_request_t *post_slow_send(size_t size)
 {
     uint64_t           late = pair_deadline();
     ucxpool_request_t *request;
 
     cuda_start("run=n,devices=2");
-    request = post_send(0, PUSHED, 4);
-    while (!request->send->all_posted ||
-           !base_list_is_empty(&request->send->unsent)) {
+    request = post_send(0, size, 2);
+    while (two.channel->xfer->num_pushes == 0) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
-    two_check(two.channel->xfer->num_pushes == 1);
+    two_progress(&two, 20);
     return request;
 }
 
-/* A message that is too long for the mailbox. Its receive ends after the
- * gather, or the message is canceled before. */
-STAND_IN_TEST_EACH(fragment_is_sent_before_it_is_gathered, 3)
+/* In the mailbox; and too long for it, so announced before it is gathered. */
+static const size_t slow_sizes[] = {SHORT, (size_t)1 << 20};
+
+/* The sender's GPU is slow: the receiver's GPU polls repeatedly, and a receive
+ * or a send that is canceled during that time ends. */
+STAND_IN_TEST_EACH(slow_message_is_awaited, 2 * 3)
 {
+    size_t             size = slow_sizes[_i / 3];
+    int                end  = _i % 3; /* 1: canceled here, 2: by the sender */
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (!begin_on("devices=2", PUSHING, true)) {
+    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
         return;
     }
     get_mailbox();
     put(0);
     two_meet(&two);
     if (two.is_child) {
-        request = send_early();
-        if (_i == 2) {
+        request = post_slow_send(size);
+        two_check((size == SHORT) ||
+                  base_list_is_empty(&request->send->unsent));
+        if (end == 2) {
             cancel_and_wait(request);
         }
         two_say(&two);
@@ -395,20 +350,20 @@ STAND_IN_TEST_EACH(fragment_is_sent_before_it_is_gathered, 3)
         while (stand_in.step(1) != 0) {
         }
     } else {
-        request = post_recv(0, PUSHED, 2);
+        request = post_recv(0, size, 2);
         two_hear(&two);
         two_progress(&two, 200);
-        two_check((_i == 2) || !pair_ended(request));
-        if (_i == 1) {
+        two_check((end == 2) || !pair_ended(request));
+        if (end == 1) {
             ucxpool_request_cancel(request);
         }
         two_progress(&two, 20);
         two_say(&two);
     }
     status = two_finish(&two, request);
-    two_check((status == UCXPOOL_OK) == (_i == 0));
-    if (!two.is_child && (_i == 0)) {
-        check(0, 0, PUSHED);
+    two_check((status == UCXPOOL_OK) == (end == 0));
+    if (!two.is_child && (end == 0)) {
+        check(0, 0, size);
     }
     two_progress(&two, 100);
     two_check(two.channel->xfer->mailbox.free_slots == 0xfffffffff);
