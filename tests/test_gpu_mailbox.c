@@ -18,6 +18,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define TAG       UINT64_C(9)
@@ -479,6 +480,32 @@ static void until_none_is_lent(void)
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
+}
+
+/* The sender's GPU is slow, so its write ends only after all limits of the
+ * destruction. The process lives on, but the mailbox is free. */
+STAND_IN_TEST(destroyed_pool_with_a_slow_gpu_returns_the_mailbox)
+{
+    char byte;
+
+    if (!begin_on("devices=2", SETTINGS "CLOSE_TIMEOUT=0", true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        (void)post_slow_send(SHORT); /* freed with its pool */
+        ucxpool_destroy(two.pool);
+        two.pool = NULL;
+        two_check(recv(two.talk, &byte, 1, 0) == 1);
+        free_memory();
+        two_cleanup(&two);
+    }
+    until_none_is_lent();
+    two_say(&two);
+    free_memory();
+    two_gpu_stop(&two);
 }
 
 /* From the third on, only the time of the end differs. */

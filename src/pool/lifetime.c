@@ -290,6 +290,10 @@ static void end_requests(ucxpool_t *pool, uint64_t limit)
         rest(pool_progress(pool), &idle_since);
     }
     copy_engine_wait(pool->engine);
+    /* The GPU's writes to the peers have ended. The first round of progress
+     * counts them, and the second sends the BYEs that waited for them. */
+    pool_progress(pool);
+    pool_progress(pool);
     core_unlock(pool);
 }
 
