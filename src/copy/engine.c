@@ -21,8 +21,9 @@
  * slower. */
 #define NUM_SCATTERS 12u
 /* The maximum number of scatters that wait for a flag, and so for a peer. A
- * long one counts as two. Their thread blocks then occupy at most half of the
- * GPU. */
+ * long one counts as two. It needs only room for one, so that short ones cannot
+ * take the room before it each time. So the thread blocks occupy at most 56 %
+ * of the GPU (COPY_WAIT_FACTOR). */
 #define NUM_WAITING 4u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
@@ -413,7 +414,7 @@ static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather,
                                 unsigned waiting)
 {
     if ((!is_gather && (engine->num_scatters == NUM_SCATTERS)) ||
-        (engine->num_waiting + waiting > NUM_WAITING)) {
+        ((waiting != 0) && (engine->num_waiting >= NUM_WAITING))) {
         return NULL;
     }
     return copy_cuda_job_get(engine->copier);
