@@ -176,7 +176,8 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
         is_wanted(delivery->request)) {
-        delivery->waits = true;
+        delivery->flag.word = NULL; /* it is set for all bytes */
+        delivery->waits     = true;
         launch(delivery);
         return;
     }
