@@ -485,6 +485,9 @@ static step_result_t step_fragments(ucxpool_request_t *request)
     unsigned          batch = copy_engine_batch(request->pool->engine);
     ucxpool_status_t  status;
 
+    if (send->is_early) {
+        batch++; /* send the fragment before other requests start copies */
+    }
     if (request->stream.marker != NULL) {
         return STEP_WAIT;
     }
