@@ -183,7 +183,9 @@ static bool is_kept(const ucxpool_channel_t *channel)
  * if the peer's decision is not known yet. */
 static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
-    if (!channel->closing.has_begun && !channel->closing.kept) {
+    bool is_late = base_clock_now() >= last_moment(channel);
+
+    if (!channel->closing.has_begun && !channel->closing.kept && !is_late) {
         channel->closing.kept = true;
         core_control_post(channel, PROTO_KEPT, CORE_OUTSIDE);
     }
@@ -191,7 +193,7 @@ static bool try_keep_endpoint(ucxpool_channel_t *channel)
         core_remote_keep_endpoint(channel);
         return true;
     }
-    return base_clock_now() >= last_moment(channel);
+    return is_late;
 }
 
 static void close_endpoint(ucxpool_channel_t *channel)
