@@ -988,6 +988,7 @@ static const struct {
     {false, 0, PROTO_DATA_PUSHED}, /* no mailbox is lent */
     {true, 36, PROTO_DATA_PUSHED}, /* the last slot is 35 */
     {true, 0, 0},
+    {true, 0, PROTO_DATA_PUSHED | PROTO_DATA_CHECKSUM},
 };
 
 REJECTED_EACH(early_fragment_without_a_flag, NUM_ROWS(wrong_early))

@@ -244,12 +244,13 @@ static const uint8_t *locate(const ucxpool_request_t *request,
 }
 
 /* Find the flag of a fragment that is announced before it is complete. Returns
- * false if the fragment has none that is valid. */
+ * false if the fragment has no valid flag, or cannot have one. */
 static bool find_flag(const ucxpool_channel_t *channel,
                       const proto_data_t *data, copy_flag_t *flag_p)
 {
     return !(data->flags & PROTO_DATA_EARLY) ||
-           (is_pushed(data) &&
+           (is_pushed(data) && !(data->flags & PROTO_DATA_CHECKSUM) &&
+            ((uint32_t)data->message != 0) &&
             wire_mailbox_find_flag(channel, data->slot, data->message, flag_p));
 }
 
@@ -311,11 +312,11 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     }
     bytes = locate(request, data);
     if ((bytes == NULL) || !find_flag(channel, data, &flag)) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment outside %s",
-                          is_pushed(data)
-                              ? "the blocks that were lent for its message"
-                              : "its regions");
+        core_channel_fail(
+            channel, UCXPOOL_ERR_PROTOCOL,
+            "the peer sent a fragment outside %s",
+            is_pushed(data) ? "the blocks and the mailbox that were lent to it"
+                            : "its regions");
         return;
     }
     if (!wire_recv_check(request, data, true)) {

@@ -220,7 +220,8 @@ void wire_loan_destroy_all(ucxpool_t *pool);
 /*
  * Mailboxes: receiver memory to which a sender's GPU writes messages before
  * they are accepted. The receiver lends a mailbox to a channel for the
- * channel's lifetime, after it has accepted the first message that would fit.
+ * channel's lifetime, after it has accepted a message of at most
+ * WIRE_EARLY_MAX bytes.
  *
  *     | slot | slot | ... | flag | flag | ... |    a part of a block of the
  *                                                  receive share
@@ -241,15 +242,17 @@ typedef struct wire_mailbox {
 /*
  * A longer message is written to lent blocks. If it fits in one fragment, the
  * sender announces this fragment before it is gathered, with a slot whose flag
- * is set when the fragment is complete. The launches of both copies then
- * overlap, and there is one launch on each side. If more than WIRE_EARLY_TOTAL
- * bytes are in flight, the launches overlap anyway (docs/benchmarks/gpu.md).
+ * is set when the fragment is complete. So the receiver launches its copy
+ * during the gather, and there is one launch on each side. With many messages
+ * in flight, launches and copies overlap anyway (docs/benchmarks/gpu.md). So a
+ * message is announced only if all messages of the channel, if they had its
+ * size, would have at most WIRE_EARLY_TOTAL bytes.
  */
 #define WIRE_EARLY_MAX   ((uint64_t)16 << 20)
 #define WIRE_EARLY_TOTAL ((uint64_t)32 << 20)
 
 /* Returns the length of the longest message that is announced before it is
- * gathered, if `num` messages are in flight, and a block has this size. */
+ * gathered, if the channel has `num` messages, and a block has this size. */
 static inline uint64_t wire_early_max(uint64_t block_size, uint32_t num)
 {
     return base_min(base_min(block_size, WIRE_EARLY_MAX),
@@ -274,9 +277,9 @@ static inline copy_flag_t wire_mailbox_flag(const wire_mailbox_t *mailbox,
                          (uint32_t)message};
 }
 
-/* Called when the message of a receive has been accepted. If the message would
- * fit in a mailbox, and the channel has none, lends a mailbox to the
- * channel and sends MAILBOX to the peer. */
+/* Called when the message of a receive has been accepted. If the message has at
+ * most WIRE_EARLY_MAX bytes, and the channel has no mailbox, lends a mailbox to
+ * the channel and sends MAILBOX to the peer. */
 void wire_mailbox_lend(const ucxpool_request_t *request);
 
 /* Returns true if the channel has a mailbox that this pool lent. */
