@@ -704,14 +704,11 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
     heap_range_become(range, is_deferred ? HEAP_DEFERRED : HEAP_CACHED);
     heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
                    stream->handle);
-    heap_small_end(&owner->small, range);
     if (is_deferred) {
         range->stream = stream;
         range->ticket = heap_stream_ticket(stream);
-        heap_small_defer(&owner->small, range);
-    } else {
-        heap_small_give(&owner->small, range);
     }
+    heap_small_give(&owner->small, range);
     return true;
 }
 

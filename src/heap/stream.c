@@ -4,21 +4,17 @@
 
 #include "base/error.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* --- small allocations ---------------------------------------------------- */
 
+/* Initialize zeroed memory. */
 static void small_init(heap_small_t *small)
 {
     base_list_init(&small->pages);
     heap_index_init(&small->index);
-    small->cache = (heap_free_cache_t){.used = 0};
     heap_ranges_init(&small->ranges);
     base_list_init(&small->deferred);
-    small->num_pages   = 0;
-    small->num_empty   = 0;
-    small->num_mediums = 0;
 }
 
 static size_t unit_of(const heap_page_t *page, uint64_t offset)
@@ -92,11 +88,6 @@ ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
     return status;
 }
 
-void heap_small_end(heap_small_t *small, const heap_range_t *range)
-{
-    small->num_mediums -= is_medium(range);
-}
-
 ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
                                 heap_page_t *page)
 {
@@ -110,7 +101,6 @@ ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
     range->offset = page->place->offset;
     range->size   = HEAP_PAGE;
     range->page   = page;
-    range->stream = stream;
     page->first   = range;
     __atomic_store_n(&page->stream, stream, __ATOMIC_RELEASE);
     base_list_add_tail(&small->pages, &page->link);
@@ -152,7 +142,6 @@ static void small_release(heap_small_t *small, heap_range_t *range)
         heap_range_join(&small->ranges, before);
         range = before;
     }
-    range->stream = range->page->stream;
     small_index_add(small, range);
 }
 
@@ -168,14 +157,13 @@ void heap_small_give(heap_small_t *small, heap_range_t *range)
 {
     heap_range_t *released[HEAP_FREE_CACHE_DEPTH];
 
-    small_release_all(small, released,
-                      heap_free_cache_put(&small->cache, range, released));
-}
-
-void heap_small_defer(heap_small_t *small, heap_range_t *range)
-{
-    assert(heap_range_state(range) == HEAP_DEFERRED);
-    base_list_add_tail(&small->deferred, &range->link);
+    small->num_mediums -= is_medium(range);
+    if (heap_range_state(range) == HEAP_DEFERRED) {
+        base_list_add_tail(&small->deferred, &range->link);
+    } else {
+        small_release_all(small, released,
+                          heap_free_cache_put(&small->cache, range, released));
+    }
 }
 
 heap_stream_t *heap_small_settle(heap_small_t        *small,
@@ -339,36 +327,24 @@ static ucxpool_status_t prepare_table(heap_streams_t *streams)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t stream_create(const mem_vmm_t *vmm, void *handle,
-                                      heap_stream_t **stream_p)
-{
-    heap_stream_t *stream = calloc(1, sizeof(*stream));
-
-    if (stream == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no host memory for the heap's data of a stream");
-    }
-    stream->handle = handle;
-    stream->over   = vmm->is_host ? ALL_TICKETS : 0;
-    heap_index_init(&stream->index);
-    small_init(&stream->small);
-    *stream_p = stream;
-    return UCXPOOL_OK;
-}
-
 static ucxpool_status_t add(heap_streams_t *streams, void *handle,
                             heap_stream_t **stream_p)
 {
-    heap_stream_t   *stream = NULL;
+    heap_stream_t   *stream;
     ucxpool_status_t status = prepare_table(streams);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = stream_create(streams->vmm, handle, &stream);
-    if (status != UCXPOOL_OK) {
-        return status;
+    stream = calloc(1, sizeof(*stream));
+    if (stream == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory for the heap's data of a stream");
     }
+    stream->handle = handle;
+    stream->over   = streams->vmm->is_host ? ALL_TICKETS : 0;
+    heap_index_init(&stream->index);
+    small_init(&stream->small);
     stream->next = streams->all;
     streams->all = stream;
     streams->count++;

@@ -189,15 +189,9 @@ heap_range_t *heap_small_at(const heap_page_t *page, uint64_t offset);
 /* Returns the live range that contains an offset, or NULL. */
 heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
 
-/* Update the counts for a range that is no longer live. Call this before the
- * range is freed. */
-void heap_small_end(heap_small_t *small, const heap_range_t *range);
-
-/* Free a HEAP_CACHED range of a page, in the stream that owns the page. */
+/* Free a range of a page: at once if it is HEAP_CACHED, or once its ticket has
+ * completed if it is HEAP_DEFERRED. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
-
-/* Record a HEAP_DEFERRED range, to be freed once its ticket has completed. */
-void heap_small_defer(heap_small_t *small, heap_range_t *range);
 
 /*
  * Free deferred ranges whose ticket has completed. Also free the ranges that
