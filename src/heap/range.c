@@ -140,25 +140,19 @@ heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
     return front;
 }
 
-void heap_range_join(heap_ranges_t *ranges, heap_range_t *range)
+void heap_range_join(heap_ranges_t *ranges, heap_range_t *range,
+                     heap_range_t *neighbor)
 {
-    heap_range_t *rest = range->after;
-
-    assert(rest->offset == heap_range_end(range));
-    range->size += rest->size;
-    set_neighbors(range, rest->after);
-    heap_ranges_put(ranges, rest);
-}
-
-void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range)
-{
-    heap_range_t *front = range->before;
-
-    assert(heap_range_end(front) == range->offset);
-    range->offset = front->offset;
-    range->size += front->size;
-    set_neighbors(front->before, range);
-    heap_ranges_put(ranges, front);
+    if (neighbor == range->after) {
+        assert(neighbor->offset == heap_range_end(range));
+        set_neighbors(range, neighbor->after);
+    } else {
+        assert(heap_range_end(neighbor) == range->offset);
+        set_neighbors(neighbor->before, range);
+        range->offset = neighbor->offset;
+    }
+    range->size += neighbor->size;
+    heap_ranges_put(ranges, neighbor);
 }
 
 /* --- free ranges by size -------------------------------------------------- */
@@ -282,23 +276,17 @@ static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
 /* Find the next non-empty bin. Returns false if not found. */
 static bool bin_above(const heap_index_t *index, bin_t *bin)
 {
-    uint32_t columns = 0;
-    uint64_t rows    = 0;
+    uint32_t columns = index->columns[bin->row] & (~UINT32_C(1) << bin->column);
+    uint64_t rows    = index->rows & (~UINT64_C(1) << bin->row);
 
-    if (bin->column + 1 < HEAP_INDEX_COLUMNS) {
-        columns = index->columns[bin->row] >> (bin->column + 1);
-    }
     if (columns != 0) {
-        bin->column += 1 + (unsigned)__builtin_ctz(columns);
+        bin->column = (unsigned)__builtin_ctz(columns);
         return true;
-    }
-    if (bin->row + 1 < HEAP_INDEX_ROWS) {
-        rows = index->rows >> (bin->row + 1);
     }
     if (rows == 0) {
         return false;
     }
-    bin->row += 1 + (unsigned)__builtin_ctzll(rows);
+    bin->row    = (unsigned)__builtin_ctzll(rows);
     bin->column = (unsigned)__builtin_ctz(index->columns[bin->row]);
     return true;
 }

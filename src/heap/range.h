@@ -143,11 +143,10 @@ heap_range_t *heap_range_cut(heap_ranges_t *ranges, heap_range_t *range,
 heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
                                    uint64_t offset);
 
-/* Join a range with the next range. The next range must not be in a list. */
-void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
-/* Join a range with the previous range. The previous range must not be in a
- * list. */
-void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
+/* Join a range with its previous or next range, which must not be in a list and
+ * whose descriptor becomes unused. */
+void heap_range_join(heap_ranges_t *ranges, heap_range_t *range,
+                     heap_range_t *neighbor);
 
 /* --- free ranges by size ----------------------------------------------------
  * An index of free ranges. Finding a range that is long enough takes constant

@@ -273,18 +273,17 @@ static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
     note_slots(space, part, part->offset, heap_range_end(part));
 }
 
-/* Join two neighbors and return the result. */
+/* Join two neighbors and return the result. The longer one keeps its
+ * descriptor, so that few slots have to be updated. */
 static heap_range_t *join(heap_space_t *space, heap_range_t *left,
                           heap_range_t *right)
 {
-    if (left->size < right->size) {
-        note_slots(space, right, left->offset, right->offset);
-        heap_range_join_front(&space->ranges, right);
-        return right;
-    }
-    note_slots(space, left, right->offset, heap_range_end(right));
-    heap_range_join(&space->ranges, left);
-    return left;
+    heap_range_t *longer  = (left->size < right->size) ? right : left;
+    heap_range_t *shorter = (longer == left) ? right : left;
+
+    note_slots(space, longer, shorter->offset, heap_range_end(shorter));
+    heap_range_join(&space->ranges, longer, shorter);
+    return longer;
 }
 
 /* Put a hole or a free range into its list. */

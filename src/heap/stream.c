@@ -135,11 +135,11 @@ static void small_release(heap_small_t *small, heap_range_t *range)
     range->page->starts[unit_of(range->page, range->offset)] = NULL;
     if (heap_range_is(after, HEAP_FREE)) {
         small_index_remove(small, after);
-        heap_range_join(&small->ranges, range);
+        heap_range_join(&small->ranges, range, after);
     }
     if (heap_range_is(before, HEAP_FREE)) {
         small_index_remove(small, before);
-        heap_range_join(&small->ranges, before);
+        heap_range_join(&small->ranges, before, range);
         range = before;
     }
     small_index_add(small, range);
