@@ -214,19 +214,19 @@ static void close_ep(core_endpoint_t *endpoint)
 unsigned core_endpoint_progress(core_endpoint_t *endpoint)
 {
     core_endpoint_step_t step = endpoint->step;
-    bool                 can_flush;
+    bool                 must;
 
     if ((step == CORE_ENDPOINT_OPEN) || (step >= CORE_ENDPOINT_CLOSING)) {
         return 0;
     }
-    can_flush = endpoint->is_own && !core_endpoint_has_failed(endpoint);
-    if (can_flush && (step == CORE_ENDPOINT_DRAINING) &&
+    must = !endpoint->is_own || core_endpoint_has_failed(endpoint) ||
+           (base_clock_now() >= endpoint->deadline);
+    if (!must && (step == CORE_ENDPOINT_DRAINING) &&
         (endpoint->num_operations == 0)) {
         endpoint->step = CORE_ENDPOINT_FLUSHING;
         flush(endpoint);
-    } else if (!can_flush || (base_clock_now() >= endpoint->deadline) ||
-               ((step == CORE_ENDPOINT_FLUSHING) &&
-                (endpoint->flush == NULL))) {
+    } else if (must || ((step == CORE_ENDPOINT_FLUSHING) &&
+                        (endpoint->flush == NULL))) {
         close_ep(endpoint);
     }
     return (endpoint->step != step) ? 1 : 0;
