@@ -397,12 +397,17 @@ static const struct {
     [WAY_LONG_GATHER] = {2, 0}, [WAY_LONG_SCATTER] = {2, 0},
 };
 
+static bool waits_for_flag(const copy_cuda_job_t *job, bool is_gather)
+{
+    return !is_gather && (job->flag.word != NULL);
+}
+
 /* A write to a peer's window also uses WAY_NEAR, and so has the highest
  * priority. Such a write is not part of a pushed message, and does not wait for
  * a local copy. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
-    if (!is_gather && (job->flag.word != NULL)) {
+    if (waits_for_flag(job, is_gather)) {
         return WAY_WAIT;
     }
     if (is_gather != job->is_pushed) {
@@ -650,7 +655,7 @@ static bool cut(const copy_cuda_copier_t *copier, const copy_cuda_job_t *job,
 {
     unsigned num_processors = (unsigned)copier->device->num_processors;
 
-    if (!is_gather && (job->flag.word != NULL) && (size > COPY_WAIT_SHORT)) {
+    if (waits_for_flag(job, is_gather) && (size > COPY_WAIT_SHORT)) {
         num_processors *= COPY_WAIT_FACTOR;
     }
     tiles_p->size = copy_tile_size(size, num_processors, list->is_far);
