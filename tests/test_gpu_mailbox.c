@@ -315,7 +315,6 @@ static ucxpool_request_t *post_slow_send(size_t size)
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
-    two_progress(&two, 20);
     return request;
 }
 
