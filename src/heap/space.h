@@ -94,8 +94,8 @@ heap_range_t *heap_space_cover(const heap_space_t *space, uint64_t offset);
 
 /*
  * Find the first chunk or page at or after *offset_p that is completely in a
- * range. Returns false if not found. Only complete chunks and pages can be
- * stitched or released.
+ * range. *offset_p may be before the range. Returns false if not found. Only
+ * complete chunks and pages can be stitched or released.
  */
 bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
                      uint64_t *offset_p, uint64_t *size_p);
