@@ -1,7 +1,5 @@
 /* Settings: defaults, the environment, modification by the program,
  * printing. */
-#include <config.h>
-
 #include "api/api.h"
 
 #include "base/error.h"

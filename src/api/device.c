@@ -1,6 +1,4 @@
 /* The public functions for GPUs: properties, lists, and streams. */
-#include <config.h>
-
 #include "api/api.h"
 #include "base/error.h"
 #include "block/backing.h"

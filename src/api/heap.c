@@ -2,8 +2,6 @@
  * The public functions for the heap of a pool. The first allocation creates the
  * heap. Its limit is MEMORY_LIMIT minus the memory of the blocks.
  */
-#include <config.h>
-
 #include "base/error.h"
 #include "base/math.h"
 #include "base/text.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/config.h"
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/key.h"
 
 #include "base/log.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/limits.h"
 
 #include "base/error.h"

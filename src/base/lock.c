@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/lock.h"
 
 #include <linux/futex.h>

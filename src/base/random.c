@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/random.h"
 
 #include "base/error.h"

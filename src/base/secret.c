@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "base/secret.h"
 
 #include "base/error.h"

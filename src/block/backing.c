@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "block/backing.h"
 
 #include "base/config.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "block/budget.h"
 
 #include "base/error.h"

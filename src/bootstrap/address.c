@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "bootstrap/address.h"
 
 #include "base/error.h"

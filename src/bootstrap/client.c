@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "bootstrap/client.h"
 
 #include "base/clock.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "copy/cuda_copier.h"
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "copy/engine.h"
 
 #include "base/clock.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "copy/file.h"
 
 #include "base/error.h"

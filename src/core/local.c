@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "core/local.h"
 
 #include "base/clock.h"

@@ -2,8 +2,6 @@
  * The allocator functions for PyTorch, CuPy and RMM. Some of these functions
  * throw C++ exceptions, so this file is compiled with -fexceptions.
  */
-#include <config.h>
-
 #include "framework/framework.h"
 
 #include <ucxpool/config.h>

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "heap/heap.h"
 
 #include "base/error.h"

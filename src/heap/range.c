@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "heap/range.h"
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "heap/space.h"
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "heap/stream.h"
 
 #include "base/error.h"

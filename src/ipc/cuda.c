@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "ipc/cuda.h"
 
 #include "base/error.h"

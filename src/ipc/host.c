@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "ipc/host.h"
 
 #include "base/log.h"

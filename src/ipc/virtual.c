@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "ipc/virtual.h"
 
 #include "base/error.h"

@@ -1,6 +1,4 @@
 /* Memory that the CUDA driver allocates or pins in one call. */
-#include <config.h>
-
 #include "base/error.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "mem/cuda_device.h"
 
 #include "base/error.h"

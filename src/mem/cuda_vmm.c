@@ -7,8 +7,6 @@
  * supports no offset into it. Only whole regions can be stitched. Unmapping and
  * releasing need no context.
  */
-#include <config.h>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/cuda_device.h"

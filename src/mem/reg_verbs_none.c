@@ -1,6 +1,4 @@
 /* For builds without libibverbs: registration always fails. */
-#include <config.h>
-
 #include "base/error.h"
 #include "mem/reg_verbs.h"
 

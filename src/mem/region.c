@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "mem/region.h"
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "mem/system.h"
 
 #include "base/math.h"

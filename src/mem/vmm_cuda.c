@@ -5,8 +5,6 @@
  * context, except that addresses and chunks are released without a context. A
  * mem_chunk_t is the driver's handle of a physical allocation.
  */
-#include <config.h>
-
 #include "base/error.h"
 #include "base/math.h"
 #include "mem/cuda_device.h"

@@ -8,8 +8,6 @@
  * the chunk is touched. Mapping a large chunk therefore takes no longer than
  * mapping a small one.
  */
-#include <config.h>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "pool/pool.h"
 
 #include "base/clock.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "ucx/context.h"
 
 #include "base/clock.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "ucx/reg.h"
 
 #include "base/error.h"

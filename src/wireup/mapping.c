@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "wireup/wireup.h"
 
 #include "base/clock.h"
