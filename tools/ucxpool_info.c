@@ -2,8 +2,6 @@
  * ucxpool_info: describes the pool that would be created on this machine, and
  * why.
  */
-#include <config.h>
-
 #include "common/error.h"
 #include "common/program.h"
 #include "info/report.h"

@@ -2,8 +2,6 @@
  * ucxpool_replay: plays a trace of allocations on the heap and on other
  * allocators.
  */
-#include <config.h>
-
 #include "common/error.h"
 #include "common/number.h"
 #include "common/program.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/error.h"
 
 #include <stdarg.h>

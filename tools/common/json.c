@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/json.h"
 
 #include <assert.h>

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/pool.h"
 
 #include <ucxpool/stats.h>

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/program.h"
 #include "common/error.h"
 #include "common/number.h"

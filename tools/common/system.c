@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/system.h"
 
 #include <stdio.h>

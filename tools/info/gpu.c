@@ -1,6 +1,4 @@
 /* Section of the report on GPUs. */
-#include <config.h>
-
 #include "common/error.h"
 #include "info/report.h"
 

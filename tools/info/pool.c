@@ -1,7 +1,5 @@
 /* Sections of the report on pools with the current settings: their properties,
  * and how two of them are connected. */
-#include <config.h>
-
 #include "common/error.h"
 #include "info/report.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "perf/buffers.h"
 #include "common/system.h"
 #include "common/error.h"

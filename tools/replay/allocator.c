@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "replay/allocator.h"
 #include "common/error.h"
 #include "common/system.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "replay/measure.h"
 #include "common/system.h"
 #include "common/error.h"

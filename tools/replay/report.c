@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "common/number.h"
 #include "replay/measure.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "replay/workload.h"
 #include "common/error.h"
 #include "common/number.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "tools/shuffle/batch.h"
 
 #include "common/error.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "tools/shuffle/exchange.h"
 
 #include "common/error.h"

@@ -14,8 +14,6 @@
  * A word on a worker's socket announces new data in the worker's slot of the
  * shared memory.
  */
-#include <config.h>
-
 #include "tools/shuffle/job.h"
 
 #include "common/error.h"

@@ -10,8 +10,6 @@
  * Each rank gives the files of its own partitions their final names, in its own
  * directory.
  */
-#include <config.h>
-
 #include "tools/shuffle/job.h"
 
 #include "common/error.h"

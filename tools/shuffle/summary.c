@@ -1,6 +1,4 @@
 /* Compares and prints the results of the workers. */
-#include <config.h>
-
 #include "tools/shuffle/job.h"
 
 #include "common/json.h"

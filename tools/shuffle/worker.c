@@ -1,8 +1,6 @@
 /* A worker is one loop in one thread. After each buffer that it reads, the
  * worker checks for arrived batches. While it has no free batch for a target,
  * it only checks for arrived batches. */
-#include <config.h>
-
 #include "tools/shuffle/job.h"
 
 #include "common/error.h"
