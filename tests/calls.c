@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "calls.h"
 #include "replace.h"
 #include "base/math.h"

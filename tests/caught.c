@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "caught.h"
 
 #include <check.h>

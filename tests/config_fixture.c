@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "config_fixture.h"
 #include "test.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "domains_stand_in.h"
 
 #include <ucp/api/ucp.h>

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "files.h"
 
 #include "pair.h"

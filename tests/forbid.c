@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "forbid.h"
 #include "replace.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "gpu.h"
 
 #include "base/config.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "net_calls.h"
 #include "fds.h"
 #include "replace.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "pair.h"
 #include "slow.h"
 #include "test.h"

@@ -2,8 +2,6 @@
  * More calls for calls.h to make fail, for tests of whole pools. UCX calls fail
  * with UCS_ERR_NO_MEMORY, whatever errno was requested.
  */
-#include <config.h>
-
 #include "calls.h"
 #include "replace.h"
 

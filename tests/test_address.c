@@ -1,6 +1,4 @@
 /* Parsing and resolution of "host:port". */
-#include <config.h>
-
 #include "net_calls.h"
 #include "test.h"
 

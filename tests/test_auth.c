@@ -3,8 +3,6 @@
  * the test, which collects what one side sends before it forwards the bytes to
  * the other.
  */
-#include <config.h>
-
 /* Before test.h, which defines a macro fail(). */
 #include "bootstrap/auth.c"
 

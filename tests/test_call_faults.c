@@ -5,8 +5,6 @@
  * are right, and no descriptor and no mapping leaks. tests/test_create.c does
  * the same for the creation of a pool.
  */
-#include <config.h>
-
 #include "calls.h"
 #include "pair.h"
 #include "rounds.h"

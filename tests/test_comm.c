@@ -1,6 +1,4 @@
 /* Buffers made from registered blocks. */
-#include <config.h>
-
 #include "base/config.h"
 #include "../src/block/comm.c"
 #include "calls.h"

@@ -1,6 +1,4 @@
 /* Settings: environment, checks across keys, printing. */
-#include <config.h>
-
 #include "base/key.h"
 #include "base/log.h"
 #include "caught.h"

@@ -1,6 +1,4 @@
 /* The copy engine of a GPU. */
-#include <config.h>
-
 #include "base/config.h"
 #include "base/math.h"
 #include "calls.h"

@@ -1,6 +1,4 @@
 /* Our declarations of the CUDA driver API, compared with cuda.h. */
-#include <config.h>
-
 #include "cuda_api_list.h"
 #include "test.h"
 

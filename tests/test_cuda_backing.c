@@ -1,7 +1,5 @@
 /* How the library chooses the kind of memory for the blocks of a pool on
  * a GPU. */
-#include <config.h>
-
 #include "base/config.h"
 #include "block/backing.h"
 #include "cuda_fixture.h"

@@ -1,6 +1,4 @@
 /* Markers in callers' streams. */
-#include <config.h>
-
 #include "cuda_fixture.h"
 #include "test.h"
 #include "mem/cuda_stream.h"

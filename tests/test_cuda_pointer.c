@@ -1,6 +1,4 @@
 /* How the CUDA driver classifies addresses. */
-#include <config.h>
-
 #include "base/config.h"
 #include "copy/engine.h"
 #include "cuda_fixture.h"

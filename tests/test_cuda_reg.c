@@ -1,7 +1,5 @@
 /* Registration of GPU memory with UCX. The test simulates a UCX with CUDA
  * support. */
-#include <config.h>
-
 #include "base/config.h"
 #include "cuda_fixture.h"
 #include "test.h"

@@ -1,6 +1,4 @@
 /* Regions of GPU memory, and of host memory pinned for a GPU. */
-#include <config.h>
-
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"

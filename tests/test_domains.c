@@ -1,8 +1,6 @@
 /* Verification, region by region, that each memory domain registered the
  * memory. The test simulates the domains, since this machine may have no
  * network card. */
-#include <config.h>
-
 #include "ucx/reg.c"
 
 #include "domains_stand_in.h"

@@ -1,6 +1,4 @@
 /* The last error of a thread, and the log lines for errors. */
-#include <config.h>
-
 #include "caught.h"
 #include "test.h"
 

@@ -1,6 +1,4 @@
 /* Allocation of parts of a file. */
-#include <config.h>
-
 #include "mem/memfd.h"
 #include "test.h"
 #include "replace.h"

@@ -1,6 +1,4 @@
 /* State that a forked child inherits from a process with pools. */
-#include <config.h>
-
 #include "caught.h"
 #include "fds.h"
 #include "pair.h"

@@ -2,8 +2,6 @@
  * Transfers between pools on a GPU when not everything can be in flight:
  * fragments wait for receive blocks, and for running copies.
  */
-#include <config.h>
-
 #include "cuda_fixture.h"
 #include "gpu.h"
 #include "pair.h"

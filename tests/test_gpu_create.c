@@ -1,7 +1,5 @@
 /* Creation of pools on a GPU: it succeeds or leaves nothing, and uses the right
  * kind of memory. */
-#include <config.h>
-
 #include "calls.h"
 #include "gpu.h"
 #include "rounds.h"

@@ -1,7 +1,5 @@
 /* State of the surviving process after its peer dies at any moment of transfers
  * between pools on two GPUs. */
-#include <config.h>
-
 #include "segments.h"
 #include "slow.h"
 #include "test.h"

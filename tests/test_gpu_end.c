@@ -3,8 +3,6 @@
  * GPU, or failed by the GPU. Once a request has ended, its memory belongs to
  * the caller, which uses it at once.
  */
-#include <config.h>
-
 #include "gpu.h"
 #include "rounds.h"
 #include "segments.h"

@@ -2,8 +2,6 @@
  * Messages of pools on a GPU, made of files, of memory of several kinds, or of
  * both.
  */
-#include <config.h>
-
 #include "files.h"
 #include "gpu.h"
 #include "segments.h"

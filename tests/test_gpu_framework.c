@@ -1,7 +1,5 @@
 /* The functions that PyTorch, CuPy and RMM call: pools created on first use,
  * the sizes and streams that they pass, and the failures that they expect. */
-#include <config.h>
-
 #include "caught.h"
 #include "framework/framework.h"
 #include "gpu.h"

@@ -3,8 +3,6 @@
  * GPUs that cannot access each other, and a pool on a GPU with a pool in host
  * memory.
  */
-#include <config.h>
-
 #include "core/pool.h"
 #include "core/stats.h"
 #include "forbid.h"

@@ -3,8 +3,6 @@
  * channel to each of two pools of the child, on another GPU, and has transfers
  * in flight to both.
  */
-#include <config.h>
-
 #include "core/channel.h"
 #include "core/pool.h"
 #include "core/request.h"

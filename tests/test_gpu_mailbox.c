@@ -2,8 +2,6 @@
  * Messages between the GPUs of two processes. The sender writes them to
  * the mailbox that the receiver lent, before the receiver accepts them.
  */
-#include <config.h>
-
 #include "base/clock.h"
 #include "core/channel.h"
 #include "core/pool.h"

@@ -2,8 +2,6 @@
  * Messages of pools on a GPU whose segments lie in memory of several kinds, and
  * segments in memory that is not allowed.
  */
-#include <config.h>
-
 #include "gpu.h"
 #include "segments.h"
 #include "slow.h"

@@ -3,8 +3,6 @@
  * memory, and the receiver's GPU or CPU waits for a flag there. The parent
  * sends.
  */
-#include <config.h>
-
 #include "base/clock.h"
 #include "core/pool.h"
 #include "pair.h"

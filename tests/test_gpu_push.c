@@ -2,8 +2,6 @@
  * Messages that the sender's GPU writes to receive blocks which the receiver
  * lends: the child sends and the parent receives, or both do both.
  */
-#include <config.h>
-
 #include "base/clock.h"
 #include "base/math.h"
 #include "core/channel.h"

@@ -1,6 +1,4 @@
 /* Ordering between transfers of a pool on a GPU and its callers' streams. */
-#include <config.h>
-
 #include "gpu.h"
 #include "segments.h"
 #include "test.h"

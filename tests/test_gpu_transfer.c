@@ -2,8 +2,6 @@
  * Transfers between pools on a GPU, over both wires: device memory split in any
  * way, host memory, and both in one message.
  */
-#include <config.h>
-
 #include "cuda_fixture.h"
 #include "gpu.h"
 #include "pair.h"

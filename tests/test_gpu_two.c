@@ -2,8 +2,6 @@
  * Pools on a GPU in two processes: the wires as applications use them, with
  * handles of CUDA IPC and of virtual memory.
  */
-#include <config.h>
-
 #include "core/pool.h"
 #include "forbid.h"
 #include "pair.h"

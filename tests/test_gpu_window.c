@@ -2,8 +2,6 @@
  * Windows between pools on GPUs in two processes: the child owns, the parent
  * reads and writes.
  */
-#include <config.h>
-
 #include "test.h"
 #include "two_gpu.h"
 

@@ -3,8 +3,6 @@
  * owner sends the descriptors of some allocations at a time, and the importer
  * maps and closes them before it requests the next ones.
  */
-#include <config.h>
-
 #include "fds.h"
 #include "test.h"
 #include "two_gpu.h"

@@ -2,8 +2,6 @@
  * The heap, one behaviour per test, on memory that tracks its users
  * (vmm_double.h).
  */
-#include <config.h>
-
 #include "heap_fixture.h"
 #include "slow.h"
 #include "test.h"

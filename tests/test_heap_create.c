@@ -2,8 +2,6 @@
  * Creation of a heap succeeds or leaves nothing, whichever system call fails.
  * The same holds for the growth of a heap by an allocation.
  */
-#include <config.h>
-
 #include "calls.h"
 #include "test.h"
 #include "replace.h"

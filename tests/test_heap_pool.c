@@ -2,8 +2,6 @@
  * The heap of a pool: it shares one budget with the blocks, and its memory is
  * sent like any other; on the host and on a GPU.
  */
-#include <config.h>
-
 #include "gpu.h"
 #include "test.h"
 

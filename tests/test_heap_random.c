@@ -3,8 +3,6 @@
  * (vmm_double.h), sizes from one byte to many chunks, limits that are reached,
  * and calls that fail. Live allocations keep their bytes.
  */
-#include <config.h>
-
 #include "heap/heap.h"
 #include "rounds.h"
 #include "test.h"

@@ -2,8 +2,6 @@
  * Free ranges by size: a returned range is long enough, and the search succeeds
  * if any range is long enough.
  */
-#include <config.h>
-
 #include "heap/range.h"
 #include "rounds.h"
 #include "test.h"

@@ -2,8 +2,6 @@
  * The heap used by threads that allocate from their streams' own pages: small
  * and medium allocations, on memory that tracks its users (vmm_double.h).
  */
-#include <config.h>
-
 #include "heap_fixture.h"
 #include "rounds.h"
 #include "test.h"

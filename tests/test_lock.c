@@ -1,6 +1,4 @@
 /* A lock: one thread holds it at a time, and waiting threads sleep. */
-#include <config.h>
-
 #include "base/lock.h"
 #include "rounds.h"
 #include "test.h"

@@ -1,7 +1,5 @@
 /* 1,000 peers that connect to one listener at the same moment, with default
  * timeouts. */
-#include <config.h>
-
 #include "fds.h"
 #include "pair.h"
 #include "rounds.h"

@@ -1,7 +1,5 @@
 /* Resident memory of a pool: the memory it has used, not the memory it
  * may use. */
-#include <config.h>
-
 #include "pair.h"
 #include "resident.h"
 #include "segments.h"

@@ -1,7 +1,5 @@
 /* Errors are returned to the caller if there is one, and are otherwise logged
  * at the default level. */
-#include <config.h>
-
 #include "caught.h"
 #include "pair.h"
 #include "test.h"

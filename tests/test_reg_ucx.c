@@ -1,6 +1,4 @@
 /* Registration of regions with UCX, and UCX's statuses. */
-#include <config.h>
-
 #include "base/config.h"
 #include "ucx/context.h"
 #include "ucx/reg.h"

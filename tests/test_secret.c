@@ -1,7 +1,5 @@
 /* The secret file: its permissions and length, and the signatures made
  * with it. */
-#include <config.h>
-
 /* Before test.h, which defines a macro fail(). */
 #include "bootstrap/auth.c"
 

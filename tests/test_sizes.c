@@ -1,6 +1,4 @@
 /* The budget of a GPU's BAR1, and the sizes derived from the budget. */
-#include <config.h>
-
 #include "api/api.h"
 #include "base/math.h"
 #include "block/budget.h"

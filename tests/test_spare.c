@@ -1,7 +1,5 @@
 /* UCX aborts a process that is short of descriptors or memory. The pool has to
  * fail first. */
-#include <config.h>
-
 #include "base/limits.h"
 #include "core/channel.h"
 #include "fds.h"

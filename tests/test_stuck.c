@@ -1,8 +1,6 @@
 /* A UCX that never completes an operation. Requests end at their deadline, and
  * blocks wait in quarantine until the forced close of the endpoint has
  * completed the operation. The clock is simulated too. */
-#include <config.h>
-
 #include "core/pool.h"
 #include "pair.h"
 #include "test.h"

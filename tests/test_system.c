@@ -1,6 +1,4 @@
 /* The machine's properties, read from files that a test makes up. */
-#include <config.h>
-
 #include "mem/system.h"
 #include "test.h"
 #include "replace.h"

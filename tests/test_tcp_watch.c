@@ -1,7 +1,5 @@
 /* Which of UCX's TCP connections counts as dead. The answers of a real kernel
  * are tested in test_cable.sh. */
-#include <config.h>
-
 #include "ucx/peer_timeout.c"
 
 #include "pair.h"

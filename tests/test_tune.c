@@ -1,6 +1,4 @@
 /* Settings of UCX that the pool changes. UCX's components are simulated. */
-#include <config.h>
-
 #include "base/clock.h"
 #include "ucx/context.h"
 #include "test.h"

@@ -3,8 +3,6 @@
  * another and reads from them, and the data must be right. Exits with 77 if
  * there is no device. Soft-RoCE is sufficient.
  */
-#include <config.h>
-
 #include "pair.h"
 #include "rdma_end.h"
 #include "test.h"

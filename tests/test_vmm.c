@@ -1,6 +1,4 @@
 /* Virtual memory management of the host and of a GPU. */
-#include <config.h>
-
 #include "calls.h"
 #include "cuda_fixture.h"
 #include "test.h"

@@ -1,7 +1,5 @@
 /* The test double of virtual memory must detect every violation of the
  * contract. */
-#include <config.h>
-
 #include "test.h"
 #include "vmm_double.h"
 

@@ -3,8 +3,6 @@
  * system, for each n, over the life of a window. Each failure has an error
  * text, no block or descriptor is leaked, and the pools still work.
  */
-#include <config.h>
-
 #include "calls.h"
 #include "pair.h"
 #include "test.h"

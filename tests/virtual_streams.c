@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "virtual_streams.h"
 
 #include <stdio.h>

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "vmm_double.h"
 #include "base/error.h"
 #include "base/math.h"

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "java/jni/library.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,4 @@
 /* Counting calls, injecting failures, and the configuration. */
-#include <config.h>
-
 #include "state.h"
 #include "stand_in.h"
 

@@ -1,6 +1,4 @@
 /* Driver initialization, devices, and their primary contexts. */
-#include <config.h>
-
 #include "state.h"
 
 #include <stdio.h>

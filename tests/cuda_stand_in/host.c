@@ -1,6 +1,4 @@
 /* Pinned host memory, and pointer attributes. */
-#include <config.h>
-
 #include "state.h"
 
 #include <stdint.h>

@@ -1,7 +1,5 @@
 /* Handles with which another process, or another driver, opens an
  * allocation. */
-#include <config.h>
-
 #include "state.h"
 
 #include <fcntl.h>

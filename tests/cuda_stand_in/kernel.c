@@ -2,8 +2,6 @@
  * Modules, and C versions of the kernels in src/copy/kernel.cu. They run with
  * the memory access rights of their device.
  */
-#include <config.h>
-
 #include "../copy_twin.h"
 #include "copy/cuda_copier.h"
 #include "state.h"

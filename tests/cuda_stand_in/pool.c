@@ -1,7 +1,5 @@
 /* The driver's memory pools. Each allocation is taken from the device; freed
  * memory is not kept. */
-#include <config.h>
-
 #include "state.h"
 
 #include <stdint.h>

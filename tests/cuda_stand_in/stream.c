@@ -5,8 +5,6 @@
  * occurred. The legacy stream waits for all other streams of its context, and
  * they wait for it.
  */
-#include <config.h>
-
 #include "state.h"
 #include "stand_in.h"
 

@@ -1,6 +1,4 @@
 /* Virtual memory: ranges, handles, and their mappings. */
-#include <config.h>
-
 #include "state.h"
 
 #include <fcntl.h>

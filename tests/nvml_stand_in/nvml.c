@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "mem/nvml.h"
 #include "stand_in.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "reg.h"
 #include "base/clock.h"
 

@@ -1,5 +1,3 @@
-#include <config.h>
-
 #include "stand_in.h"
 
 #include <errno.h>
