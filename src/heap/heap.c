@@ -411,7 +411,8 @@ static heap_page_t *page_get(heap_t *heap)
     return page;
 }
 
-/* Add a page to a stream. Called with the heap's lock held. */
+/* Turn a range of the size of a page into a page of the stream. Called with the
+ * heap's lock held. */
 static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
                                   heap_range_t *place)
 {
@@ -439,14 +440,27 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
-                                   uint64_t asked, heap_range_t **range_p)
+/* Take a range in the stream's pages. UCXPOOL_OK: *range_p is live; NULL: no
+ * room. Fails if the stream already has too many medium allocations. */
+static ucxpool_status_t take_in_page(const heap_t *heap, heap_stream_t *stream,
+                                     uint64_t size, uint64_t asked,
+                                     heap_range_t **range_p)
 {
-    ucxpool_status_t status;
+    heap_small_t    *small     = &stream->small;
+    bool             is_medium = size > HEAP_SMALL_MAX;
+    ucxpool_status_t status    = UCXPOOL_ERR_LIMIT;
 
     base_lock_take(&stream->lock);
-    status = heap_small_take(&stream->small, size, asked, range_p);
-    stream->num_allocs += (*range_p != NULL);
+    if (!is_medium || (small->num_mediums < heap->max_mediums)) {
+        status = heap_small_take(small, size, asked, range_p);
+        if (is_medium && (status == UCXPOOL_OK) && (*range_p == NULL) &&
+            (small->num_pages >= heap->max_mediums / 4)) {
+            /* The stream has enough pages: join the cached ranges instead. */
+            heap_small_join(small);
+            status = heap_small_take(small, size, asked, range_p);
+        }
+        stream->num_allocs += (*range_p != NULL);
+    }
     base_lock_give(&stream->lock);
     return status;
 }
@@ -474,94 +488,44 @@ static bool settle_deferred(heap_t *heap, heap_stream_t *stream)
     return true;
 }
 
-static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
-                                    uint64_t size, uint64_t asked,
-                                    heap_range_t **range_p)
+/* Add a page to the stream for an allocation of this size. Fails for a medium
+ * allocation if that would take long. Called with the heap's lock held. */
+static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream,
+                                 uint64_t size)
+{
+    heap_range_t    *place;
+    ucxpool_status_t status;
+
+    status = (size > HEAP_SMALL_MAX)
+                 ? heap_find_page_soon(heap, stream, &place)
+                 : heap_find(heap, stream, HEAP_PAGE, true, &place);
+    return (status == UCXPOOL_OK) ? add_found(heap, stream, place) : status;
+}
+
+static ucxpool_status_t alloc_in_page(heap_t *heap, heap_stream_t *stream,
+                                      uint64_t size, uint64_t asked,
+                                      heap_range_t **range_p)
 {
     bool             is_settled = false;
-    heap_range_t    *place;
-    ucxpool_status_t status = take_small(stream, size, asked, range_p);
+    ucxpool_status_t status = take_in_page(heap, stream, size, asked, range_p);
 
     if ((status != UCXPOOL_OK) || (*range_p != NULL)) {
         return status;
     }
     pthread_mutex_lock(&heap->lock);
+    /* Other threads of the stream may take the room that is made here. */
     while ((status == UCXPOOL_OK) && (*range_p == NULL)) {
-        is_settled = is_settled || !settle_deferred(heap, stream);
-        status     = take_small(stream, size, asked, range_p);
-        if ((status == UCXPOOL_OK) && (*range_p == NULL) && is_settled) {
-            status = heap_find(heap, stream, HEAP_PAGE, true, &place);
-            if (status == UCXPOOL_OK) {
-                status = add_found(heap, stream, place);
-            }
+        if (is_settled) {
+            status = add_page(heap, stream, size);
+        } else {
+            is_settled = !settle_deferred(heap, stream);
+        }
+        if (status == UCXPOOL_OK) {
+            status = take_in_page(heap, stream, size, asked, range_p);
         }
     }
     pthread_mutex_unlock(&heap->lock);
     return status;
-}
-
-/* Like take_small(). Returns false if the stream already has too many medium
- * allocations. */
-static bool take_medium(const heap_t *heap, heap_stream_t *stream,
-                        uint64_t size, uint64_t asked, heap_range_t **range_p)
-{
-    heap_small_t    *small = &stream->small;
-    ucxpool_status_t status;
-    bool             is_few;
-
-    base_lock_take(&stream->lock);
-    is_few = small->num_mediums < heap->max_mediums;
-    if (is_few) {
-        status = heap_small_take(small, size, asked, range_p);
-        if ((status == UCXPOOL_OK) && (*range_p == NULL) &&
-            (small->num_pages >= heap->max_mediums / 4)) {
-            /* The stream has enough pages: join the cached ranges instead. */
-            heap_small_join(small);
-            status = heap_small_take(small, size, asked, range_p);
-        }
-        is_few = status == UCXPOOL_OK;
-        stream->num_allocs += (*range_p != NULL);
-    }
-    base_lock_give(&stream->lock);
-    return is_few;
-}
-
-/* Allocate one more medium range in the stream's pages, but only if that takes
- * little time. Otherwise the caller places the allocation elsewhere. Called
- * with the heap's lock held. */
-static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
-                        uint64_t asked, heap_range_t **range_p)
-{
-    heap_range_t *place;
-    bool          is_settled;
-
-    do {
-        is_settled = !settle_deferred(heap, stream);
-        if (!take_medium(heap, stream, size, asked, range_p) ||
-            (*range_p != NULL)) {
-            return;
-        }
-    } while (!is_settled);
-    if ((heap_find_page_soon(heap, stream, &place) == UCXPOOL_OK) &&
-        (add_found(heap, stream, place) == UCXPOOL_OK)) {
-        (void)take_medium(heap, stream, size, asked, range_p);
-    }
-}
-
-/* Allocate in a page, unless the stream already has too many medium
- * allocations. */
-static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
-                         uint64_t asked, heap_range_t **range_p)
-{
-    if (__atomic_load_n(&heap->is_tight, __ATOMIC_RELAXED) ||
-        !take_medium(heap, stream, size, asked, range_p) ||
-        (*range_p != NULL)) {
-        return;
-    }
-    pthread_mutex_lock(&heap->lock);
-    base_error_do_at(BASE_LOG_DEBUG,
-                     find_medium(heap, stream, size, asked, range_p));
-    pthread_mutex_unlock(&heap->lock);
 }
 
 static heap_range_t *take_cached(heap_stream_t *stream, uint64_t size,
@@ -609,15 +573,15 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
 {
     *range_p = NULL;
     if (size <= HEAP_SMALL_MAX) {
-        return alloc_small(heap, stream, size, asked, range_p);
+        return alloc_in_page(heap, stream, size, asked, range_p);
     }
-    if (size <= HEAP_MEDIUM_MAX) {
-        alloc_medium(heap, stream, size, asked, range_p);
+    if ((size <= HEAP_MEDIUM_MAX) &&
+        !__atomic_load_n(&heap->is_tight, __ATOMIC_RELAXED)) {
+        base_error_do_at(BASE_LOG_DEBUG, (void)alloc_in_page(heap, stream, size,
+                                                             asked, range_p));
     }
-    if (*range_p != NULL) {
-        return UCXPOOL_OK;
-    }
-    return alloc_large(heap, stream, size, asked, range_p);
+    return (*range_p != NULL) ? UCXPOOL_OK
+                              : alloc_large(heap, stream, size, asked, range_p);
 }
 
 static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
