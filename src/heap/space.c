@@ -837,51 +837,35 @@ static void take_runs(heap_stitcher_t       *stitcher,
     }
 }
 
-static ucxpool_status_t prepare_ranges(const heap_stitcher_t *stitcher,
-                                       size_t                 num_runs)
+/* Put a kept stitched range into use. */
+static ucxpool_status_t begin_use(heap_stitcher_t *stitcher,
+                                  heap_stitched_t *stitched, uint64_t size,
+                                  heap_range_t **range_p)
 {
-    return heap_ranges_prepare(&stitcher->space->ranges,
-                               num_runs * HEAP_SPACE_TAKES + 1);
-}
+    heap_ranges_t   *ranges = &stitcher->space->ranges;
+    heap_range_t    *range;
+    ucxpool_status_t status;
 
-/* Put a kept stitched range into use. Descriptors must have been prepared. */
-static heap_range_t *begin_use(heap_stitcher_t *stitcher,
-                               heap_stitched_t *stitched, uint64_t size)
-{
-    heap_range_t *range;
-
+    status =
+        heap_ranges_prepare(ranges, stitched->num_runs * HEAP_SPACE_TAKES + 1);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     take_runs(stitcher, stitched, size);
-    range           = heap_ranges_get(&stitcher->space->ranges);
+    range           = heap_ranges_get(ranges);
     range->offset   = stitched->offset;
     range->size     = size;
     range->stitched = stitched;
     stitched->range = range;
-    return range;
-}
-
-static ucxpool_status_t stitch_selection(heap_stitcher_t   *stitcher,
-                                         const selection_t *selection,
-                                         heap_stream_t *stream, uint64_t size,
-                                         heap_range_t **range_p)
-{
-    heap_stitched_t *stitched;
-    ucxpool_status_t status = prepare_ranges(stitcher, selection->num_runs);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = stitched_create(stitcher, selection, stream, &stitched);
-    if ((status == UCXPOOL_OK) && (stitched != NULL)) {
-        *range_p = begin_use(stitcher, stitched, size);
-        stitcher->num_stitches++;
-    }
-    return status;
+    *range_p        = range;
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
                              uint64_t size, size_t max_mappings,
                              heap_range_t **range_p)
 {
+    heap_stitched_t *stitched = NULL;
     selection_t      selection;
     ucxpool_status_t status;
 
@@ -892,10 +876,14 @@ ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
     status = select_units(stitcher->space, stream, size, &selection);
     if ((status == UCXPOOL_OK) && (selection.size >= size) &&
         (selection.num_mappings <= max_mappings)) {
-        status = stitch_selection(stitcher, &selection, stream, size, range_p);
+        status = stitched_create(stitcher, &selection, stream, &stitched);
     }
     free(selection.runs);
-    return status;
+    if (stitched == NULL) {
+        return status;
+    }
+    stitcher->num_stitches++;
+    return begin_use(stitcher, stitched, size, range_p);
 }
 
 /* Returns true if a stream could use the first `size` bytes of a stitched
@@ -938,11 +926,8 @@ ucxpool_status_t heap_restitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
     if (best == NULL) {
         return UCXPOOL_OK;
     }
-    status = prepare_ranges(stitcher, best->num_runs);
-    if (status == UCXPOOL_OK) {
-        *range_p = begin_use(stitcher, best, size);
-        stitcher->num_restitches++;
-    }
+    status = begin_use(stitcher, best, size, range_p);
+    stitcher->num_restitches += (status == UCXPOOL_OK);
     return status;
 }
 
