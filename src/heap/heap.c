@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Maximum number of medium allocations in the pages of a stream. It applies to
  * heaps with a limit of 32 GiB or more; smaller heaps allow fewer. */
@@ -89,9 +88,10 @@ ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
                           "(%zu bytes)",
                           sizeof(*heap));
     }
-    heap->vmm         = vmm;
-    heap->options     = *options;
-    heap->max_mediums = max_mediums(options);
+    heap->vmm           = vmm;
+    heap->options       = *options;
+    heap->max_mediums   = max_mediums(options);
+    heap->counted.limit = options->limit;
     if (options->log_path != NULL) {
         status = heap_log_create(options->log_path, &heap->log);
         if (status != UCXPOOL_OK) {
@@ -297,28 +297,21 @@ static void copy_counters(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_home_t *home = &heap->space.home;
 
-    stats->limit         = heap->options.limit;
-    stats->reserved      = home->reserved;
-    stats->peak_reserved = heap->peak_reserved;
-    stats->chunks        = home->num_chunks;
-    stats->pages         = home->num_pages;
-    stats->mapped        = home->reserved;
-    stats->mappings      = home->num_chunks + home->num_pages;
-    stats->allocations   = heap->num_found;
-    stats->failures      = heap->num_failures;
-    stats->grows         = heap->num_grows;
-    stats->stitches      = heap->stitcher.num_stitches;
-    stats->restitches    = heap->stitcher.num_restitches;
-    stats->splits        = heap->num_splits;
-    stats->stream_waits  = heap->streams.num_waits;
-    stats->syncs         = heap->streams.num_syncs;
-    stats->trimmed       = heap->trimmed;
+    stats->reserved     = home->reserved;
+    stats->chunks       = home->num_chunks;
+    stats->pages        = home->num_pages;
+    stats->mapped       = home->reserved;
+    stats->mappings     = home->num_chunks + home->num_pages;
+    stats->stitches     = heap->stitcher.num_stitches;
+    stats->restitches   = heap->stitcher.num_restitches;
+    stats->stream_waits = heap->streams.num_waits;
+    stats->syncs        = heap->streams.num_syncs;
 }
 
 /* Take the statistics. Called with the heap's lock held. */
 static void take_stats(heap_t *heap, heap_stats_t *stats)
 {
-    memset(stats, 0, sizeof(*stats));
+    *stats = heap->counted;
     copy_counters(heap, stats);
     for (const heap_range_t *range = heap_space_first(&heap->space);
          range != NULL; range      = range->after) {
@@ -368,7 +361,7 @@ static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
         snprintf(cause, sizeof(cause), "%s; ", ucxpool_error_detail());
     }
     pthread_mutex_lock(&heap->lock);
-    heap->num_failures++;
+    heap->counted.failures++;
     take_stats(heap, &stats);
     pthread_mutex_unlock(&heap->lock);
     heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, handle);
@@ -560,7 +553,7 @@ static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
         heap_range_set_asked(range, asked);
         heap_range_become(range, HEAP_LIVE);
         heap_page_map_add(&heap->page_map, range);
-        heap->num_found++;
+        heap->counted.allocations++;
         *range_p = range;
     }
     pthread_mutex_unlock(&heap->lock);

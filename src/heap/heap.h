@@ -116,16 +116,13 @@ typedef struct heap {
     ucxpool_heap_failure_handler_t handler;
     void                          *handler_arg;
 
-    uint64_t peak_reserved;
+    /* The limit, peak_reserved and the totals; the other members are 0.
+     * `allocations` counts only those that no cache served. */
+    heap_stats_t counted;
     /* Peak of the bytes in use, that is, not freed in any stream. Sampled when
      * heap_find() finds no free range that is long enough. */
     uint64_t peak_used;
-    uint64_t num_failures;
-    uint64_t num_found;     /* allocations that no cache served */
     int      stitches_owed; /* high if the heap stitches often: see large.c */
-    uint64_t num_grows;
-    uint64_t num_splits;
-    uint64_t trimmed;
 } heap_t;
 
 /*

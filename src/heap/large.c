@@ -220,8 +220,9 @@ static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
     }
     if (status == UCXPOOL_OK) {
         heap_page_map_open(&heap->page_map, site->offset, site->size);
-        heap->num_grows++;
-        heap->peak_reserved = base_max(heap->peak_reserved, home->reserved);
+        heap->counted.grows++;
+        heap->counted.peak_reserved =
+            base_max(heap->counted.peak_reserved, home->reserved);
     }
     return status;
 }
@@ -365,7 +366,7 @@ static bool split_chunk(search_t *search, heap_range_t *range, uint64_t offset)
         return false;
     }
     note(search, heap_space_split(&heap->space, range, slot));
-    heap->num_splits++;
+    heap->counted.splits++;
     return true;
 }
 
@@ -704,7 +705,7 @@ static ucxpool_status_t release_to_driver(heap_t *heap, uint64_t offset,
         status = heap_space_release(&heap->space, range, offset, size);
     }
     if (status == UCXPOOL_OK) {
-        heap->trimmed += size;
+        heap->counted.trimmed += size;
     }
     return status;
 }
@@ -743,13 +744,13 @@ ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p)
     ucxpool_status_t status;
 
     pthread_mutex_lock(&heap->lock);
-    before = heap->trimmed;
+    before = heap->counted.trimmed;
     status = trim(heap, keep_size);
-    if (heap->trimmed > before) {
+    if (heap->counted.trimmed > before) {
         __atomic_store_n(&heap->is_tight, false, __ATOMIC_RELAXED);
     }
     if (released_p != NULL) {
-        *released_p = heap->trimmed - before;
+        *released_p = heap->counted.trimmed - before;
     }
     pthread_mutex_unlock(&heap->lock);
     return status;
