@@ -353,34 +353,36 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
     }
 }
 
-proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
-                                        proto_type_t type, const char *reason)
+void core_control_send(ucxpool_channel_t *channel, proto_type_t type,
+                       const proto_fixed_t *message, const char *reason)
 {
-    size_t max  = (type == PROTO_BYE) ? PROTO_REASON_MAX : PROTO_TEXT_MAX;
-    size_t size = (reason == NULL) ? 0 : base_min(strlen(reason), max);
-    void  *data;
+    size_t       max  = (type == PROTO_BYE) ? PROTO_REASON_MAX : PROTO_TEXT_MAX;
+    size_t       size = (reason == NULL) ? 0 : base_min(strlen(reason), max);
+    void        *data;
+    proto_head_t head;
     proto_fixed_t *fixed;
 
     fixed = core_control_begin(channel, type, size, CORE_MUST, &data);
-    if ((fixed != NULL) && (size != 0)) {
+    if (fixed == NULL) {
+        return; /* the channel has failed */
+    }
+    head = fixed->head;
+    memcpy(fixed, message, proto_fixed_size(type));
+    fixed->head = head;
+    if (size != 0) {
         memcpy(data, reason, size);
     }
-    return fixed;
+    core_control_end(channel);
 }
 
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason)
 {
-    proto_fixed_t *fixed;
-
-    if (!core_channel_is_live(channel)) {
-        return;
-    }
-    fixed = core_control_begin_words(channel, PROTO_DONE, reason);
-    if (fixed != NULL) {
-        fixed->done.message = message;
-        fixed->done.status  = status;
-        core_control_end(channel);
+    if (core_channel_is_live(channel)) {
+        core_control_send(
+            channel, PROTO_DONE,
+            &(proto_fixed_t){.done = {.message = message, .status = status}},
+            reason);
     }
 }
 
@@ -388,15 +390,10 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
                          uint64_t receive, ucxpool_status_t status,
                          const char *reason)
 {
-    proto_fixed_t *fixed =
-        core_control_begin_words(channel, PROTO_CANCEL, reason);
+    const proto_fixed_t cancel = {
+        .cancel = {.message = message, .receive = receive, .status = status}};
 
-    if (fixed != NULL) {
-        fixed->cancel.message = message;
-        fixed->cancel.receive = receive;
-        fixed->cancel.status  = status;
-        core_control_end(channel);
-    }
+    core_control_send(channel, PROTO_CANCEL, &cancel, reason);
 }
 
 static void leave_backlog(core_control_t *control)

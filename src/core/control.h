@@ -39,12 +39,13 @@ void *core_control_begin_short(ucxpool_channel_t *channel, uint32_t num,
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);
 
-/* Like core_control_begin() with CORE_MUST. The variable part is the reason,
- * truncated if it is too long, or empty if the reason is NULL. */
-proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
-                                        proto_type_t type, const char *reason);
+/* Send a message as if with CORE_MUST. Its head is filled here. The variable
+ * part is the reason, truncated if it is too long, or empty if the reason is
+ * NULL. */
+void core_control_send(ucxpool_channel_t *channel, proto_type_t type,
+                       const proto_fixed_t *message, const char *reason);
 
-/* Send DONE or CANCEL. If the reason is NULL, none is sent. */
+/* Send DONE or CANCEL. */
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,

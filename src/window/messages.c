@@ -138,17 +138,12 @@ void window_messages_end(ucxpool_channel_t *channel, uint64_t operation,
                          ucxpool_status_t status, bool is_refused,
                          const char *reason)
 {
-    proto_fixed_t *fixed;
+    const proto_fixed_t end = {.window_end = {.operation = operation,
+                                              .status    = status,
+                                              .refused   = is_refused}};
 
-    if (!core_channel_is_live(channel)) {
-        return;
-    }
-    fixed = core_control_begin_words(channel, PROTO_WINDOW_END, reason);
-    if (fixed != NULL) {
-        fixed->window_end.operation = operation;
-        fixed->window_end.status    = status;
-        fixed->window_end.refused   = is_refused;
-        core_control_end(channel);
+    if (core_channel_is_live(channel)) {
+        core_control_send(channel, PROTO_WINDOW_END, &end, reason);
     }
 }
 

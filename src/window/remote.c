@@ -135,26 +135,18 @@ static uint32_t ask_ways(ucxpool_remote_window_t *remote)
 static void ask(ucxpool_remote_window_t *remote)
 {
     const window_blob_t *blob = &remote->blob;
-    uint32_t             flags;
-    proto_fixed_t       *fixed;
+    proto_fixed_t        open = {.window_open = {.remote = remote->number,
+                                                 .window = blob->window,
+                                                 .access = blob->access}};
 
     remote->was_asked = true;
     if (!is_peers(remote)) {
         window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, NOT_PEERS);
         return;
     }
-    flags = ask_ways(remote);
-    fixed = core_control_begin(remote->channel, PROTO_WINDOW_OPEN, 0, CORE_MUST,
-                               NULL);
-    if (fixed == NULL) {
-        return; /* the channel has failed */
-    }
-    fixed->window_open.remote = remote->number;
-    fixed->window_open.window = blob->window;
-    fixed->window_open.access = blob->access;
-    fixed->window_open.flags  = flags;
-    memcpy(fixed->window_open.key, blob->key, sizeof(blob->key));
-    core_control_end(remote->channel);
+    open.window_open.flags = ask_ways(remote);
+    memcpy(open.window_open.key, blob->key, sizeof(blob->key));
+    core_control_send(remote->channel, PROTO_WINDOW_OPEN, &open, NULL);
 }
 
 unsigned window_remotes_progress(ucxpool_channel_t *channel)
@@ -187,15 +179,9 @@ static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
 /* Notify the owner that this process no longer accesses the window. */
 static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
 {
-    proto_fixed_t *fixed;
-
-    if ((grant == 0) || !core_channel_is_live(channel)) {
-        return;
-    }
-    fixed = core_control_begin(channel, PROTO_WINDOW_CLOSE, 0, CORE_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->window_close.grant = grant;
-        core_control_end(channel);
+    if ((grant != 0) && core_channel_is_live(channel)) {
+        core_control_send(channel, PROTO_WINDOW_CLOSE,
+                          &(proto_fixed_t){.window_close.grant = grant}, NULL);
     }
 }
 

@@ -188,16 +188,11 @@ static void free_if_over(ucxpool_window_t *window)
 
 static void send_revoke(const window_grant_t *grant)
 {
-    proto_fixed_t *fixed;
+    const proto_fixed_t revoke = {.window_revoke.remote = grant->remote};
 
-    if (!core_channel_is_live(grant->channel)) {
-        return; /* window_grants_release() releases the grant */
-    }
-    fixed = core_control_begin(grant->channel, PROTO_WINDOW_REVOKE, 0,
-                               CORE_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->window_revoke.remote = grant->remote;
-        core_control_end(grant->channel);
+    /* If the channel has ended, window_grants_release() releases the grant. */
+    if (core_channel_is_live(grant->channel)) {
+        core_control_send(grant->channel, PROTO_WINDOW_REVOKE, &revoke, NULL);
     }
 }
 
@@ -381,14 +376,10 @@ ucxpool_status_t window_grant_files(const ucxpool_channel_t *channel,
 static void send_refused(ucxpool_channel_t *channel, uint64_t remote,
                          ucxpool_status_t status, const char *reason)
 {
-    proto_fixed_t *fixed =
-        core_control_begin_words(channel, PROTO_WINDOW_OPENED, reason);
+    const proto_fixed_t opened = {
+        .window_opened = {.remote = remote, .status = status}};
 
-    if (fixed != NULL) {
-        fixed->window_opened.remote = remote;
-        fixed->window_opened.status = status;
-        core_control_end(channel);
-    }
+    core_control_send(channel, PROTO_WINDOW_OPENED, &opened, reason);
 }
 
 /* Returns how the importer can access the memory without messages, or why it

@@ -134,20 +134,18 @@ static bool wants_mailbox(const ucxpool_request_t *request)
 
 static void send_mailbox(ucxpool_channel_t *channel)
 {
-    ucxpool_t     *pool = channel->pool;
-    mem_piece_t    where;
-    proto_fixed_t *fixed;
+    ucxpool_t    *pool = channel->pool;
+    mem_piece_t   where;
+    proto_fixed_t lent;
 
     block_pool_locate(pool->memory.blocks, pool->wire->mail.block, &where);
-    fixed = core_control_begin(channel, PROTO_MAILBOX, 0, CORE_MUST, NULL);
-    if (fixed == NULL) {
-        return;
-    }
-    fixed->mailbox.region    = where.region;
-    fixed->mailbox.num_slots = NUM_SLOTS;
-    fixed->mailbox.slot_size = slot_size_of(pool);
-    fixed->mailbox.offset    = where.offset + offset_of(channel);
-    core_control_end(channel);
+    lent.mailbox = (proto_mailbox_t){
+        .region    = where.region,
+        .num_slots = NUM_SLOTS,
+        .slot_size = slot_size_of(pool),
+        .offset    = where.offset + offset_of(channel),
+    };
+    core_control_send(channel, PROTO_MAILBOX, &lent, NULL);
 }
 
 void wire_mailbox_lend(const ucxpool_request_t *request)

@@ -90,14 +90,12 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
  * Only a peer whose HELLO matched the channel receives it. */
 static void post_bye(ucxpool_channel_t *channel)
 {
-    bool           has_failed = channel->state == UCXPOOL_CHANNEL_FAILED;
-    proto_fixed_t *fixed      = core_control_begin_words(
-             channel, PROTO_BYE, has_failed ? channel->reason : NULL);
+    bool                has_failed = channel->state == UCXPOOL_CHANNEL_FAILED;
+    const proto_fixed_t bye        = {.bye.status =
+                                   has_failed ? channel->status : UCXPOOL_OK};
 
-    if (fixed != NULL) {
-        fixed->bye.status = has_failed ? channel->status : UCXPOOL_OK;
-        core_control_end(channel);
-    }
+    core_control_send(channel, PROTO_BYE, &bye,
+                      has_failed ? channel->reason : NULL);
 }
 
 /* Send the queued messages and BYE. Returns false if the wire has no room for

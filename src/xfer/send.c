@@ -659,18 +659,15 @@ static bool take_loan(ucxpool_request_t *request, const void *data,
 static void return_loan(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    proto_fixed_t     *fixed;
 
     if ((request->send->loan == 0) || (request->send->message != 0) ||
         is_being_read(request)) {
         return;
     }
     if (core_channel_is_live(channel)) {
-        fixed = core_control_begin(channel, PROTO_RETURNED, 0, CORE_MUST, NULL);
-        if (fixed != NULL) {
-            fixed->returned.message = request->send->loan;
-            core_control_end(channel);
-        }
+        core_control_send(
+            channel, PROTO_RETURNED,
+            &(proto_fixed_t){.returned.message = request->send->loan}, NULL);
     }
     request->send->loan = 0;
 }
