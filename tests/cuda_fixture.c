@@ -1,7 +1,6 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
-#include "test.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

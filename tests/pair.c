@@ -6,7 +6,6 @@
 #include "base/math.h"
 #include "core/pool.h"
 #include "core/request.h"
-#include "core/stats.h"
 #include "window/window.h"
 #include "wire/wire.h"
 

@@ -2,17 +2,14 @@
 
 #include "base/error.h"
 
-#include "base/log.h"
 #include "base/text.h"
 
 #include <ucxpool/private.h>
-#include <ucxpool/status.h>
 #include <ucxpool/version.h>
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 /* --- statuses ------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 #include "base/lock.h"
 
 #include <linux/futex.h>
-#include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -12,7 +12,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

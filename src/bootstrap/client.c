@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/random.h"
-#include "bootstrap/auth.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "copy/fault.h"
-#include "mem/cuda_driver.h"
 
 #include <assert.h>
 #include <stdlib.h>

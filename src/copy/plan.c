@@ -1,9 +1,7 @@
 #include "copy/plan.h"
 
 #include "base/error.h"
-#include "base/math.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* --- passes over a list -----------------------------------------------------

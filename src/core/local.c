@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/inbox.h"
-#include "core/remote.h"
 #include "core/wire.h"
 #include "ipc/socket.h"
 

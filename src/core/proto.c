@@ -1,7 +1,6 @@
 #include "core/proto.h"
 
 #include "base/error.h"
-#include "base/math.h"
 #include "copy/fault.h"
 
 #include <ucxpool/window.h>

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "copy/fault.h"
-#include "copy/plan.h"
 #include "core/wakeup.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 #include "mem/cuda_pinned.h"
 
 #include "base/error.h"
-#include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
 
 #include <assert.h>

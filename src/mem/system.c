@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "core/control.h"
-#include "core/inbox.h"
 #include "core/remote.h"
 #include "ipc/host.h"
 #include "ucx/context.h"

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 
 /* --- memory domains ------------------------------------------------------- */

@@ -5,7 +5,6 @@
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

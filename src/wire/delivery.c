@@ -4,7 +4,6 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 #include "wire/wire.h"
 
-#include "base/math.h"
 #include "core/control.h"
 
 #include <stdlib.h>

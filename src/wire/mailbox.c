@@ -1,6 +1,5 @@
 #include "wire/wire.h"
 
-#include "base/math.h"
 #include "core/control.h"
 
 /* The number of slots of a mailbox, and the limits of a slot's size, which is a

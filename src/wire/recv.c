@@ -1,7 +1,6 @@
 #include "wire/wire.h"
 
 #include "core/control.h"
-#include "core/wire.h"
 
 /* The maximum number of fragments of a message that are being received at the
  * same time. It is several times the maximum window, because on the `ucx` wire

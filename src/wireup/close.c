@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "core/control.h"
 #include "core/inbox.h"
-#include "core/local.h"
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wire/wire.h"

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "core/inbox.h"
-#include "core/local.h"
 #include "ipc/socket.h"
 #include "window/remote.h"
 

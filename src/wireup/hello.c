@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "copy/engine.h"
 #include "core/control.h"
-#include "core/local.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "core/wire.h"

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/listener.h"
-#include "core/local.h"
 #include "core/remote.h"
 
 #include <stdlib.h>

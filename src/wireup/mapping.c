@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "copy/engine.h"
-#include "core/channel.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "ipc/socket.h"

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "copy/engine.h"
 #include "core/channel.h"
-#include "core/wire.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>

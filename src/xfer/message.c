@@ -5,7 +5,6 @@
 #include "core/inbox.h"
 #include "wire/wire.h"
 #include "xfer/post.h"
-#include "xfer/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

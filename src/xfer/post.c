@@ -4,7 +4,6 @@
 #include "copy/file.h"
 #include "core/control.h"
 #include "core/wire.h"
-#include "xfer/recv.h"
 #include "xfer/send.h"
 #include "xfer/state.h"
 

@@ -3,7 +3,6 @@
 #include "core/control.h"
 #include "core/wire.h"
 #include "wire/wire.h"
-#include "xfer/state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "wire/wire.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
