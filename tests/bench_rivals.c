@@ -1,5 +1,4 @@
 #include "bench_rivals.h"
-#include "replay/workload.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 
 #include <ucxpool/transfer.h>
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,8 +1,6 @@
 #include "heap_fixture.h"
 #include "test.h"
 
-#include <ucxpool/status.h>
-
 mem_vmm_t *vmm;
 heap_t    *heap;
 

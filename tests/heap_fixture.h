@@ -8,8 +8,6 @@
 #include "heap/heap.h"
 #include "vmm_double.h"
 
-#include "core/stats.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 

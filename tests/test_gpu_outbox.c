@@ -7,7 +7,6 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "segments.h"
-#include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
 #include "wire/wire.h"

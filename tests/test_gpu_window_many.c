@@ -11,8 +11,6 @@
 #include "core/pool.h"
 #include "window/remote.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* Parsing and printing the values of settings. */
-#include "base/config.h"
 #include "base/text.h"
 #include "test.h"
 

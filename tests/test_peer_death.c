@@ -5,7 +5,6 @@
 #include "test.h"
 #include "two.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

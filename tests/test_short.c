@@ -6,7 +6,6 @@
 #include "core/request.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define ALL_BITS UINT64_MAX
 #define TAG      UINT64_C(0x5407)

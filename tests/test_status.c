@@ -3,8 +3,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <string.h>
-
 TEST(every_status_has_a_unique_name)
 {
     for (int i = UCXPOOL_ERR_LIMIT; i <= UCXPOOL_INPROGRESS; i++) {

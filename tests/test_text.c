@@ -2,9 +2,6 @@
 #include "base/text.h"
 #include "test.h"
 
-#include <stdint.h>
-#include <string.h>
-
 TEST(control_characters_become_question_marks)
 {
     char text[] = "a\nb\033[31m\tc\x7f";

@@ -14,7 +14,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

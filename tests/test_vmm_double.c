@@ -4,7 +4,6 @@
 #include "vmm_double.h"
 
 #include <signal.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 

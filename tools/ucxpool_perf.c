@@ -21,7 +21,6 @@
 #include "perf/report.h"
 #include "perf/test.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "replay/measure.h"
 #include "replay/workload.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,5 @@
 #include "wire/wire.h"
 
-#include "core/control.h"
-
 #include <stdlib.h>
 
 struct wire_loan {

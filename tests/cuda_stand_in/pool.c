@@ -2,7 +2,6 @@
  * memory is not kept. */
 #include "state.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

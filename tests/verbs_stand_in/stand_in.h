@@ -11,8 +11,6 @@
 #ifndef VERBS_STAND_IN_STAND_IN_H
 #define VERBS_STAND_IN_STAND_IN_H
 
-#include <stddef.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif

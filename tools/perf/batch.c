@@ -3,7 +3,6 @@
 #include "common/error.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct batch_order {

@@ -18,7 +18,6 @@
 #define PERF_JOB_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* --- work ----------------------------------------------------------------- */
