@@ -50,6 +50,13 @@ static inline void base_list_del(base_list_t *link)
     base_list_init(link);
 }
 
+/* Move a link to the end of a list. It may be in another list, or in none. */
+static inline void base_list_move(base_list_t *head, base_list_t *link)
+{
+    base_list_del(link);
+    base_list_add_tail(head, link);
+}
+
 /* Move all elements of one list to the end of another. */
 static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
 {

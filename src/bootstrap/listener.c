@@ -285,8 +285,7 @@ static void slot_free(bootstrap_listener_t *listener, pending_slot_t *slot)
 {
     slot->fd = -1;
     bootstrap_auth_cleanup(&slot->auth);
-    base_list_del(&slot->link);
-    base_list_add_tail(&listener->free, &slot->link);
+    base_list_move(&listener->free, &slot->link);
     listener->stats.num_half_open--;
 }
 

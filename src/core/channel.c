@@ -205,8 +205,7 @@ void core_channel_put(ucxpool_channel_t *channel)
     channel->pool->channels.table[channel->number] = NULL;
     core_counters_add(&channel->pool->stats.counts, &channel->counts);
     base_list_del(&channel->event.link);
-    base_list_del(&channel->link);
-    base_list_add_tail(&channel->pool->channels.unreferenced, &channel->link);
+    base_list_move(&channel->pool->channels.unreferenced, &channel->link);
 }
 
 ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head)

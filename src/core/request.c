@@ -349,14 +349,12 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
 
 void core_request_wake(ucxpool_request_t *request)
 {
-    base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->requests.runnable, &request->run_link);
+    base_list_move(&request->pool->requests.runnable, &request->run_link);
 }
 
 void core_request_stall(ucxpool_request_t *request)
 {
-    base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->requests.stalled, &request->run_link);
+    base_list_move(&request->pool->requests.stalled, &request->run_link);
 }
 
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request)

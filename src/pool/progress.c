@@ -281,8 +281,7 @@ static unsigned progress_deadlines(ucxpool_t *pool)
     base_list_for_each_safe(request, next, &pool->requests.deadlines,
                             ucxpool_request_t, deadline_link) {
         if (request->deadline <= now) {
-            base_list_del(&request->deadline_link);
-            base_list_add_tail(&late, &request->deadline_link);
+            base_list_move(&late, &request->deadline_link);
         } else {
             pool->requests.next_deadline =
                 base_min(pool->requests.next_deadline, request->deadline);

@@ -71,8 +71,7 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
     channel->windows->calls_size += operation->call.length;
     operation->was_called   = true;
     operation->call_request = call;
-    base_list_del(&operation->link);
-    base_list_add_tail(&channel->windows->called, &operation->link);
+    base_list_move(&channel->windows->called, &operation->link);
     request->kind = is_write ? &xfer_send_kind : &xfer_recv_kind;
 
     call->send->desc_flags = PROTO_DESC_CALL;

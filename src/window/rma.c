@@ -548,8 +548,7 @@ static void done(void *request, ucs_status_t status, void *arg)
         ucx_failed(operation, status);
     }
     if (!window_operation_has_more(operation)) {
-        base_list_del(&operation->link);
-        base_list_add_tail(&channel->windows->moved, &operation->link);
+        base_list_move(&channel->windows->moved, &operation->link);
         end_if_done(operation);
     }
     post_some(channel);
@@ -569,8 +568,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     window_operation_fail(operation, status, detail);
-    base_list_del(&operation->link);
-    base_list_add_tail(&channel->windows->moved, &operation->link);
+    base_list_move(&channel->windows->moved, &operation->link);
     core_request_drain(request);
     end_if_done(operation);
 }
@@ -583,8 +581,7 @@ static void resume(ucxpool_request_t *request)
     ucxpool_channel_t  *channel   = operation->remote->channel;
 
     if (operation->end == UCXPOOL_OK) {
-        base_list_del(&operation->link);
-        base_list_add_tail(&channel->windows->moving, &operation->link);
+        base_list_move(&channel->windows->moving, &operation->link);
         post_some(channel);
     }
 }

@@ -31,9 +31,8 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
 
 static void wake(window_served_t *served)
 {
-    base_list_del(&served->run_link);
-    base_list_add_tail(&served->channel->pool->windows->runnable,
-                       &served->run_link);
+    base_list_move(&served->channel->pool->windows->runnable,
+                   &served->run_link);
 }
 
 static void request_ended(ucxpool_request_t *request, ucxpool_status_t status,

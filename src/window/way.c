@@ -157,8 +157,7 @@ unsigned window_turns_progress(ucxpool_t *pool)
         return 0;
     }
     operation = base_list_head(copying, window_operation_t, link);
-    base_list_del(&operation->link);
-    base_list_add_tail(copying, &operation->link);
+    base_list_move(copying, &operation->link);
     status = copy(operation);
     if (status == UCXPOOL_ERR_BUSY) {
         return 0;

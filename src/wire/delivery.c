@@ -62,8 +62,7 @@ static void delivery_put(delivery_t *delivery)
     request->recv->rndvs--;
     free(delivery->copy_of_bytes);
     delivery->copy_of_bytes = NULL;
-    base_list_del(&delivery->link);
-    base_list_add_tail(&request->pool->wire->free_deliveries, &delivery->link);
+    base_list_move(&request->pool->wire->free_deliveries, &delivery->link);
     core_channel_put(delivery->channel);
 }
 
@@ -168,9 +167,8 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
         delivery->waits = true;
-        base_list_del(&delivery->link);
-        base_list_add_tail(&delivery->request->pool->wire->deliveries,
-                           &delivery->link);
+        base_list_move(&delivery->request->pool->wire->deliveries,
+                       &delivery->link);
         return;
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&

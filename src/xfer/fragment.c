@@ -381,8 +381,7 @@ static void wait_for_block(ucxpool_request_t *request)
     }
     base_range_begin(&request->send->blocked, BASE_RANGE_BLOCK,
                      request->send->frag_size);
-    base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->xfer->waiters, &request->run_link);
+    base_list_move(&request->pool->xfer->waiters, &request->run_link);
 }
 
 static void stop_waiting(ucxpool_request_t *request)
