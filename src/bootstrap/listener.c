@@ -325,7 +325,6 @@ static void slot_finish(bootstrap_listener_t *listener, pending_slot_t *slot)
     memcpy(peer->ends.remote, slot->name, sizeof(peer->ends.remote));
     peer->fd = slot->fd;
     listener->queue_length++;
-    listener->stats.num_proven++;
     base_debug("%s: %s is proven", listener->name, slot->name);
     slot_free(listener, slot);
 }

@@ -57,7 +57,6 @@ typedef struct bootstrap_peer {
 
 /* Handshakes since creation, by result. */
 typedef struct bootstrap_listener_stats {
-    uint64_t num_proven;
     uint64_t num_refused; /* includes those that failed, timed out or were
                              dropped */
     uint64_t num_timed_out;

@@ -697,11 +697,8 @@ void wireup_fd_import_stop(ucxpool_channel_t *channel, uint64_t remote)
 /* Set the reason why the import failed. For a HELLO, the reason is logged and
  * sent in READY. For a window, it becomes the reason of the remote window.
  * Returns UCXPOOL_ERR_PERMISSION. */
-static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
-                           ...) __attribute__((format(printf, 2, 3)));
-
-static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
-                           ...)
+static ucxpool_status_t __attribute__((format(printf, 2, 3)))
+no(wireup_fd_import_t *fd_import, const char *format, ...)
 {
     va_list arguments;
 
