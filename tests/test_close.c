@@ -5,6 +5,7 @@
 #include "core/stats.h"
 #include "pair.h"
 #include "test.h"
+#include "window/remote.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"
 
@@ -214,6 +215,31 @@ TEST_EACH(late_goodbye_contains_the_reason, 2)
     assert_error_detail(ucxpool_channel_wait(pair.to_a, 0), PEER_LOST,
                         "the channel has failed at the peer: a test of BYE");
     pair_check_blocks(&pair);
+}
+
+/* The same with a copy of the GPU to or from a window. */
+TEST(late_goodbye_waits_for_copies_of_windows)
+{
+    static uint8_t           bytes[100];
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
+
+    pair_begin(&pair, patient[1], patient[1]);
+    assert_ok(
+        ucxpool_window_create(pair.b, bytes, sizeof(bytes), NULL, &window));
+    remote = pair_import(pair.to_b, window, PAIR_READ_AND_WRITE);
+    core_channel_fail(pair.to_b, UCXPOOL_ERR_PROTOCOL, "a test of BYE");
+    remote->refs++;
+    pair_progress(&pair);
+    pair.to_b->closing.deadline = base_clock_now();
+    pair_progress(&pair);
+    ck_assert(!pair.to_b->closing.bye_sent);
+    window_remote_put(remote);
+    pair_until(&pair, !pair_is_open(pair.to_a));
+    assert_error_detail(ucxpool_channel_wait(pair.to_a, 0), PEER_LOST,
+                        "the channel has failed at the peer: a test of BYE");
+    ucxpool_remote_window_release(remote);
+    pair_destroy_window(window);
 }
 
 static void *destroy(void *pool)

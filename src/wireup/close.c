@@ -128,18 +128,26 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.is_detached;
 }
 
+/* Returns true while this process copies to or from the peer's memory. Without
+ * a ring, UCX moves the bytes of windows. It may never complete this. */
+static bool copies(const ucxpool_channel_t *channel)
+{
+    return (channel->xfer->num_pushes != 0) ||
+           (channel->wire->has_ring && window_channel_is_busy(channel));
+}
+
 /* Send BYE if possible, and return true if no more messages need to be sent.
  * BYE guarantees that this process no longer accesses the peer's memory. Until
  * BYE arrives or this process ends, the peer does not reuse the blocks that it
- * has granted. So BYE is sent only after the GPU's writes in flight have
- * completed, even if this is after the deadline. These writes always
+ * has granted. So BYE is sent only after the GPU's copies in flight have
+ * completed, even if this is after the deadline. These copies always
  * complete. */
 static bool finish_goodbye(ucxpool_channel_t *channel)
 {
     bool is_late = base_clock_now() >= last_moment(channel);
     bool is_sent;
 
-    if (channel->xfer->num_pushes != 0) {
+    if (copies(channel)) {
         return false;
     }
     if (core_channel_is_broken(channel) && !channel->wire->has_ring) {
