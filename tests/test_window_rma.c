@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/control.h"
+#include "core/remote.h"
 #include "window/remote.h"
 #include "window/service.h"
 
@@ -593,15 +594,22 @@ TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
 /* A forced close drops what UCX has not sent yet. */
 TEST(endpoints_are_flushed_before_they_are_closed)
 {
-    pair_init(&pair, DIRECT, DIRECT);
+    pair_init(&pair, DIRECT " CLOSE_TIMEOUT=1000s",
+              DIRECT " CLOSE_TIMEOUT=1000s");
     ucxpool_channel_close(pair.to_a);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair,
                (pair.a->channels.count == 0) && (pair.b->channels.count == 0));
     num_flushes = 0;
+    /* As ucxpool_destroy() does, but without a deadline, after which an
+     * endpoint is not flushed. */
+    core_lock(pair.a);
+    core_remote_close_all(pair.a, BASE_CLOCK_FOREVER);
+    core_unlock(pair.a);
+    pair_until(&pair, !core_remote_has_endpoints(pair.a));
+    ck_assert_uint_ge(num_flushes, 1);
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
-    ck_assert_uint_ge(num_flushes, 1);
 }
 
 TEST(an_import_released_early_leaks_nothing)
