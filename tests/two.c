@@ -43,12 +43,28 @@ void two_require_ok(ucxpool_status_t status, const char *what, const char *file,
 
 void two_send(two_t *two, const void *bytes, size_t length)
 {
-    two_check(send(two->talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
+    const uint8_t *at = bytes;
+    ssize_t        num;
+
+    /* A process that was stopped and continues may send fewer bytes. */
+    for (; length > 0; length -= (size_t)num) {
+        num = send(two->talk, at, length, MSG_NOSIGNAL);
+        two_check(num > 0);
+        at += num;
+    }
 }
 
 void two_recv(two_t *two, void *bytes, size_t length)
 {
-    two_check(recv(two->talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
+    uint8_t *at = bytes;
+    ssize_t  num;
+
+    /* The same. */
+    for (; length > 0; length -= (size_t)num) {
+        num = recv(two->talk, at, length, MSG_WAITALL);
+        two_check(num > 0);
+        at += num;
+    }
 }
 
 ucxpool_channel_t *two_create_channel(two_t *two, ucxpool_t *pool)
