@@ -3,6 +3,7 @@
 #include "base/math.h"
 #include "calls.h"
 #include "copy/cuda_copier.h"
+#include "copy/engine.h"
 #include "cuda_fixture.h"
 #include "test.h"
 #include "mem/region.h"
@@ -870,4 +871,111 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
     }
     ck_assert_uint_eq(num_failed, 3);
     check_gathered();
+}
+
+/* --- scatters that wait for a flag ---------------------------------------- */
+
+#define LONG_SCATTER ((size_t)16 << 20)
+
+static copy_engine_t *engine;
+static unsigned       num_late;
+
+/* One scatter of contiguous bytes. */
+typedef struct waiting {
+    copy_job_t        copy;
+    copy_run_t        run;
+    ucxpool_segment_t segment;
+    copy_plan_t       plan;
+} waiting_t;
+
+static void setup_engine(void)
+{
+    cuda_start("run=n");
+    assert_ok(mem_cuda_device_open(0, &device));
+    assert_ok(copy_engine_create(device, &engine));
+    assert_ok(mem_regions_init(&scattered, &mem_kind_cuda_alloc, 0, 1,
+                               LONG_SCATTER, BASE_SWITCH_NO));
+    assert_ok(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0, 1,
+                               LONG_SCATTER, BASE_SWITCH_NO));
+    num_late = 0;
+}
+
+static void teardown_engine(void)
+{
+    mem_regions_cleanup(&scattered);
+    mem_regions_cleanup(&contiguous);
+    copy_engine_destroy(engine);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+
+static void count_late(copy_job_t *copy, ucxpool_status_t status)
+{
+    ck_assert_int_eq(status, UCXPOOL_ERR_BUSY);
+    num_late++;
+}
+
+/* Start a scatter whose flag is never set. */
+static ucxpool_status_t start_waiting(waiting_t *waiting, size_t length,
+                                      uint64_t *covered_p)
+{
+    const copy_totals_t totals = copy_totals_of_piece(length);
+    copy_memory_t       memory;
+
+    waiting->copy    = (copy_job_t){.done = count_late};
+    waiting->run     = (copy_run_t){length, 1};
+    waiting->segment = (ucxpool_segment_t){scattered.address, length};
+    memory           = copy_memory_of_segments(&waiting->segment, 1);
+    copy_plan_init(&waiting->plan, &waiting->run, 1, &totals, &memory);
+    return copy_engine_start(engine, &waiting->copy,
+                             &(copy_work_t){.plan      = &waiting->plan,
+                                            .length    = length,
+                                            .block     = contiguous.address,
+                                            .is_pushed = true,
+                                            .has_gpu_segments = true,
+                                            .flag = {contiguous.address, 7}},
+                             covered_p);
+}
+
+static void end_waiting(unsigned num)
+{
+    while (stand_in.step(1) != 0) {
+    }
+    ck_assert_uint_eq(copy_engine_progress(engine), num);
+    ck_assert_uint_eq(num_late, num);
+}
+
+TEST_SETTINGS(.setup = setup_engine, .teardown = teardown_engine);
+
+/* Whenever a short one ends, the long one can start. If it needed more room,
+ * the next short one would take the room. */
+STAND_IN_TEST(long_scatter_can_wait_next_to_three_short_ones)
+{
+    waiting_t waiting[5];
+    uint64_t  covered;
+
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(start_waiting(&waiting[i], 1000, &covered),
+                         UCXPOOL_INPROGRESS);
+    }
+    ck_assert_int_eq(start_waiting(&waiting[3], LONG_SCATTER, &covered),
+                     UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(start_waiting(&waiting[4], 1000, &covered),
+                     UCXPOOL_ERR_BUSY);
+    end_waiting(4);
+}
+
+/* Two long ones and a short one may wait at a time, so they leave room on the
+ * GPU for other kernels. */
+STAND_IN_TEST(waiting_scatter_has_one_thread_block_per_multiprocessor)
+{
+    const unsigned num = (unsigned)device->num_processors;
+    waiting_t      waiting;
+    uint64_t       covered;
+
+    ck_assert_int_eq(start_waiting(&waiting, LONG_SCATTER, &covered),
+                     UCXPOOL_INPROGRESS);
+    ck_assert_uint_gt(covered, COPY_WAIT_SHORT);
+    ck_assert_uint_le(
+        covered / copy_tile_size(covered, num * COPY_WAIT_FACTOR, true), num);
+    end_waiting(1);
 }

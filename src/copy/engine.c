@@ -20,7 +20,7 @@
 /* The maximum number of scatters that wait for a flag, and so for a peer. A
  * long one counts as two. It needs only room for one, so that short ones cannot
  * take the room before it each time. So the thread blocks occupy at most 56 %
- * of the GPU (COPY_WAIT_FACTOR). */
+ * of a GPU with 8 or more multiprocessors (COPY_WAIT_FACTOR). */
 #define NUM_WAITING 4u
 /* The size of one copy's list in bytes: room for 131,072 segments of one
  * length. */
@@ -373,6 +373,11 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     if (work->has_host_block || work->has_host_segments) {
         length    = base_min(length, (uint64_t)BOUNCE_HALF);
         list_size = BOUNCE_LIST;
+    }
+    if (waits_for_flag(work)) {
+        /* at most one thread block for each multiprocessor */
+        length = base_min(length, (uint64_t)engine->device->num_processors *
+                                      COPY_TILE_MAX);
     }
     status = copy_launch_fill(work->plan, work->offset, length, work->is_gather,
                               job->entries, list_size, launch);

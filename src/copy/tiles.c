@@ -24,12 +24,11 @@
  * at the same time. With half as many, short pieces are too slow. Measured on
  * four H200 GPUs over NVLink. */
 #define TILE_FAR_PROCESSORS 4
-#define TILE_FAR_MAX        ((uint64_t)512 << 10)
 
 uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
                         bool is_far)
 {
-    uint64_t most       = is_far ? TILE_FAR_MAX : TILE_MAX;
+    uint64_t most       = is_far ? COPY_TILE_MAX : TILE_MAX;
     uint64_t num_blocks = is_far ? num_processors / TILE_FAR_PROCESSORS
                                  : (uint64_t)num_processors * TILE_BLOCKS;
     uint64_t size       = stream_size / base_max(num_blocks, (uint64_t)1);

@@ -33,6 +33,9 @@
  * COPY_EXACT. */
 #define COPY_UNIT 16
 
+/* The largest tile of a launch whose stream is behind a link. */
+#define COPY_TILE_MAX ((uint64_t)512 << 10)
+
 /* The number of threads of a thread block, and of list entries that a thread
  * block processes at a time. */
 #define COPY_THREADS 256
