@@ -368,6 +368,96 @@ STAND_IN_TEST_EACH(slow_message_is_awaited, 2 * 3)
     end_both();
 }
 
+/* Let the copies of a slow send end, and say so. */
+static void let_go(void)
+{
+    cuda_start("devices=2");
+    while (stand_in.step(1) != 0) {
+    }
+    two_say(&two);
+}
+
+/* Without pauses, each round of progress would launch the kernel again. */
+STAND_IN_TEST_EACH(late_flag_costs_few_launches, 2)
+{
+    const size_t       size = slow_sizes[_i];
+    ucxpool_request_t *request;
+
+    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        request = post_slow_send(size);
+        two_say(&two);
+        two_hear(&two);
+        let_go();
+    } else {
+        request = post_recv(0, size, 2);
+        two_hear(&two);
+        cuda_start("devices=2"); /* counts from here */
+        two_progress(&two, 2000);
+        two_check(stand_in.count("cuLaunchKernel") > 0);
+        two_check(stand_in.count("cuLaunchKernel") < 1000);
+        two_say(&two);
+        two_hear(&two);
+    }
+    two_ok(two_finish(&two, request));
+    if (!two.is_child) {
+        check(0, 0, size);
+    }
+    end_both();
+}
+
+static void clear_flags(void)
+{
+    copy_flag_t flag;
+    uint32_t   *word;
+
+    for (unsigned slot = 0; slot < NUM_SLOTS; slot++) {
+        two_check(wire_mailbox_find_flag(two.channel, slot, 0, &flag));
+        word  = stand_in.bytes((uintptr_t)flag.word, sizeof(*word));
+        *word = 0;
+    }
+}
+
+/* A launch to pageable memory copies at most 512 KiB. The flag is set for all
+ * launches of a message, so only the first one waits for it. */
+STAND_IN_TEST(several_launches_wait_for_the_flag_once)
+{
+    const size_t       size = (size_t)1 << 20;
+    uint8_t           *host = test_alloc(size);
+    ucxpool_request_t *request;
+
+    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        request = post_slow_send(size);
+        let_go();
+    } else {
+        cuda_start("run=n,devices=2");
+        two_ok(ucxpool_recv_buffer(two.pool, two.channel, host, size, TAG,
+                                   ALL_BITS, &ready, &request));
+        two_hear(&two);
+        while (stand_in.step(1) != 0) { /* the first launch */
+        }
+        clear_flags();
+        cuda_start("devices=2");
+    }
+    two_ok(two_finish(&two, request));
+    if (!two.is_child) {
+        pair_fill_of(right, size, true, 0);
+        two_check(memcmp(host, right, size) == 0);
+    }
+    end_both();
+}
+
 #define NUM_LATE 20u
 
 static void send_late(ucxpool_request_t **requests)

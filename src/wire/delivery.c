@@ -22,7 +22,10 @@ typedef struct wire_delivery {
     copy_flag_t        flag; /* no word: the bytes are complete */
     bool               is_flag_on_host;
     bool               gpu_may_wait;
-    uint64_t   covered; /* number of bytes that the last launch copies */
+    uint64_t late_since; /* end of the first launch that did not see the flag;
+                            0: none */
+    uint64_t   next_launch; /* time before which it is not launched */
+    uint64_t   covered;     /* number of bytes that the last launch copies */
     copy_job_t copy;
     wire_delivery_cb_t done;
     void              *arg;
@@ -44,6 +47,8 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     }
     delivery->copy_of_bytes = NULL;
     delivery->copy.job      = NULL;
+    delivery->late_since    = 0;
+    delivery->next_launch   = 0;
     delivery->range.is_open = false;
     delivery->request       = request;
     delivery->channel       = request->channel;
@@ -95,16 +100,15 @@ static bool is_set(const copy_flag_t *flag)
 
 /* Returns true if the launch may start now. Drops the flag if the CPU sees that
  * it is set. */
-static bool has_arrived(delivery_t *delivery)
+static bool may_launch(delivery_t *delivery)
 {
-    if ((delivery->flag.word == NULL) || !delivery->is_flag_on_host) {
-        return true;
-    }
-    if (is_set(&delivery->flag)) {
+    if ((delivery->flag.word != NULL) && delivery->is_flag_on_host &&
+        is_set(&delivery->flag)) {
         delivery->flag.word = NULL;
-        return true;
     }
-    return delivery->gpu_may_wait;
+    return (delivery->flag.word == NULL) ||
+           (delivery->gpu_may_wait &&
+            (base_clock_now() >= delivery->next_launch));
 }
 
 /* Start the next launch. Returns false if it must wait. */
@@ -116,7 +120,7 @@ static bool launch(delivery_t *delivery)
     copy_work_t        work;
     ucxpool_status_t   status;
 
-    if ((request->stream.marker != NULL) || !has_arrived(delivery)) {
+    if ((request->stream.marker != NULL) || !may_launch(delivery)) {
         return false;
     }
     assert(is_wanted(request));
@@ -154,6 +158,29 @@ static bool launch(delivery_t *delivery)
     return true;
 }
 
+/* The maximum time between two launches that wait for the same flag. */
+#define PAUSE_MAX UINT64_C(1000000)
+
+/* The kernel found that the bytes had not arrived yet: retry in a later round
+ * of progress, after the other deliveries. The first retry is immediate, for a
+ * sender that is only a little late. Each later one waits for half of the time
+ * since then, so few launches are made for a sender that is very late. */
+static void launch_again(delivery_t *delivery)
+{
+    uint64_t now = base_clock_now();
+
+    if (delivery->late_since == 0) {
+        delivery->late_since = now;
+    }
+    delivery->next_launch =
+        now + base_min((now - delivery->late_since) / 2, PAUSE_MAX);
+    delivery->bytes -= delivery->covered;
+    delivery->offset -= delivery->covered;
+    delivery->length += delivery->covered;
+    delivery->waits = true;
+    base_list_move(&delivery->request->pool->wire->deliveries, &delivery->link);
+}
+
 static void copied(copy_job_t *copy, ucxpool_status_t status)
 {
     delivery_t *delivery = base_container_of(copy, delivery_t, copy);
@@ -161,14 +188,7 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The kernel found that the bytes had not arrived yet: retry in a later
-         * round of progress, after the other deliveries. */
-        delivery->bytes -= delivery->covered;
-        delivery->offset -= delivery->covered;
-        delivery->length += delivery->covered;
-        delivery->waits = true;
-        base_list_move(&delivery->request->pool->wire->deliveries,
-                       &delivery->link);
+        launch_again(delivery);
         return;
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
@@ -232,10 +252,11 @@ static void deliver_later(ucxpool_request_t            *request,
     delivery->are_unpinned    = params->are_unpinned;
     delivery->flag            = params->flag;
     delivery->is_flag_on_host = params->is_flag_on_host;
-    delivery->gpu_may_wait    = is_for_gpu && params->gpu_may_wait;
-    delivery->done            = params->done;
-    delivery->arg             = params->arg;
-    delivery->waits           = true;
+    delivery->gpu_may_wait =
+        !params->is_flag_on_host || (is_for_gpu && params->gpu_may_wait);
+    delivery->done  = params->done;
+    delivery->arg   = params->arg;
+    delivery->waits = true;
     if (!is_queued_behind(delivery)) {
         launch(delivery);
     }
