@@ -458,6 +458,51 @@ STAND_IN_TEST(several_launches_wait_for_the_flag_once)
     end_both();
 }
 
+/* Too long for the mailbox, so announced before it is gathered. */
+TEST(send_waiting_for_its_stream_holds_no_slot)
+{
+    const size_t             size   = (size_t)1 << 20;
+    CUstream                 stream = NULL;
+    ucxpool_request_params_t params = {.field_mask =
+                                           UCXPOOL_REQUEST_PARAM_FIELD_STREAM};
+    gpu_gate_t               gate;
+    ucxpool_request_t       *request;
+
+    if (!begin(SETTINGS "MAP_WAY=push", true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        cuda_start("run=late,devices=2");
+        stream = gpu_stream(CU_STREAM_NON_BLOCKING);
+        gpu_gate_init(&gate);
+        gpu_gate_wait(&gate, stream);
+        params.stream = stream;
+        two_ok(ucxpool_send_buffer(two.channel, source, size, TAG, &params,
+                                   &request));
+        while (request->send->receive == 0) {
+            ucxpool_progress(two.pool);
+        }
+        two_progress(&two, 20);
+        two_check(request->send->is_early);
+        two_check(two.channel->xfer->mailbox.free_slots == 0xfffffffff);
+        gpu_gate_open(&gate);
+    } else {
+        request = post_recv(0, size, 2);
+    }
+    two_ok(two_finish(&two, request));
+    if (two.is_child) {
+        gpu_stream_wait(stream);
+        gpu_gate_cleanup(&gate);
+        gpu_stream_destroy(stream);
+    } else {
+        check(0, 0, size);
+    }
+    end_both();
+}
+
 #define NUM_LATE 20u
 
 static void send_late(ucxpool_request_t **requests)

@@ -423,6 +423,9 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     copy_work_t      work;
     ucxpool_status_t status;
 
+    if (request->send->is_early) {
+        xfer_mailbox_take_flag(request);
+    }
     work = (copy_work_t){
         .plan              = request->plan,
         .offset            = request->send->offset,

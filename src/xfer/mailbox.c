@@ -239,22 +239,30 @@ uint32_t xfer_mailbox_slot(const ucxpool_request_t *request)
                : request->send->slot - 1;
 }
 
-void xfer_mailbox_take_flag(ucxpool_request_t *request, uint64_t frag_size)
+void xfer_mailbox_check_early(ucxpool_request_t *request, uint64_t frag_size)
+{
+    struct xfer_send     *send = request->send;
+    const xfer_mailbox_t *box  = &request->channel->xfer->mailbox;
+    uint64_t              max;
+
+    frag_size      = base_min(frag_size, request->pool->config.frag_size);
+    frag_size      = base_min(frag_size, send->block_size);
+    max            = wire_early_max(frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1),
+                                    request->channel->requests.sends.num);
+    send->is_early = (send->loan != 0) && (box->at.slots != NULL) &&
+                     (box->free_slots != 0) && is_mailable(request, max);
+}
+
+void xfer_mailbox_take_flag(ucxpool_request_t *request)
 {
     struct xfer_send *send = request->send;
-    xfer_mailbox_t   *box  = &request->channel->xfer->mailbox;
-    uint64_t          max;
     unsigned          slot;
 
-    frag_size = base_min(frag_size, request->pool->config.frag_size);
-    frag_size = base_min(frag_size, send->block_size);
-    max       = wire_early_max(frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1),
-                               request->channel->requests.sends.num);
-    if ((send->loan != 0) && (box->at.slots != NULL) &&
-        is_mailable(request, max) && take(box, 1, &slot)) {
-        send->slot     = slot + 1;
-        send->is_early = true;
+    if (!copy_engine_has_job(request->pool->engine)) {
+        return; /* the gather cannot be launched now */
     }
+    send->is_early = take(&request->channel->xfer->mailbox, 1, &slot);
+    send->slot     = send->is_early ? slot + 1 : 0;
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)

@@ -41,8 +41,9 @@ struct xfer_send {
     xfer_send_step_t step;
     uint32_t         desc_flags; /* PROTO_DESC_WINDOW flags; 0: a message */
     bool             in_place;   /* some data can be sent in place */
-    bool             is_early;   /* the slot is used only for its flag; the only
-                                    fragment is sent before it is gathered */
+    bool             is_early;   /* the only fragment is sent before it is
+                                    gathered; the slot is used only for its
+                                    flag, and taken with the gather's launch */
     bool             ending;  /* ends when nothing reads the memory any more */
     ucxpool_status_t end;     /* the final status, if `ending` */
     uint64_t         longest; /* length of the longest segment */
@@ -282,10 +283,13 @@ void xfer_mailbox_take(ucxpool_request_t *request);
 /* Returns the slot for the descriptor of a send that has slots. */
 uint32_t xfer_mailbox_slot(const ucxpool_request_t *request);
 
-/* If an accepted message fits in one fragment, and may be sent before it is
- * gathered, take the flag of a free slot for it. frag_size is the receiver's
- * limit. */
-void xfer_mailbox_take_flag(ucxpool_request_t *request, uint64_t frag_size);
+/* Set send.is_early if an accepted message fits in one fragment, and may be
+ * sent before it is gathered. frag_size is the receiver's limit. */
+void xfer_mailbox_check_early(ucxpool_request_t *request, uint64_t frag_size);
+
+/* Called when the gather of an early message is about to be launched. Takes the
+ * flag of a free slot for it. If all slots are in use, clears send.is_early. */
+void xfer_mailbox_take_flag(ucxpool_request_t *request);
 
 /* Returns the flag that the gather of the next fragment must set when it is
  * complete, or an empty flag. */
