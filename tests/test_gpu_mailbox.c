@@ -503,6 +503,70 @@ TEST(send_waiting_for_its_stream_holds_no_slot)
     end_both();
 }
 
+static ucxpool_request_t *post_other(size_t size)
+{
+    ucxpool_request_t *request;
+
+    two_ok(ucxpool_send_buffer(two.channel, source, size, TAG + 1, &ready,
+                               &request));
+    return request;
+}
+
+/* Does the sender announce a message of 1 MiB before it is gathered? The
+ * receiver behaves as if it had `others` bytes of other messages. */
+static bool is_announced(uint64_t others)
+{
+    const size_t       size = (size_t)1 << 20;
+    ucxpool_request_t *request;
+    bool               is_early = false;
+
+    two_meet(&two);
+    two.channel->requests.receive_bytes += others;
+    if (two.is_child) {
+        request = post_send(0, size, 2);
+        while (!pair_ended(request)) {
+            ucxpool_progress(two.pool);
+        }
+        is_early = request->send->is_early;
+    } else {
+        request = post_recv(0, size, 2);
+    }
+    two_ok(two_finish(&two, request));
+    two.channel->requests.receive_bytes -= others;
+    return is_early;
+}
+
+#define MANY (2 * NUM_SLOTS)
+
+/* The number of messages does not matter, and the sender's messages for which
+ * the receiver has no receive do not count. */
+TEST(bytes_of_received_messages_limit_early_ones)
+{
+    const uint64_t     limit = (uint64_t)31 << 20;
+    ucxpool_request_t *requests[MANY];
+
+    if (!begin(SETTINGS "MAP_WAY=push", true)) {
+        return;
+    }
+    get_mailbox();
+    for (unsigned i = 0; i < MANY; i++) {
+        requests[i] = two.is_child ? post_other(SHORT) : NULL;
+    }
+    two_check(is_announced(0) == two.is_child);
+    two_check(is_announced(limit) == two.is_child);
+    two_check(!is_announced(limit + 1));
+    for (unsigned i = 0; i < MANY; i++) {
+        if (!two.is_child) {
+            two_ok(ucxpool_recv_buffer(two.pool, two.channel, target, SHORT,
+                                       TAG + 1, ALL_BITS, &ready,
+                                       &requests[i]));
+        }
+    }
+    two_finish_all(&two, requests, MANY);
+    two_check(two.channel->requests.receive_bytes == 0);
+    end_both();
+}
+
 #define NUM_LATE 20u
 
 static void send_late(ucxpool_request_t **requests)

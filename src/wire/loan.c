@@ -47,17 +47,26 @@ static bool are_written_faster(const copy_totals_t *totals)
     return (length < SEGMENT_MAX) || (length >= SEGMENT_LONG);
 }
 
-/* Returns true if the sender may announce the message before it is gathered,
+/* With more bytes in flight, launches and copies of different messages overlap
+ * anyway, and shorter fragments are faster (docs/benchmarks/gpu.md). */
+#define EARLY_TOTAL ((uint64_t)32 << 20)
+
+/* Returns true if the sender should announce the message before it is gathered,
  * which makes writing faster for all lengths of segments. */
 static bool may_be_early(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
-    const block_pool_t      *blocks  = request->pool->memory.blocks;
+    uint64_t block_size = block_pool_block_size(request->pool->memory.blocks);
 
     return wire_mailbox_is_lent(channel) &&
            (request->data.totals.stream_size <=
-            wire_early_max(block_pool_block_size(blocks),
-                           channel->requests.receives.num));
+            base_min(block_size, WIRE_EARLY_MAX)) &&
+           (channel->requests.receive_bytes <= EARLY_TOTAL);
+}
+
+bool wire_loan_is_early(const ucxpool_request_t *request)
+{
+    return (request->recv->loan != NULL) && may_be_early(request);
 }
 
 static bool is_useful(const ucxpool_request_t *request, uint64_t size)

@@ -197,6 +197,10 @@ typedef struct wire_loan wire_loan_t;
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
 
+/* Returns true if the sender should use the loan of a receive for one fragment,
+ * which it announces before it is gathered. */
+bool wire_loan_is_early(const ucxpool_request_t *request);
+
 /* Returns the address of a pushed fragment; NULL if it is outside the loan.
  * loan may be NULL. */
 const uint8_t *wire_loan_locate(const wire_loan_t *loan, const ucxpool_t *pool,
@@ -243,21 +247,11 @@ typedef struct wire_mailbox {
  * A longer message is written to lent blocks. If it fits in one fragment, the
  * sender announces this fragment before it is gathered, with a slot whose flag
  * is set when the fragment is complete. So the receiver launches its copy
- * during the gather, and there is one launch on each side. With many messages
- * in flight, launches and copies overlap anyway (docs/benchmarks/gpu.md). So a
- * message is announced only if all messages of the channel, if they had its
- * size, would have at most WIRE_EARLY_TOTAL bytes.
+ * during the gather, and there is one launch on each side. The receiver decides
+ * this when it lends the blocks (PROTO_ACCEPT_EARLY). The sender follows unless
+ * it cannot: then it sends ordinary fragments.
  */
-#define WIRE_EARLY_MAX   ((uint64_t)16 << 20)
-#define WIRE_EARLY_TOTAL ((uint64_t)32 << 20)
-
-/* Returns the length of the longest message that is announced before it is
- * gathered, if the channel has `num` messages, and a block has this size. */
-static inline uint64_t wire_early_max(uint64_t block_size, uint32_t num)
-{
-    return base_min(base_min(block_size, WIRE_EARLY_MAX),
-                    WIRE_EARLY_TOTAL / base_max(num, 1u));
-}
+#define WIRE_EARLY_MAX ((uint64_t)16 << 20)
 
 /* Returns the number of slots that a message occupies. */
 static inline uint64_t wire_mailbox_need(const wire_mailbox_t *mailbox,

@@ -243,12 +243,11 @@ void xfer_mailbox_check_early(ucxpool_request_t *request, uint64_t frag_size)
 {
     struct xfer_send     *send = request->send;
     const xfer_mailbox_t *box  = &request->channel->xfer->mailbox;
-    uint64_t              max;
+    uint64_t              max  = base_min(frag_size, WIRE_EARLY_MAX);
 
-    frag_size      = base_min(frag_size, request->pool->config.frag_size);
-    frag_size      = base_min(frag_size, send->block_size);
-    max            = wire_early_max(frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1),
-                                    request->channel->requests.sends.num);
+    max            = base_min(max, request->pool->config.frag_size);
+    max            = base_min(max, send->block_size);
+    max            = max & ~(uint64_t)(COPY_ALIGNMENT - 1);
     send->is_early = (send->loan != 0) && (box->at.slots != NULL) &&
                      (box->free_slots != 0) && is_mailable(request, max);
 }

@@ -31,6 +31,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.frag_size = request->channel->wire->frag_max(pool);
     fixed->accept.window =
         copy_engine_depth_factor(pool->engine) * pool->config.depth;
+    fixed->accept.flags = wire_loan_is_early(request) ? PROTO_ACCEPT_EARLY : 0;
     core_control_end(request->channel);
     wire_mailbox_lend(request);
 }
@@ -124,6 +125,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
     }
     request->recv->receive =
         core_numbers_take(&channel->requests.receives, request);
+    channel->requests.receive_bytes += request->data.totals.stream_size;
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
     } else {
