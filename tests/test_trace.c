@@ -10,6 +10,7 @@
 #include "pair.h"
 #include "segments.h"
 #include "test.h"
+#include "xfer/send.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -376,4 +377,41 @@ TEST_EACH(launch_ranges_last_until_the_gpu_is_done, 3)
     require_all_over();
     gpu_free(from);
     gpu_free(to);
+}
+
+/* --- two GPUs ------------------------------------------------------------- */
+
+static void start_two(void)
+{
+    attach();
+    gpu_start("run=n,devices=2");
+}
+
+TEST_SETTINGS(.setup = start_two, .teardown = gpu_stop);
+
+/* The first message is short, and the receiver lends a mailbox with it. DATA of
+ * the second one is sent when its gather is launched. */
+STAND_IN_TEST(announced_fragment_is_on_the_wire_after_its_gather)
+{
+    static const char *const settings = "CUDA_BACKING=vmm WIRE=map "
+                                        "MAP_WAY=push COMM_SIZE=32m";
+    static const size_t      sizes[]  = {4096, sizeof(target)};
+    void                    *from     = gpu_alloc(sizeof(target));
+    ucxpool_request_t       *send, *recv;
+
+    pair.a = pair_pool_on(0, settings);
+    pair.b = pair_pool_on(1, settings);
+    pair_connect(&pair);
+    for (unsigned i = 0; i < 2; i++) {
+        recv = pair_recv(pair.b, pair.to_a, target, sizes[i], TAG);
+        send = pair_send(pair.to_b, from, sizes[i], TAG);
+        gpu_until(&pair, pair_ended(send) && pair_ended(recv));
+        ck_assert(send->send->is_early == (i == 1));
+        gpu_finish_both(&pair, send, recv);
+    }
+    gpu_disconnect(&pair);
+    require_all_over();
+    ck_assert_uint_eq(size_of("gather"), sizes[0] + sizes[1]);
+    ck_assert_uint_eq(size_of("wire"), sizes[0] + sizes[1]);
+    gpu_free(from);
 }

@@ -410,6 +410,10 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
         xfer_send_fragment_done(fragment);
         xfer_send_stop(request, status, ucxpool_error_detail());
     } else {
+        if (request->send->is_early) { /* it was sent before */
+            base_range_begin(&fragment->range, BASE_RANGE_WIRE,
+                             fragment->data.length);
+        }
         core_request_wake(request);
     }
 }
@@ -648,10 +652,9 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
             break;
         }
         base_list_del(&fragment->link);
-        if (!send->is_early) {
-            base_range_begin(&fragment->range, BASE_RANGE_WIRE,
-                             fragment->data.length);
-        }
+        /* no effect while an early fragment is being gathered */
+        base_range_begin(&fragment->range, BASE_RANGE_WIRE,
+                         fragment->data.length);
         if (xfer_send_is_mailed(send)) {
             continue; /* the receiver waits for the slot's flag */
         }
