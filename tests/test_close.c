@@ -432,3 +432,24 @@ TEST_EACH(messages_that_arrived_before_the_end_can_be_received,
         ck_assert_uint_eq(byte, (uint8_t)tag);
     }
 }
+
+/* The endpoint is then closed at once. If the peer took it for kept, its next
+ * channel would use an endpoint without another end. */
+TEST(close_after_its_deadline_does_not_post_kept)
+{
+    ucxpool_channel_t *begun;
+    ucxpool_channel_t *answered;
+
+    pair_init(&pair, "WIRE=ucx CLOSE_TIMEOUT=1000s",
+              "WIRE=ucx CLOSE_TIMEOUT=1000s");
+    begun    = pair.to_b->closing.has_begun ? pair.to_b : pair.to_a;
+    answered = (begun == pair.to_b) ? pair.to_a : pair.to_b;
+    ck_assert(begun->closing.has_begun && !answered->closing.has_begun);
+    answered->pool->config.close_timeout_ns = 0;
+    ucxpool_channel_abort(begun);
+    pair_until(&pair, answered->closing.step == CORE_CLOSE_DONE);
+    ck_assert(answered->closing.bye_sent && answered->closing.bye_received);
+    ck_assert(!answered->closing.kept);
+    ucxpool_channel_abort(answered);
+    pair_cleanup(&pair);
+}
