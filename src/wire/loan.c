@@ -51,9 +51,7 @@ static bool are_written_faster(const copy_totals_t *totals)
  * anyway, and shorter fragments are faster (docs/benchmarks/gpu.md). */
 #define EARLY_TOTAL ((uint64_t)32 << 20)
 
-/* Returns true if the sender should announce the message before it is gathered,
- * which makes writing faster for all lengths of segments. */
-static bool may_be_early(const ucxpool_request_t *request)
+bool wire_loan_is_early(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
     uint64_t block_size = block_pool_block_size(request->pool->memory.blocks);
@@ -62,11 +60,6 @@ static bool may_be_early(const ucxpool_request_t *request)
            (request->data.totals.stream_size <=
             base_min(block_size, WIRE_EARLY_MAX)) &&
            (channel->requests.receive_bytes <= EARLY_TOTAL);
-}
-
-bool wire_loan_is_early(const ucxpool_request_t *request)
-{
-    return (request->recv->loan != NULL) && may_be_early(request);
 }
 
 static bool is_useful(const ucxpool_request_t *request, uint64_t size)
@@ -78,7 +71,7 @@ static bool is_useful(const ucxpool_request_t *request, uint64_t size)
         return true;
     }
     return (needed >= MESSAGE_MIN) &&
-           (are_written_faster(totals) || may_be_early(request)) &&
+           (are_written_faster(totals) || wire_loan_is_early(request)) &&
            (size >= base_min(needed, LOAN_MIN));
 }
 

@@ -197,8 +197,8 @@ typedef struct wire_loan wire_loan_t;
 wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
 
-/* Returns true if the sender should use the loan of a receive for one fragment,
- * which it announces before it is gathered. */
+/* Returns true if the sender should announce the message of a receive before it
+ * is gathered, which makes writing faster for all lengths of segments. */
 bool wire_loan_is_early(const ucxpool_request_t *request);
 
 /* Returns the address of a pushed fragment; NULL if it is outside the loan.

@@ -31,7 +31,9 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.frag_size = request->channel->wire->frag_max(pool);
     fixed->accept.window =
         copy_engine_depth_factor(pool->engine) * pool->config.depth;
-    fixed->accept.flags = wire_loan_is_early(request) ? PROTO_ACCEPT_EARLY : 0;
+    if ((num_lent != 0) && wire_loan_is_early(request)) {
+        fixed->accept.flags = PROTO_ACCEPT_EARLY;
+    }
     core_control_end(request->channel);
     wire_mailbox_lend(request);
 }
