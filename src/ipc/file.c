@@ -116,10 +116,6 @@ typedef struct attempt {
     size_t            reason_size;
 } attempt_t;
 
-static ucxpool_status_t refuse(const attempt_t *attempt,
-                               ucxpool_status_t status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Since kernel 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -137,8 +133,9 @@ static uint64_t needed_size(const attempt_t *attempt)
                                    : attempt->file->size;
 }
 
-static ucxpool_status_t refuse(const attempt_t *attempt,
-                               ucxpool_status_t status, const char *format, ...)
+static ucxpool_status_t __attribute__((format(printf, 3, 4)))
+refuse(const attempt_t *attempt, ucxpool_status_t status, const char *format,
+       ...)
 {
     char    text[BASE_ERROR_SIZE];
     va_list args;
