@@ -301,6 +301,15 @@ static inline bool core_request_has_ended(const ucxpool_request_t *request)
  * whenever a use of the request has ended. */
 void core_request_reuse(ucxpool_request_t *request);
 
+/* End a request, and reuse it unless it is still in use. */
+static inline void core_request_finish(ucxpool_request_t *request,
+                                       ucxpool_status_t   status,
+                                       const char        *detail)
+{
+    core_request_end(request, status, detail);
+    core_request_reuse(request);
+}
+
 /* Return the handle of a request to its caller. If request_p is NULL, the
  * caller gets no handle, and the request is reused when it ends. */
 static inline void core_request_hand_out(ucxpool_request_t  *request,

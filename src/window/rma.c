@@ -469,8 +469,7 @@ static void end_if_done(window_operation_t *operation)
         (operation->is_write && !operation->is_flushed && flush(operation))) {
         return;
     }
-    core_request_end(request, operation->end, core_request_detail(request));
-    core_request_reuse(request);
+    core_request_finish(request, operation->end, core_request_detail(request));
 }
 
 static ucs_status_ptr_t post(window_operation_t   *operation,

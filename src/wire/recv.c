@@ -146,8 +146,7 @@ void wire_recv_end(ucxpool_request_t *request, ucxpool_status_t status,
         }
         return;
     }
-    core_request_end(request, status, detail);
-    core_request_reuse(request);
+    core_request_finish(request, status, detail);
 }
 
 ucxpool_request_t *wire_recv_find(ucxpool_channel_t  *channel,

@@ -310,16 +310,8 @@ static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
     request->tag         = tag;
     request->data.totals = copy_totals_of_piece(size);
     core_traffic_add(&channel->counts.received[CORE_MODE_EAGER], size);
-    core_request_end(request, UCXPOOL_OK, NULL);
-    core_request_reuse(request);
+    core_request_finish(request, UCXPOOL_OK, NULL);
     return true;
-}
-
-static void end_posted(ucxpool_request_t *request, ucxpool_status_t status,
-                       const char *detail)
-{
-    core_request_end(request, status, detail);
-    core_request_reuse(request);
 }
 
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
@@ -333,7 +325,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 static const core_request_kind_t posted_kind = {
     .match       = match,
     .match_short = match_short,
-    .stop        = end_posted,
+    .stop        = core_request_finish,
     .ended       = ended,
 };
 

@@ -424,8 +424,7 @@ void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     base_list_for_each_safe(request, next, &channel->pool->xfer->posted,
                             ucxpool_request_t, link) {
         if (request->channel == channel) {
-            core_request_end(request, status, detail);
-            core_request_reuse(request);
+            core_request_finish(request, status, detail);
         }
     }
 }

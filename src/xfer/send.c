@@ -899,8 +899,7 @@ unsigned xfer_flush_progress(ucxpool_channel_t *channel)
     base_list_for_each_safe(request, next, &channel->xfer->flushes,
                             ucxpool_request_t, link) {
         if (!xfer_flush_has_sends(channel, request->order)) {
-            core_request_end(request, UCXPOOL_OK, NULL);
-            core_request_reuse(request);
+            core_request_finish(request, UCXPOOL_OK, NULL);
             count++;
         }
     }
@@ -913,8 +912,7 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
 
     while ((request = base_list_pop(&channel->xfer->flushes, ucxpool_request_t,
                                     link)) != NULL) {
-        core_request_end(request, status, channel->reason);
-        core_request_reuse(request);
+        core_request_finish(request, status, channel->reason);
     }
 }
 
