@@ -27,17 +27,10 @@ static const uint8_t magic[4] = {'U', 'C', 'X', 'P'};
  * two lengths and two blobs. */
 #define SIGNED_MAX (128 + (2 * BOOTSTRAP_BLOB_MAX))
 
-static uint8_t *put_le16(uint8_t *to, uint32_t value)
-{
-    to[0] = (uint8_t)value;
-    to[1] = (uint8_t)(value >> 8);
-    return to + 2;
-}
-
-static uint8_t *put_le32(uint8_t *to, uint32_t value)
-{
-    return put_le16(put_le16(to, value & 0xffffu), value >> 16);
-}
+static_assert((sizeof(magic) + sizeof(bootstrap_message_header_t) ==
+               BOOTSTRAP_MESSAGE_HEADER_SIZE) &&
+                  (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__),
+              "numbers and headers are sent as they are in memory");
 
 static uint8_t *put_bytes(uint8_t *to, const void *bytes, size_t length)
 {
@@ -47,25 +40,11 @@ static uint8_t *put_bytes(uint8_t *to, const void *bytes, size_t length)
     return to + length;
 }
 
-static uint32_t get_le16(const uint8_t *from)
-{
-    return from[0] | ((uint32_t)from[1] << 8);
-}
-
-static uint32_t get_le32(const uint8_t *from)
-{
-    return get_le16(from) | (get_le16(from + 2) << 16);
-}
-
 static void pack_header(const bootstrap_message_header_t *header,
                         uint8_t bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE])
 {
-    uint8_t *to = put_bytes(bytes_p, magic, sizeof(magic));
-
-    to    = put_le16(to, header->version);
-    *to++ = header->type;
-    *to++ = header->flags;
-    put_le32(to, header->length);
+    put_bytes(put_bytes(bytes_p, magic, sizeof(magic)), header,
+              sizeof(*header));
 }
 
 /* Parse a header. Returns false if these bytes are not the header of a pool's
@@ -76,10 +55,7 @@ static bool unpack_header(const uint8_t bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
     if (memcmp(bytes, magic, sizeof(magic)) != 0) {
         return false;
     }
-    header_p->version = (uint16_t)get_le16(bytes + 4);
-    header_p->type    = bytes[6];
-    header_p->flags   = bytes[7];
-    header_p->length  = get_le32(bytes + 8);
+    memcpy(header_p, bytes + sizeof(magic), sizeof(*header_p));
     return true;
 }
 
@@ -108,7 +84,8 @@ static bool length_fits(uint8_t type, uint32_t length)
 static size_t pack_refuse(bootstrap_refusal_t code, const char *text,
                           uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX])
 {
-    size_t length = base_min(strlen(text), (size_t)BOOTSTRAP_REFUSE_TEXT_MAX);
+    size_t   length = base_min(strlen(text), (size_t)BOOTSTRAP_REFUSE_TEXT_MAX);
+    uint32_t number = code;
     bootstrap_message_header_t header = {
         .version = BOOTSTRAP_AUTH_VERSION,
         .type    = BOOTSTRAP_MESSAGE_REFUSE,
@@ -117,7 +94,7 @@ static size_t pack_refuse(bootstrap_refusal_t code, const char *text,
     uint8_t *to = bytes_p + BOOTSTRAP_MESSAGE_HEADER_SIZE;
 
     pack_header(&header, bytes_p);
-    to = put_le32(to, (uint32_t)code);
+    to = put_bytes(to, &number, sizeof(number));
     to = put_bytes(to, text, length);
     return (size_t)(to - bytes_p);
 }
@@ -128,10 +105,11 @@ static bootstrap_refusal_t
 unpack_refuse(const uint8_t *bytes, uint32_t length,
               char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1])
 {
-    uint32_t code        = get_le32(bytes);
     size_t   text_length = length - REFUSE_FIXED_SIZE;
+    uint32_t code;
 
     assert(length_fits(BOOTSTRAP_MESSAGE_REFUSE, length));
+    memcpy(&code, bytes, sizeof(code));
     for (size_t i = 0; i < text_length; i++) {
         uint8_t c = bytes[REFUSE_FIXED_SIZE + i];
 
@@ -162,7 +140,7 @@ static ucxpool_status_t refusal_status(bootstrap_refusal_t code)
 static uint8_t *put_blob(uint8_t *to, const bootstrap_auth_side_t *side)
 {
     assert(side->blob_length <= BOOTSTRAP_BLOB_MAX);
-    to = put_le32(to, side->blob_length);
+    to = put_bytes(to, &side->blob_length, sizeof(side->blob_length));
     return put_bytes(to, side->blob, side->blob_length);
 }
 
@@ -201,6 +179,7 @@ static ucxpool_status_t prove(bootstrap_message_type_t     type,
 {
     static const char client_label[]   = "ucxpool caller";
     static const char listener_label[] = "ucxpool listen";
+    const uint16_t    version          = BOOTSTRAP_AUTH_VERSION;
     bool              is_client        = type == BOOTSTRAP_MESSAGE_CLIENT_PROOF;
     uint8_t           bytes[SIGNED_MAX];
     uint8_t          *to;
@@ -209,7 +188,7 @@ static ucxpool_status_t prove(bootstrap_message_type_t     type,
                   "both labels must have the same length");
     to    = put_bytes(bytes, is_client ? client_label : listener_label,
                       sizeof(client_label));
-    to    = put_le16(to, BOOTSTRAP_AUTH_VERSION);
+    to    = put_bytes(to, &version, sizeof(version));
     *to++ = client->flags;
     *to++ = listener->flags;
     to    = put_bytes(to, client->nonce, BOOTSTRAP_NONCE_SIZE);

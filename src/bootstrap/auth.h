@@ -62,6 +62,7 @@ typedef enum bootstrap_message_type {
 /* In the header of all messages except REFUSE: the sender has a secret. */
 #define BOOTSTRAP_MESSAGE_FLAG_SECRET 0x01u
 
+/* Follows 4 bytes that identify the protocol. */
 typedef struct bootstrap_message_header {
     uint16_t version;
     uint8_t  type;
