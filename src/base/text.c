@@ -7,6 +7,7 @@
 #include "base/math.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -181,23 +182,12 @@ static const unit_t time_units[] = {
 #define NUM_TIME_UNITS (sizeof(time_units) / sizeof(time_units[0]))
 
 /* Parse one or more digits; *rest_p points to the text after them. */
-static bool parse_digits(const char *text, uint64_t *number_p,
-                         const char **rest_p)
+static bool parse_digits(const char *text, uint64_t *number_p, char **rest_p)
 {
-    uint64_t number = 0;
-
-    if (!isdigit((unsigned char)*text)) {
-        return false;
-    }
-    for (; isdigit((unsigned char)*text); text++) {
-        if (!base_mul(number, 10u, &number) ||
-            !base_add(number, (unsigned)(*text - '0'), &number)) {
-            return false;
-        }
-    }
-    *number_p = number;
-    *rest_p   = text;
-    return true;
+    errno     = 0;
+    *number_p = strtoull(text, rest_p, 10);
+    /* strtoull() also accepts blanks and a sign. */
+    return isdigit((unsigned char)*text) && (errno == 0);
 }
 
 static bool apply_unit(const unit_t *units, size_t num_units, const char *name,
@@ -213,9 +203,9 @@ static bool apply_unit(const unit_t *units, size_t num_units, const char *name,
 
 bool base_parse_size(const char *text, size_t *size_p)
 {
-    uint64_t    number, size;
-    const char *rest;
-    char        unit[2] = "";
+    uint64_t number, size;
+    char    *rest;
+    char     unit[2] = "";
 
     if (strcasecmp(text, "auto") == 0) {
         *size_p = BASE_SIZE_AUTO;
@@ -245,8 +235,8 @@ bool base_parse_size(const char *text, size_t *size_p)
 
 bool base_parse_time(const char *text, uint64_t *ns_p)
 {
-    uint64_t    number, ns;
-    const char *rest;
+    uint64_t number, ns;
+    char    *rest;
 
     if (strcasecmp(text, "inf") == 0) {
         *ns_p = UINT64_MAX;
@@ -270,8 +260,8 @@ bool base_parse_time(const char *text, uint64_t *ns_p)
 
 bool base_parse_unsigned(const char *text, unsigned *number_p)
 {
-    uint64_t    number;
-    const char *rest;
+    uint64_t number;
+    char    *rest;
 
     if (!parse_digits(text, &number, &rest) || (*rest != '\0') ||
         (number > UINT_MAX)) {
