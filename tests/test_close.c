@@ -1,6 +1,7 @@
 /* Closing a channel while its peer may still read. */
 #include "base/clock.h"
 #include "core/channel.h"
+#include "core/control.h"
 #include "core/local.h"
 #include "core/stats.h"
 #include "pair.h"
@@ -240,6 +241,24 @@ TEST(late_goodbye_waits_for_copies_of_windows)
                         "the channel has failed at the peer: a test of BYE");
     ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
+}
+
+/* Pool b has refused the channel and closed the connection. Pool a sends a
+ * message before it reads what b sent before. */
+TEST(reason_is_read_after_the_peer_has_closed_the_connection)
+{
+    pair_pools(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none REQUIRE=rma");
+    pair.to_a = pair_meet(pair.b, pair.a);
+    pair.to_b = pair_meet(pair.a, pair.b);
+    pair_until(&pair, pair_state(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
+    pair.to_a->closing.deadline = base_clock_now();
+    ucxpool_progress(pair.b);
+    ck_assert(!core_local_is_up(pair.to_a));
+    core_lock(pair.a);
+    core_control_post(pair.to_b, PROTO_DOORBELL, CORE_OUTSIDE);
+    core_unlock(pair.a);
+    pair_until(&pair, pair_state(pair.to_b) != UCXPOOL_CHANNEL_CONNECTING);
+    assert_has(pair_attr(pair.to_b).reason, "requires rma");
 }
 
 static void *destroy(void *pool)

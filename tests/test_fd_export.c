@@ -293,7 +293,7 @@ TEST_EACH(failed_call_falls_back_to_ucx, 9)
         {NET_CALL_ACCEPT4, EMFILE, true, false},
         {NET_CALL_ACCEPT4, EINTR, true, false},
         {NET_CALL_GETSOCKOPT, EIO, false, false},
-        {NET_CALL_SENDMSG, EPIPE, false, true},
+        {NET_CALL_SENDMSG, ENOBUFS, false, true},
         {NET_CALL_RECVMSG, EIO, false, true},
         {NET_CALL_CALLOC, ENOMEM, false, false},
     };

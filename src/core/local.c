@@ -205,7 +205,10 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
         base_debug("%s: dropped a message to the peer's socket: %s",
                    channel->name, strerror(error));
     }
-    if ((error != 0) && (channel->state == UCXPOOL_CHANNEL_CONNECTING)) {
+    /* If the peer has closed the connection, what it sent before can still be
+     * read. The reader notices the end after that. */
+    if ((error != 0) && (error != EPIPE) && (error != ECONNRESET) &&
+        (channel->state == UCXPOOL_CHANNEL_CONNECTING)) {
         disconnected(channel);
     }
 }
