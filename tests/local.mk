@@ -491,7 +491,7 @@ VALGRIND_FLAGS = -q --vex-guest-chase=no \
 	--leak-check=full --errors-for-leak-kinds=definite \
 	--show-leak-kinds=definite --error-exitcode=99 --num-callers=30 \
 	--suppressions=$(abs_top_srcdir)/tests/sanitizer/valgrind.supp
-VG_LOG_COMPILER = $(END_HUNG) 1800 \
+VG_LOG_COMPILER = $(END_HUNG) 900 \
 	$(abs_top_srcdir)/scripts/under-valgrind $(LIBTOOL) --mode=execute valgrind
 AM_VG_LOG_FLAGS = $(VALGRIND_FLAGS)
 # valgrind/NAME.vg runs tests/NAME under valgrind.
