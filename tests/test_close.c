@@ -7,6 +7,7 @@
 #include "pair.h"
 #include "test.h"
 #include "window/remote.h"
+#include "wireup/wireup.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"
 
@@ -235,6 +236,9 @@ TEST(late_goodbye_waits_for_copies_of_windows)
     pair.to_b->closing.deadline = base_clock_now();
     pair_progress(&pair);
     ck_assert(!pair.to_b->closing.bye_sent);
+    /* The passed deadline does not wake the pool. */
+    ck_assert_uint_eq(wireup_channel_close_deadline(pair.to_b),
+                      BASE_CLOCK_FOREVER);
     window_remote_put(remote);
     pair_until(&pair, !pair_is_open(pair.to_a));
     assert_error_detail(ucxpool_channel_wait(pair.to_a, 0), PEER_LOST,

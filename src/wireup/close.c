@@ -249,8 +249,10 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
         return channel->closing.drains ? channel->closing.drain_deadline
                                        : BASE_CLOCK_FOREVER;
     }
-    return (channel->closing.step == CORE_CLOSE_DONE) ? BASE_CLOCK_FOREVER
-                                                      : last_moment(channel);
+    /* The end of a copy wakes the pool by itself. */
+    return ((channel->closing.step == CORE_CLOSE_DONE) || copies(channel))
+               ? BASE_CLOCK_FOREVER
+               : last_moment(channel);
 }
 
 /* --- after the end -------------------------------------------------------- */
