@@ -40,9 +40,9 @@ void core_local_progress(ucxpool_channel_t *channel);
 bool core_local_is_up(const ucxpool_channel_t *channel);
 void core_local_close(ucxpool_channel_t *channel);
 
-/* Send a message. If there is no room, the message is dropped. Only a DOORBELL
- * can be dropped, because the handshake is short. The peer then has unread
- * messages, which wake it. */
+/* Send a message. If there is no room, the message is dropped. This happens
+ * only to a DOORBELL, because the handshake is short. The peer then has unread
+ * messages, which wake it. A message to a closed connection is also dropped. */
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size);
 

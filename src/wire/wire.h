@@ -248,8 +248,8 @@ typedef struct wire_mailbox {
  * sender announces this fragment before it is gathered, with a slot whose flag
  * is set when the fragment is complete. So the receiver launches its copy
  * during the gather, and there is one launch on each side. The receiver decides
- * this when it lends the blocks (PROTO_ACCEPT_EARLY). The sender follows unless
- * it cannot: then it sends ordinary fragments.
+ * this when it lends the blocks (PROTO_ACCEPT_EARLY). If all slots are in use,
+ * the sender sends the fragment without a slot, after the gather.
  */
 #define WIRE_EARLY_MAX ((uint64_t)16 << 20)
 
