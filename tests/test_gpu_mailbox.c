@@ -751,8 +751,8 @@ static ucxpool_request_t *post_either(unsigned i)
                         : post_send(i * LONG, size, 1);
 }
 
-/* Messages in both directions, DEPTH at a time, of which one is announced
- * before it is gathered. Each one that ends is posted again. */
+/* Messages in both directions, DEPTH at a time. One of them is announced before
+ * it is gathered. Each message that ends is posted again. */
 static void flood(ucxpool_request_t **requests)
 {
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
