@@ -410,6 +410,82 @@ TEST(open_channel_sends_no_more_hellos)
     ck_assert_uint_eq(pair.b->wireup.next_hello, BASE_CLOCK_FOREVER);
 }
 
+/* --- both sides begin ----------------------------------------------------- */
+
+#define LENGTH     (16u * 1024u * 1024u)
+#define PIECE      (64u * 1024u)
+#define IN_PLACE   "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k LOG_LEVEL=none"
+#define PATIENCE_S 2u
+
+static uint64_t received_bytes(ucxpool_t *pool)
+{
+    core_stats_t stats = pair_stats(pool);
+
+    return stats.counts.received[CORE_MODE_UCX_INPLACE].bytes;
+}
+
+/* Connect the pools. The side that waits for the other one begins before its
+ * HELLO arrives. */
+static void begin_on_both_sides(bool a_waits)
+{
+    ucxpool_t *a = pair.a;
+
+    if ((memcmp(pair.a->id, pair.b->id, CORE_ID_SIZE) > 0) != a_waits) {
+        pair.a = pair.b;
+        pair.b = a;
+    }
+    pair.to_b = pair_meet(pair.a, pair.b);
+    pair.to_a = pair_meet(pair.b, pair.a);
+    ahead += (PATIENCE_S + 1) * SECOND;
+    ucxpool_progress(a_waits ? pair.a : pair.b);
+    ck_assert(pair.to_a->closing.has_begun && pair.to_b->closing.has_begun);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+}
+
+TEST_EACH(receive_ends_although_both_sides_have_begun, 2)
+{
+    uint8_t                       *bytes = test_alloc(LENGTH);
+    ucxpool_request_t             *send, *recv;
+    uint64_t                       until;
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = UINT64_C(3600) * SECOND,
+    };
+
+    pair_pools(&pair, IN_PLACE, IN_PLACE);
+    begin_on_both_sides(_i == 0);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, bytes, LENGTH, 1,
+                                  UINT64_MAX, &params, &recv));
+    send = pair_send(pair.to_b, test_alloc(LENGTH), LENGTH, 1);
+    pair_until(&pair, received_bytes(pair.b) >= PIECE);
+    pair_expire(recv);
+    until = pair_deadline();
+    while (!pair_ended(recv)) {
+        ucxpool_progress(pair.b);
+        ck_assert(!pair_is_late(until));
+    }
+    assert_error(pair_finish(&pair, recv), TIMED_OUT);
+    (void)pair_finish(&pair, send);
+}
+
+/* Over endpoints, and over connections within the host: two pools with so many
+ * regions do not offer their memory. */
+static const char *const ways[] = {
+    "WIRE=ucx CLOSE_TIMEOUT=1000s",
+    "COMM_SIZE=4m BLOCK_SIZE=4k REGION_SIZE=4k CLOSE_TIMEOUT=1000s",
+};
+
+TEST_EACH(endpoint_is_kept_although_both_sides_have_begun, 4)
+{
+    pair_pools(&pair, ways[_i / 2], ways[_i / 2]);
+    begin_on_both_sides(_i % 2 == 0);
+    ck_assert_int_eq(pair_attr(pair.to_a).wire, UCXPOOL_WIRE_UCX);
+    ucxpool_channel_close(pair.to_a);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair,
+               (pair.a->channels.count == 0) && (pair.b->channels.count == 0));
+}
+
 /*
  * For LeakSanitizer: UCX 1.13 occasionally leaks 872 bytes of an endpoint that
  * is still connecting when its worker is destroyed; closing the endpoint first

@@ -294,11 +294,10 @@ bool core_channel_has_operations(const ucxpool_channel_t *channel)
 
 void core_channel_end_operation(ucxpool_channel_t *channel)
 {
-    ucxpool_t *pool = channel->pool;
+    core_endpoint_t *endpoint = channel->conn.endpoint;
 
-    channel->conn.endpoint->num_operations--;
     core_channel_put(channel);
-    core_pool_end_operation(pool);
+    core_endpoint_end(endpoint);
 }
 
 void core_channel_set_broken(ucxpool_channel_t *channel)

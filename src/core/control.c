@@ -53,6 +53,7 @@ static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
 typedef struct core_control {
     base_list_t        link; /* in the free list, in a backlog, or in none */
     ucxpool_channel_t *channel;
+    core_endpoint_t   *endpoint; /* of the UCX operation */
     base_list_t       *home; /* the free list of this size; NULL: the message is
                                 freed */
     size_t        fixed_size;
@@ -205,15 +206,17 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
 
 static void control_sent(void *request, ucs_status_t status, void *arg)
 {
-    core_control_t    *control = arg;
-    ucxpool_channel_t *channel = control->channel;
+    core_control_t    *control  = arg;
+    ucxpool_channel_t *channel  = control->channel;
+    core_endpoint_t   *endpoint = control->endpoint;
 
     /* `status` is ignored, because UCX also reports a failure to the endpoint's
      * error handler. */
     ucp_request_free(request);
     channel->control.num_in_ucx--;
     control_put(control);
-    core_channel_end_operation(channel);
+    core_channel_put(channel);
+    core_endpoint_end(endpoint);
 }
 
 static void send_outside(core_control_t *control)
@@ -248,7 +251,8 @@ static void send_outside(core_control_t *control)
                              &control->fixed, control->fixed_size,
                              control->data, control->data_size, &param);
     if (UCS_PTR_IS_PTR(result)) {
-        core_endpoint_start(channel->conn.endpoint);
+        control->endpoint = channel->conn.endpoint;
+        core_endpoint_start(control->endpoint);
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {

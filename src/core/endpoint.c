@@ -127,9 +127,7 @@ void core_endpoint_start(core_endpoint_t *endpoint)
     endpoint->pool->num_operations++;
 }
 
-/* Must be the last call in a callback: the pool may no longer exist
- * afterwards. */
-static void end_operation(core_endpoint_t *endpoint)
+void core_endpoint_end(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;
 
@@ -153,7 +151,7 @@ static void flushed(void *request, ucs_status_t status, void *arg)
 
     ucp_request_free(request);
     endpoint->flush = NULL;
-    end_operation(endpoint);
+    core_endpoint_end(endpoint);
 }
 
 /* Flush the endpoint. */
@@ -180,7 +178,7 @@ static void closed(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
     endpoint->step = CORE_ENDPOINT_CLOSED;
     endpoint->ep   = NULL;
-    end_operation(endpoint);
+    core_endpoint_end(endpoint);
 }
 
 /*

@@ -64,9 +64,11 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 /* Returns true if UCX has reported a failure. May be called from any thread. */
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* Add a UCX operation that has a callback to the count of operations in flight.
- * core_channel_end_operation() removes it. */
+/* Count the start or the end of a UCX operation that has a callback.
+ * core_endpoint_end() must be the last call in the callback, because the pool
+ * may no longer exist afterwards. */
 void core_endpoint_start(core_endpoint_t *endpoint);
+void core_endpoint_end(core_endpoint_t *endpoint);
 
 /*
  * Start to close the endpoint; core_endpoint_progress() does the rest. At the

@@ -435,6 +435,9 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
         status = make(remote, reply_ep, &endpoint);
     }
     if (status == UCXPOOL_OK) {
+        if (channel->conn.endpoint != NULL) {
+            put_idle(remote, channel->conn.endpoint);
+        }
         channel->conn.endpoint = endpoint;
     }
     return status;

@@ -125,7 +125,8 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
 /*
  * Assign an endpoint to the channel, if possible the endpoint that UCX has
  * paired with the peer's endpoint. reply_ep is UCX's handle of the paired
- * endpoint, or NULL if this side creates its endpoint first.
+ * endpoint, or NULL if this side creates its endpoint first. The channel's
+ * current endpoint becomes idle.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  * UCXPOOL_ERR_UNSUPPORTED  an attempt to restart UCX has failed

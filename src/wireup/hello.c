@@ -753,7 +753,8 @@ static void send_all(ucxpool_channel_t *channel)
 {
     core_channel_schedule_hello(channel, base_clock_deadline(CORE_HELLO_NS));
     /* A HELLO that UCX has not sent yet need not be repeated. */
-    if (channel->control.num_in_ucx == 0) {
+    if (!(channel->wireup.handshake & CORE_HELLO_SENT) ||
+        (channel->control.num_in_ucx == 0)) {
         send_hello(channel);
     }
     send_rest(channel);
@@ -792,6 +793,17 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     return status;
 }
 
+/* Returns true if both sides have begun over endpoints that UCX has not paired.
+ * UCX aborts the operations of a channel only if both sides use the same pair.
+ * So the side whose turn it is not changes to the other side's pair. */
+static bool must_change(const ucxpool_channel_t *channel, const core_way_t *way)
+{
+    const core_endpoint_t *endpoint = channel->conn.endpoint;
+
+    return (endpoint != NULL) && (way->reply_ep != NULL) &&
+           (endpoint->ep != way->reply_ep) && !core_remote_is_our_turn(channel);
+}
+
 /* Answer a HELLO over its connection, or over the endpoint that is connected to
  * the peer's endpoint. */
 static ucxpool_status_t answer(ucxpool_channel_t *channel,
@@ -803,9 +815,12 @@ static ucxpool_status_t answer(ucxpool_channel_t *channel,
         if (!core_local_adopt(channel, way->fd)) {
             return UCXPOOL_ERR_NO_MEMORY;
         }
+        channel->closing.has_begun = false;
         channel->wireup.handshake &= ~(unsigned)CORE_HELLO_SENT;
-    } else if (!has_way(channel)) {
+    } else if (!has_way(channel) || must_change(channel, way)) {
         status = core_remote_take_endpoint(channel, way->reply_ep);
+        channel->closing.has_begun = false;
+        channel->wireup.handshake &= ~(unsigned)CORE_HELLO_SENT;
     }
     if ((status == UCXPOOL_OK) &&
         !(channel->wireup.handshake & CORE_HELLO_SENT)) {
