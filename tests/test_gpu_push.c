@@ -10,6 +10,7 @@
 #include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
+#include "wire/wire.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -264,12 +265,21 @@ static void cut_evenly(side_t *side, size_t num)
     }
 }
 
+/* The same as check() for memory whose segments are in order. */
+static void check_in_order(unsigned round)
+{
+    uint8_t *bytes = test_alloc(SIZE);
+    uint8_t *right = test_alloc(SIZE);
+
+    pair_fill_of(right, SIZE, !two.is_child, round);
+    gpu_read(bytes, target.memory, SIZE);
+    two_check(memcmp(bytes, right, SIZE) == 0);
+}
+
 TEST_EACH(long_segments_are_pulled_without_a_mailbox, NUM_LENGTHS)
 {
     size_t             num    = lengths[_i].num;
     uint64_t           pushed = lengths[_i].pushes ? SIZE : 0;
-    uint8_t           *bytes  = test_alloc(SIZE);
-    uint8_t           *right  = test_alloc(SIZE);
     ucxpool_request_t *requests[2];
 
     setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
@@ -287,9 +297,7 @@ TEST_EACH(long_segments_are_pulled_without_a_mailbox, NUM_LENGTHS)
         requests[0] = post_recv_of(num, TAG);
         requests[1] = post_send_of(num, TAG);
         two_finish_all(&two, requests, 2);
-        pair_fill_of(right, SIZE, !two.is_child, round);
-        gpu_read(bytes, target.memory, SIZE);
-        two_check(memcmp(bytes, right, SIZE) == 0);
+        check_in_order(round);
         /* The mailbox was lent with the first message. */
         two_check(two_count(&two, "sent_map_pushed_bytes") ==
                   pushed + round * SIZE);
@@ -297,6 +305,58 @@ TEST_EACH(long_segments_are_pulled_without_a_mailbox, NUM_LENGTHS)
                   pushed + round * SIZE);
     }
     two_check(two_count(&two, "sent_map_packed_bytes") == SIZE - pushed);
+    end_both();
+}
+
+/* Read the peer's window with one message of one segment. */
+static void read_window(void)
+{
+    ucxpool_remote_window_t *remote = two_import(&two);
+    ucxpool_place_t          place  = {0, SIZE};
+    ucxpool_places_t         places = ucxpool_places(&place, 1);
+    ucxpool_data_t           data   = ucxpool_data_buffer(target.memory, SIZE);
+    ucxpool_request_t       *request;
+
+    two_ok(two_import_ended(&two, remote).status);
+    two_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
+    two_ok(two_finish(&two, request));
+    ucxpool_remote_window_release(remote);
+}
+
+#define WINDOWS ONE_BLOCK("auto") " WINDOW_WAY=messages"
+
+/* They are never announced early, so a mailbox changes nothing. */
+TEST(long_segments_of_windows_are_pulled_with_a_mailbox)
+{
+    ucxpool_window_t  *window;
+    ucxpool_request_t *requests[2];
+
+    setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
+    if (!two_gpu_start_apart(&two, WINDOWS, WINDOWS, true)) {
+        return;
+    }
+    init_side(&source, 1);
+    init_side(&target, 1);
+    put(0);
+    two_meet(&two);
+    requests[0] = post_recv_of(1, TAG);
+    requests[1] = post_send_of(1, TAG);
+    two_finish_all(&two, requests, 2);
+    two_check(wire_mailbox_is_lent(two.channel));
+    if (two.is_child) {
+        two_ok(ucxpool_window_create(two.pool, source.memory, SIZE, NULL,
+                                     &window));
+        two_export(&two, window);
+        two_hear(&two);
+        pair_destroy_window(window);
+    } else {
+        put(0);
+        read_window();
+        check_in_order(0);
+        two_check(two_count(&two, "received_map_packed_bytes") >= SIZE);
+        two_check(two_count(&two, "received_map_pushed_bytes") == 0);
+        two_say(&two);
+    }
     end_both();
 }
 

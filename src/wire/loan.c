@@ -62,7 +62,8 @@ bool wire_loan_is_early(const ucxpool_request_t *request)
            (channel->requests.receive_bytes <= EARLY_TOTAL);
 }
 
-static bool is_useful(const ucxpool_request_t *request, uint64_t size)
+static bool is_useful(const ucxpool_request_t *request, bool is_early,
+                      uint64_t size)
 {
     const copy_totals_t *totals = &request->data.totals;
     uint64_t             needed = totals->stream_size;
@@ -71,7 +72,7 @@ static bool is_useful(const ucxpool_request_t *request, uint64_t size)
         return true;
     }
     return (needed >= MESSAGE_MIN) &&
-           (are_written_faster(totals) || wire_loan_is_early(request)) &&
+           (are_written_faster(totals) || is_early) &&
            (size >= base_min(needed, LOAN_MIN));
 }
 
@@ -85,8 +86,8 @@ static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
 }
 
 /* Compute the number of blocks to lend from each share. */
-static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
-                         unsigned *num_send_p)
+static void count_wanted(const ucxpool_request_t *request, bool is_early,
+                         unsigned *num_recv_p, unsigned *num_send_p)
 {
     const block_pool_t *blocks   = request->pool->memory.blocks;
     uint64_t            size     = block_pool_block_size(blocks);
@@ -99,7 +100,7 @@ static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
     num = base_min(num, (request->data.totals.stream_size + size - 1) / size);
     num_recv = base_min(num_recv, num);
     num_send = base_min(num_send, num - num_recv);
-    if (!is_useful(request, (num_recv + num_send) * size)) {
+    if (!is_useful(request, is_early, (num_recv + num_send) * size)) {
         num_recv = 0;
         num_send = 0;
     }
@@ -133,7 +134,7 @@ static block_share_t share_of(const wire_loan_t *loan, unsigned i)
     return (i < loan->num_recv) ? BLOCK_SHARE_RECV : BLOCK_SHARE_SEND;
 }
 
-wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request, bool is_early,
                               proto_lent_t *lent, unsigned *num_lent_p)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -147,7 +148,7 @@ wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
     if (!channel->peer.pushes) {
         return NULL;
     }
-    count_wanted(request, &num_recv, &num_send);
+    count_wanted(request, is_early, &num_recv, &num_send);
     loan = (num_recv + num_send == 0)
                ? NULL
                : core_alloc(request->pool, sizeof(*loan));

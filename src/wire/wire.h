@@ -193,12 +193,15 @@ typedef struct wire_loan wire_loan_t;
  * too few for a faster transfer. Writes the blocks to `lent`, which has room
  * for PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not
  * be faster, if the channel does not push, or if there is too little memory.
+ *
+ * is_early  The sender may announce the message early: wire_loan_is_early().
  */
-wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request, bool is_early,
                               proto_lent_t *lent, unsigned *num_lent_p);
 
 /* Returns true if the sender should announce the message of a receive before it
- * is gathered, which makes writing faster for all lengths of segments. */
+ * is gathered, which makes writing faster for all lengths of segments. Messages
+ * of windows are never announced early. */
 bool wire_loan_is_early(const ucxpool_request_t *request);
 
 /* Returns the address of a pushed fragment; NULL if it is outside the loan.

@@ -9,7 +9,7 @@
 
 #define CANCELED_BY_SENDER "the sender canceled the message"
 
-static void send_accept(ucxpool_request_t *request)
+static void send_accept(ucxpool_request_t *request, const proto_desc_t *desc)
 {
     ucxpool_t     *pool = request->pool;
     proto_lent_t   lent[PROTO_LENT_MAX];
@@ -17,8 +17,10 @@ static void send_accept(ucxpool_request_t *request)
     size_t         size;
     proto_fixed_t *fixed;
     void          *data;
+    bool           is_early =
+        !(desc->flags & PROTO_DESC_WINDOW) && wire_loan_is_early(request);
 
-    request->recv->loan = wire_loan_create(request, lent, &num_lent);
+    request->recv->loan = wire_loan_create(request, is_early, lent, &num_lent);
     size                = num_lent * sizeof(lent[0]);
     fixed = core_control_begin(request->channel, PROTO_ACCEPT, size, CORE_MUST,
                                &data);
@@ -31,7 +33,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.frag_size = request->channel->wire->frag_max(pool);
     fixed->accept.window =
         copy_engine_depth_factor(pool->engine) * pool->config.depth;
-    if ((num_lent != 0) && wire_loan_is_early(request)) {
+    if ((num_lent != 0) && is_early) {
         fixed->accept.flags = PROTO_ACCEPT_EARLY;
     }
     core_control_end(request->channel);
@@ -131,7 +133,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
     } else {
-        send_accept(request);
+        send_accept(request, &message->desc);
     }
 }
 
