@@ -316,6 +316,22 @@ static ucxpool_request_t *post_slow_send(size_t size)
     return request;
 }
 
+/* Connect the processes, and let the child send a message whose gather does not
+ * end. False: the machine has only one real GPU. */
+static bool begin_slow_send(size_t size, ucxpool_request_t **request_p)
+{
+    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+        return false;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        *request_p = post_slow_send(size);
+    }
+    return true;
+}
+
 /* In the mailbox; and too long for it, so announced before it is gathered. */
 static const size_t slow_sizes[] = {SHORT, (size_t)1 << 20};
 
@@ -328,14 +344,10 @@ STAND_IN_TEST_EACH(slow_message_is_awaited, 2 * 3)
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+    if (!begin_slow_send(size, &request)) {
         return;
     }
-    get_mailbox();
-    put(0);
-    two_meet(&two);
     if (two.is_child) {
-        request = post_slow_send(size);
         two_check((size == SHORT) ||
                   base_list_is_empty(&request->send->unsent));
         if (end == 2) {
@@ -383,14 +395,10 @@ STAND_IN_TEST_EACH(late_flag_costs_few_launches, 2)
     const size_t       size = slow_sizes[_i];
     ucxpool_request_t *request;
 
-    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+    if (!begin_slow_send(size, &request)) {
         return;
     }
-    get_mailbox();
-    put(0);
-    two_meet(&two);
     if (two.is_child) {
-        request = post_slow_send(size);
         two_say(&two);
         two_hear(&two);
         let_go();
@@ -431,14 +439,10 @@ STAND_IN_TEST(several_launches_wait_for_the_flag_once)
     uint8_t           *host = test_alloc(size);
     ucxpool_request_t *request;
 
-    if (!begin_on("devices=2", SETTINGS "MAP_WAY=push", true)) {
+    if (!begin_slow_send(size, &request)) {
         return;
     }
-    get_mailbox();
-    put(0);
-    two_meet(&two);
     if (two.is_child) {
-        request = post_slow_send(size);
         let_go();
     } else {
         cuda_start("run=n,devices=2");
