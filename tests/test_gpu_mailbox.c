@@ -631,11 +631,26 @@ STAND_IN_TEST(late_messages_do_not_delay_others)
     end_both();
 }
 
+/* Progress until the receiver has lent blocks for a message that is announced
+ * before it is gathered, or until the sender has announced it. */
+static void until_announced(const ucxpool_request_t *request, bool is_send)
+{
+    uint64_t late = pair_deadline();
+
+    while (!pair_ended(request) && (is_send ? !request->send->is_early
+                                            : (request->recv->loan == NULL))) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+}
+
 /* Its slot is free again, and later messages are right. */
 TEST_EACH(canceled_message_leaks_nothing, 4)
 {
-    const size_t       size = slow_sizes[_i / 2];
-    int                num  = slow_is() ? 10 : 100;
+    const bool         is_long   = _i / 2 != 0;
+    const size_t       size      = slow_sizes[is_long];
+    int                num       = slow_is() ? 10 : 100;
+    int                num_early = 0;
     bool               cancels;
     ucxpool_request_t *request;
     ucxpool_request_t *requests[2];
@@ -649,9 +664,13 @@ TEST_EACH(canceled_message_leaks_nothing, 4)
     for (int i = 0; i < num; i++) {
         request = two.is_child ? post_send(0, size, 2) : post_recv(0, size, 1);
         two_progress(&two, rand() % 12);
+        if (is_long && (i == 0)) {
+            until_announced(request, two.is_child);
+        }
         if (!cancels) {
             two_hear(&two);
         }
+        num_early += (two.is_child && request->send->is_early) ? 1 : 0;
         ucxpool_request_cancel(request);
         two_check(two_is_early(two_finish(&two, request)));
         two_say(&two);
@@ -659,6 +678,7 @@ TEST_EACH(canceled_message_leaks_nothing, 4)
             two_hear(&two);
         }
     }
+    two_check((num_early != 0) == (is_long && two.is_child));
     put(1);
     two_meet(&two);
     /* A receive posted before a canceled message is read would match it. */
@@ -712,7 +732,8 @@ STAND_IN_TEST(destroyed_pool_with_a_slow_gpu_returns_the_mailbox)
  * gathered. From the fifth on, only the time of the end differs. */
 TEST_EACH(closed_channel_returns_the_mailbox, RUNNING_ON_VALGRIND ? 2 : 6)
 {
-    const size_t       size = slow_sizes[_i / 2 % 2];
+    const bool         is_long = _i / 2 % 2 != 0;
+    const size_t       size    = slow_sizes[is_long];
     ucxpool_request_t *requests[4];
     ucxpool_status_t   status;
 
@@ -729,6 +750,10 @@ TEST_EACH(closed_channel_returns_the_mailbox, RUNNING_ON_VALGRIND ? 2 : 6)
     }
     two_progress(&two, rand() % 40);
     if (two.is_child == (_i % 2 == 0)) {
+        if (is_long) {
+            until_announced(requests[1], true);
+            two_check(requests[1]->send->is_early);
+        }
         ucxpool_channel_abort(two.channel);
         two.channel = NULL;
     }
@@ -756,25 +781,32 @@ static ucxpool_request_t *post_either(unsigned i)
 }
 
 /* Messages in both directions, DEPTH at a time. One of them is announced before
- * it is gathered. Each message that ends is posted again. */
-static void flood(ucxpool_request_t **requests)
+ * it is gathered. Each message that ends is posted again. Returns the number of
+ * announced messages that have ended. */
+static unsigned flood(ucxpool_request_t **requests)
 {
+    unsigned num_early = 0;
+
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
         if (!pair_ended(requests[i])) {
             continue;
         }
         two_check(may_end(ucxpool_request_test(requests[i])));
+        num_early += (i % 2 != 0) && requests[i]->send->is_early;
         ucxpool_request_release(requests[i]);
         requests[i] = post_either(i);
     }
     ucxpool_progress(two.pool);
+    return num_early;
 }
 
 /* The peer is killed in the middle. */
 TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
 {
     ucxpool_request_t *requests[2 * DEPTH];
+    unsigned           num_early = 0;
     int                num_steps;
+    uint64_t           late;
 
     if (!begin(SETTINGS "MAP_WAY=push", true)) {
         return;
@@ -786,13 +818,15 @@ TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
     two_meet(&two);
     if (two.is_child) {
         for (;;) {
-            flood(requests);
+            (void)flood(requests);
         }
     }
     srand((unsigned)getpid());
     num_steps = rand() % 1000;
-    for (int i = 0; i < num_steps; i++) {
-        flood(requests);
+    late      = pair_deadline();
+    for (int i = 0; (i < num_steps) || (num_early == 0); i++) {
+        two_check(!pair_is_late(late));
+        num_early += flood(requests);
     }
     two_check(num_mailed() != 0);
     two_kill(&two);
