@@ -419,6 +419,35 @@ STAND_IN_TEST_EACH(late_flag_costs_few_launches, 2)
     end_both();
 }
 
+/* A sleeping thread need not look at the flag itself, which is in the GPU's
+ * memory. */
+STAND_IN_TEST(pool_sleeps_until_the_next_launch_for_a_late_flag)
+{
+    ucxpool_request_t *request;
+    uint64_t           late;
+
+    if (!begin_slow_send(SHORT, &request)) {
+        return;
+    }
+    if (two.is_child) {
+        two_hear(&two);
+        let_go();
+    } else {
+        request = post_recv(0, SHORT, 2);
+        late    = pair_deadline();
+        while (base_list_is_empty(&two.pool->wire->deliveries) ||
+               (wire_delivery_deadline(two.pool) <=
+                base_clock_deadline(2 * COPY_LOOK_NS))) {
+            two_check(!pair_is_late(late));
+            ucxpool_progress(two.pool);
+        }
+        two_say(&two);
+        two_hear(&two);
+    }
+    two_ok(two_finish(&two, request));
+    end_both();
+}
+
 static void clear_flags(void)
 {
     copy_flag_t flag;

@@ -342,9 +342,16 @@ unsigned wire_delivery_progress(ucxpool_t *pool)
 
 uint64_t wire_delivery_deadline(const ucxpool_t *pool)
 {
-    return base_list_is_empty(&pool->wire->deliveries)
-               ? BASE_CLOCK_FOREVER
-               : base_clock_deadline(COPY_LOOK_NS);
+    uint64_t    moment = BASE_CLOCK_FOREVER;
+    delivery_t *delivery;
+
+    base_list_for_each(delivery, &pool->wire->deliveries, delivery_t, link) {
+        moment = base_min(
+            moment, delivery->is_flag_on_host ? 0 : delivery->next_launch);
+    }
+    return (moment == BASE_CLOCK_FOREVER)
+               ? moment
+               : base_max(moment, base_clock_deadline(COPY_LOOK_NS));
 }
 
 void wire_delivery_destroy_all(ucxpool_t *pool)

@@ -162,7 +162,8 @@ void wire_delivery_forget(ucxpool_request_t *request);
 unsigned wire_delivery_progress(ucxpool_t *pool);
 
 /* Returns the time at which the deliveries need progress. They are polled,
- * because no event reports that a flag was written. Without deliveries:
+ * because no event reports that a flag was written. A delivery whose flag only
+ * the GPU can read needs none before its next launch. Without deliveries:
  * BASE_CLOCK_FOREVER. */
 uint64_t wire_delivery_deadline(const ucxpool_t *pool);
 
