@@ -11,7 +11,10 @@
 #include "xfer/recv.h"
 #include "xfer/state.h"
 
+#include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define LENGTH ((size_t)3000000)
 
@@ -454,6 +457,30 @@ TEST_EACH(messages_that_arrived_before_the_end_can_be_received,
         assert_ok(pair_finish(&pair, recv));
         ck_assert_uint_eq(byte, (uint8_t)tag);
     }
+}
+
+/* Shut down all TCP connections of this process, including those of UCX. */
+static void shut_down_connections(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        struct sockaddr_in peer;
+        socklen_t          size = sizeof(peer);
+
+        if ((getpeername(fd, (struct sockaddr *)&peer, &size) == 0) &&
+            (peer.sin_family == AF_INET)) {
+            ck_assert_int_eq(shutdown(fd, SHUT_RDWR), 0);
+        }
+    }
+}
+
+TEST(failed_endpoint_is_reported_with_the_status_of_ucx)
+{
+    setenv("UCX_TLS", "tcp", 1);
+    pair_init(&pair, "WIRE=ucx LOG_LEVEL=none", "WIRE=ucx LOG_LEVEL=none");
+    shut_down_connections();
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
+    assert_error_detail(ucxpool_channel_wait(pair.to_b, 0), PEER_LOST,
+                        "the connection to the peer failed; UCX reports: ");
 }
 
 /* The endpoint is then closed at once. If the peer took it for kept, its next

@@ -29,7 +29,7 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
     core_endpoint_t *endpoint = arg;
 
     base_debug("UCX reports a failed endpoint: %s", ucs_status_string(status));
-    __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&endpoint->failure, status, __ATOMIC_RELEASE);
     __atomic_store_n(&endpoint->pool->channels.endpoint_ended, true,
                      __ATOMIC_RELEASE);
 }
@@ -116,9 +116,14 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
     }
 }
 
+ucs_status_t core_endpoint_failure(const core_endpoint_t *endpoint)
+{
+    return __atomic_load_n(&endpoint->failure, __ATOMIC_ACQUIRE);
+}
+
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint)
 {
-    return __atomic_load_n(&endpoint->has_failed, __ATOMIC_ACQUIRE);
+    return core_endpoint_failure(endpoint) != UCS_OK;
 }
 
 void core_endpoint_start(core_endpoint_t *endpoint)

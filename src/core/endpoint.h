@@ -34,7 +34,7 @@ typedef struct core_endpoint {
     bool                 is_cloexec;  /* its connection is closed on exec */
     bool                 is_sure;     /* idle, and its other end exists */
     bool                 is_prepared; /* idle, and not used yet */
-    bool                 has_failed;  /* according to UCX; atomic */
+    ucs_status_t         failure;     /* reported by UCX, or UCS_OK; atomic */
     core_endpoint_step_t step;
     unsigned             num_operations; /* operations that will call back */
     uint64_t             deadline;       /* deadline of the close; see
@@ -61,7 +61,10 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
  * opened for the endpoint. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
-/* Returns true if UCX has reported a failure. May be called from any thread. */
+/* Returns the failure that UCX has reported, or UCS_OK. May be called from any
+ * thread. */
+ucs_status_t core_endpoint_failure(const core_endpoint_t *endpoint);
+
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
 /* Count the start or the end of a UCX operation that has a callback.

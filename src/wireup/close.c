@@ -412,6 +412,20 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
     return 1;
 }
 
+/* Fail the channel. If UCX has reported the failure, the reason includes UCX's
+ * status. */
+static void fail_broken(ucxpool_channel_t *channel)
+{
+    const core_endpoint_t *endpoint = channel->conn.endpoint;
+    ucs_status_t           failure =
+        (endpoint != NULL) ? core_endpoint_failure(endpoint) : UCS_OK;
+
+    core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                      "the connection to the peer failed%s%s",
+                      (failure != UCS_OK) ? "; UCX reports: " : "",
+                      (failure != UCS_OK) ? ucs_status_string(failure) : "");
+}
+
 /* Detect failures that were not reported. Messages that the peer wrote before
  * the failure are still received. */
 static void detect_failure(ucxpool_channel_t *channel)
@@ -428,8 +442,7 @@ static void detect_failure(ucxpool_channel_t *channel)
     }
     if (core_channel_is_broken(channel) && core_channel_is_live(channel)) {
         core_inbox_drain(channel);
-        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                          "the connection to the peer failed");
+        fail_broken(channel);
     }
 }
 
