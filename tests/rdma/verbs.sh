@@ -5,6 +5,8 @@ export UCXPOOL_WIRE=ucx UCXPOOL_COMM_SIZE=16m UCXPOOL_BLOCK_SIZE=1m
 # On a busy machine this one does not answer for seconds. A peer that UCX counts
 # as lost while the two connect aborts UCX 1.13.
 export UCXPOOL_PEER_TIMEOUT=600s
+# By default, UCX does not log failed sends of endpoints with error handlers.
+export UCX_LOG_LEVEL=diag UCX_LOG_FILE=stderr
 # UCX before 1.19 reads the packet type from a field that rxe leaves empty, and
 # drops packets received over ud.
 export UCX_UD_VERBS_ETH_DGID_CHECK=n
