@@ -667,6 +667,13 @@ static bool cut(const copy_cuda_copier_t *copier, const copy_cuda_job_t *job,
     return tiles_p->num <= copier->max_tiles;
 }
 
+/* The kernel itself writes the job's word at the end of a scatter of one tile,
+ * which is faster: the driver writes it after the kernel has ended. */
+static bool writes_word(const job_tiles_t *tiles, bool is_gather)
+{
+    return !is_gather && (tiles->num == 1);
+}
+
 static CUresult launch_kernel(const copy_cuda_copier_t *copier,
                               const copy_cuda_job_t    *job,
                               const copy_table_t       *list,
@@ -687,8 +694,12 @@ static CUresult launch_kernel(const copy_cuda_copier_t *copier,
     uint64_t awaited  = is_gather ? 0 : (uintptr_t)job->flag.word;
     uint32_t mark     = job->flag.number;
     uint64_t limit    = has_places ? list->limit : 0;
-    void    *params[] = {&tiles, &entries, &form,  &length,  &gather, &stream,
-                         &size,  &tile,    &fault, &awaited, &mark,   &limit};
+    bool     is_alone = writes_word(job_tiles, is_gather);
+    uint64_t done     = is_alone ? (uintptr_t)job->word : 0;
+    uint32_t number   = job->number;
+    void    *params[] = {&tiles,  &entries, &form, &length, &gather,
+                         &stream, &size,    &tile, &fault,  &awaited,
+                         &mark,   &limit,   &done, &number};
 
     if (job_tiles->num == 0) {
         return CUDA_SUCCESS;
@@ -713,32 +724,36 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     return mem_cuda_device_enter(copier->device);
 }
 
-static CUresult write_flag(const copy_cuda_copier_t *copier,
-                           const copy_cuda_job_t    *job)
+/* Post the writes that follow the work of a job: first of the flag, if a gather
+ * has one, and then of the job's word. *call_p names the last write for
+ * errors. */
+static CUresult write_words(const copy_cuda_copier_t *copier,
+                            const copy_cuda_job_t *job, bool is_gather,
+                            const char **call_p)
 {
-    if (job->flag.word == NULL) {
-        return CUDA_SUCCESS;
-    }
-    return mem_cuda_word_write(copier->device, job->stream, job->flag.word,
-                               job->flag.number);
-}
+    CUresult result = CUDA_SUCCESS;
 
-/* Called after the work of a job was posted with this result. If the work was
- * posted, this function posts the writes that follow the work: first of the
- * flag, if a gather has one, and then of the job's word. `call` names the work
- * for errors. */
-static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
-                               bool is_gather, CUresult result,
-                               const char *call)
-{
-    if ((result == CUDA_SUCCESS) && is_gather) {
-        call   = "writing a copy's flag";
-        result = write_flag(copier, job);
+    if (is_gather && (job->flag.word != NULL)) {
+        *call_p = "writing a copy's flag";
+        result  = mem_cuda_word_write(copier->device, job->stream,
+                                      job->flag.word, job->flag.number);
     }
     if (result == CUDA_SUCCESS) {
-        call   = "writing a copy's completion word";
-        result = mem_cuda_word_write(copier->device, job->stream, job->word,
-                                     job->number);
+        *call_p = "writing a copy's completion word";
+        result  = mem_cuda_word_write(copier->device, job->stream, job->word,
+                                      job->number);
+    }
+    return result;
+}
+
+/* Called after the work of a job was posted with this result. `call` names the
+ * work for errors. */
+static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
+                               bool is_gather, bool is_alone, CUresult result,
+                               const char *call)
+{
+    if ((result == CUDA_SUCCESS) && !is_alone) {
+        result = write_words(copier, job, is_gather, &call);
     }
     if (result != CUDA_SUCCESS) {
         /* Work may be in flight, but no word will report its end. */
@@ -758,7 +773,7 @@ static ucxpool_status_t start(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return finish(copier, job, is_gather,
+    return finish(copier, job, is_gather, writes_word(tiles, is_gather),
                   launch_kernel(copier, job, list, tiles, is_gather),
                   "cuLaunchKernel of a copy");
 }
@@ -817,7 +832,7 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     result = copier->device->driver->cuMemcpyAsync(is_gather ? stream : piece,
                                                    is_gather ? piece : stream,
                                                    length, job->stream);
-    return finish(copier, job, true, result, "cuMemcpyAsync");
+    return finish(copier, job, true, false, result, "cuMemcpyAsync");
 }
 
 /* Check that the GPU has not failed. Called if a word has not been written for

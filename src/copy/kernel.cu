@@ -288,6 +288,25 @@ DEVICE bool has_arrived(uint64_t word, uint32_t number)
     return ucxpool_copy_has_arrived != 0;
 }
 
+/* Returns false, and sets the fault, if the data of a tile has not arrived. */
+DEVICE bool has_data(uint64_t awaited, uint32_t mark, uint64_t fault)
+{
+    if ((awaited == 0) || has_arrived(awaited, mark)) {
+        return true;
+    }
+    if (thread_index() == 0) {
+        store4(fault, COPY_LATE);
+    }
+    return false;
+}
+
+DEVICE void write_done(uint64_t done, uint32_t number)
+{
+    if ((done != 0) && (thread_index() == 0)) {
+        store4_release(done, number);
+    }
+}
+
 /*
  * Copy a list, one tile per thread block of COPY_THREADS threads. `gather` is 1
  * or 0. If all pieces have the same length, the tiles are computed from stream,
@@ -295,31 +314,30 @@ DEVICE bool has_arrived(uint64_t word, uint32_t number)
  * offsets, which must not exceed `limit`. `fault` is the address of a word for
  * the fault, in the form that copy/tiles.h describes. Only lists of pieces of
  * equal length are checked. The fault is COPY_LATE if `awaited` is not 0 and
- * the word at this address did not get the number `mark` in time.
+ * the word at this address did not get the number `mark` in time. If `done` is
+ * not 0, the launch has one tile, and writes `number` there at the end.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
 ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t length, uint32_t gather, uint64_t stream,
              uint32_t stream_size, uint32_t tile_size, uint64_t fault,
-             uint64_t awaited, uint32_t mark, uint64_t limit)
+             uint64_t awaited, uint32_t mark, uint64_t limit, uint64_t done,
+             uint32_t number)
 {
-    uint32_t    number = __nvvm_read_ptx_sreg_ctaid_x();
+    uint32_t    block = __nvvm_read_ptx_sreg_ctaid_x();
     bool        is_even = copy_is_even((copy_form_t)form);
     copy_tile_t tile = is_even ? even_tile(form, length, stream, stream_size,
-                                           tile_size, number)
-                               : tiles[number];
+                                           tile_size, block)
+                               : tiles[block];
     uint32_t    me = thread_index();
     /* Each piece has its own position on the other side. */
     bool        is_exact = form >= COPY_EXACT;
     uint32_t    align = is_exact ? 1 : UNIT;
     uint32_t    left = tile.size;
 
-    if ((awaited != 0) && !has_arrived(awaited, mark)) {
-        if (me == 0) {
-            store4(fault, COPY_LATE);
-        }
-        return;
+    if (!has_data(awaited, mark, fault)) {
+        tile.count = 0;
     }
     for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
         piece p = load_piece(&tile, list, (const uint64_t *)tiles, limit, form,
@@ -356,4 +374,5 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             tile.stream += total;
         }
     }
+    write_done(done, number);
 }

@@ -47,6 +47,14 @@ DEVICE uint32_t load4_acquire(uint64_t address)
     return v;
 }
 
+/* Store a word; a reader of this word sees all data that this thread block
+ * stored before a barrier before it. */
+DEVICE void store4_release(uint64_t address, uint32_t v)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(v)
+                 : "memory");
+}
+
 /* Returns the cycle counter of this multiprocessor. */
 DEVICE uint64_t clock_now()
 {

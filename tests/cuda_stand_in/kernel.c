@@ -153,11 +153,10 @@ static bool has_come(const unsigned long long *arguments, int device)
     return false;
 }
 
-/* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
- * tile_size, fault, awaited, mark, limit). The arguments that it reads itself
- * are in host memory, which has the same address on the host and the device. */
-static CUresult run_copy(const unsigned long long *arguments,
-                         unsigned num_blocks, int device)
+/* The arguments that it reads itself are in host memory, which has the same
+ * address on the host and the device. */
+static CUresult run_tiles(const unsigned long long *arguments,
+                          unsigned num_blocks, int device)
 {
     launch_t launch = {device, CUDA_SUCCESS};
     size_t   run    = 0;
@@ -184,9 +183,27 @@ static CUresult run_copy(const unsigned long long *arguments,
     return launch.result;
 }
 
+/* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
+ * tile_size, fault, awaited, mark, limit, done, number). */
+static CUresult run_copy(const unsigned long long *arguments,
+                         unsigned num_blocks, int device)
+{
+    CUresult  result = run_tiles(arguments, num_blocks, device);
+    size_t    run    = 0;
+    uint32_t *done   = (void *)resolve(arguments[12], device, true, &run);
+
+    if ((result == CUDA_SUCCESS) && (arguments[12] != 0)) {
+        if ((done == NULL) || (num_blocks != 1)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        __atomic_store_n(done, (uint32_t)arguments[13], __ATOMIC_RELEASE);
+    }
+    return result;
+}
+
 static struct CUfunc_st twins[] = {
     {COPY_KERNEL_NAME,
-     {8, 8, 4, 4, 4, 8, 4, 4, 8, 8, 4, 8},
+     {8, 8, 4, 4, 4, 8, 4, 4, 8, 8, 4, 8, 8, 4},
      COPY_THREADS,
      run_copy},
 };

@@ -16,7 +16,7 @@ extern "C" {
 
 #define MAX_DEVICES   8
 #define MAX_NAMES     128
-#define MAX_ARGUMENTS 12
+#define MAX_ARGUMENTS 14
 #define GRANULARITY   ((size_t)2 << 20)
 
 /* Exported, while everything else is hidden. */
