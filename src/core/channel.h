@@ -196,9 +196,8 @@ typedef struct core_flow {
 
 /* Requests by number. */
 typedef struct core_channel_requests {
-    core_numbers_t sends;         /* sends that wait for the peer's DONE */
-    core_numbers_t receives;      /* receives that have a message */
-    uint64_t       receive_bytes; /* total length of their streams */
+    core_numbers_t sends;    /* sends that wait for the peer's DONE */
+    core_numbers_t receives; /* receives that have a message */
 } core_channel_requests_t;
 
 /* Outgoing control messages. */

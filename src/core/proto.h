@@ -237,12 +237,6 @@ typedef struct proto_runs {
     uint32_t     num_runs;
 } proto_runs_t;
 
-typedef enum proto_accept_flags {
-    /* The receiver expects that the message is sent in one fragment, before it
-     * is gathered, if that is possible. */
-    PROTO_ACCEPT_EARLY = 1u << 0
-} proto_accept_flags_t;
-
 /* Variable part: an array of proto_lent_t, which may be empty. It lists the
  * blocks to which the sender may write until the message has ended. */
 typedef struct proto_accept {
@@ -251,7 +245,7 @@ typedef struct proto_accept {
     uint64_t     receive;   /* the receiver's ID for the receive */
     uint64_t     frag_size; /* longest fragment that the receiver accepts */
     uint32_t     window;    /* maximum number of fragments in flight */
-    uint32_t     flags;     /* proto_accept_flags_t */
+    uint32_t     reserved;
 } proto_accept_t;
 
 typedef struct proto_lent {

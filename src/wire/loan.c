@@ -47,22 +47,18 @@ static bool are_written_faster(const copy_totals_t *totals)
     return (length < SEGMENT_MAX) || (length >= SEGMENT_LONG);
 }
 
-/* With more bytes in flight, launches and copies of different messages overlap
- * anyway, and shorter fragments are faster (docs/benchmarks/gpu.md). */
-#define EARLY_TOTAL ((uint64_t)32 << 20)
-
-bool wire_loan_is_early(const ucxpool_request_t *request)
+/* Returns true if the sender can announce a message of this length before it is
+ * gathered, which makes writing faster for all lengths of segments. */
+static bool fits_early(const ucxpool_request_t *request)
 {
-    const ucxpool_channel_t *channel = request->channel;
     uint64_t block_size = block_pool_block_size(request->pool->memory.blocks);
 
-    return wire_mailbox_is_lent(channel) &&
+    return wire_mailbox_is_lent(request->channel) &&
            (request->data.totals.stream_size <=
-            base_min(block_size, WIRE_EARLY_MAX)) &&
-           (channel->requests.receive_bytes <= EARLY_TOTAL);
+            base_min(block_size, WIRE_EARLY_MAX));
 }
 
-static bool is_useful(const ucxpool_request_t *request, bool is_early,
+static bool is_useful(const ucxpool_request_t *request, bool may_be_early,
                       uint64_t size)
 {
     const copy_totals_t *totals = &request->data.totals;
@@ -72,7 +68,8 @@ static bool is_useful(const ucxpool_request_t *request, bool is_early,
         return true;
     }
     return (needed >= MESSAGE_MIN) &&
-           (are_written_faster(totals) || is_early) &&
+           (are_written_faster(totals) ||
+            (may_be_early && fits_early(request))) &&
            (size >= base_min(needed, LOAN_MIN));
 }
 
@@ -86,7 +83,7 @@ static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
 }
 
 /* Compute the number of blocks to lend from each share. */
-static void count_wanted(const ucxpool_request_t *request, bool is_early,
+static void count_wanted(const ucxpool_request_t *request, bool may_be_early,
                          unsigned *num_recv_p, unsigned *num_send_p)
 {
     const block_pool_t *blocks   = request->pool->memory.blocks;
@@ -100,7 +97,7 @@ static void count_wanted(const ucxpool_request_t *request, bool is_early,
     num = base_min(num, (request->data.totals.stream_size + size - 1) / size);
     num_recv = base_min(num_recv, num);
     num_send = base_min(num_send, num - num_recv);
-    if (!is_useful(request, is_early, (num_recv + num_send) * size)) {
+    if (!is_useful(request, may_be_early, (num_recv + num_send) * size)) {
         num_recv = 0;
         num_send = 0;
     }
@@ -134,8 +131,9 @@ static block_share_t share_of(const wire_loan_t *loan, unsigned i)
     return (i < loan->num_recv) ? BLOCK_SHARE_RECV : BLOCK_SHARE_SEND;
 }
 
-wire_loan_t *wire_loan_create(const ucxpool_request_t *request, bool is_early,
-                              proto_lent_t *lent, unsigned *num_lent_p)
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
+                              bool may_be_early, proto_lent_t *lent,
+                              unsigned *num_lent_p)
 {
     ucxpool_channel_t *channel = request->channel;
     block_pool_t      *blocks  = request->pool->memory.blocks;
@@ -148,7 +146,7 @@ wire_loan_t *wire_loan_create(const ucxpool_request_t *request, bool is_early,
     if (!channel->peer.pushes) {
         return NULL;
     }
-    count_wanted(request, is_early, &num_recv, &num_send);
+    count_wanted(request, may_be_early, &num_recv, &num_send);
     loan = (num_recv + num_send == 0)
                ? NULL
                : core_alloc(request->pool, sizeof(*loan));

@@ -125,8 +125,6 @@ static void put_number(ucxpool_request_t *request)
         core_numbers_put(&request->channel->requests.receives,
                          request->recv->receive);
         request->recv->receive = 0;
-        request->channel->requests.receive_bytes -=
-            request->data.totals.stream_size;
     }
 }
 

@@ -195,15 +195,12 @@ typedef struct wire_loan wire_loan_t;
  * for PROTO_LENT_MAX. Returns NULL if no blocks are free, if a loan would not
  * be faster, if the channel does not push, or if there is too little memory.
  *
- * is_early  The sender may announce the message early: wire_loan_is_early().
+ * may_be_early  The message is not from a window, whose messages are never
+ *               announced early.
  */
-wire_loan_t *wire_loan_create(const ucxpool_request_t *request, bool is_early,
-                              proto_lent_t *lent, unsigned *num_lent_p);
-
-/* Returns true if the sender should announce the message of a receive before it
- * is gathered, which makes writing faster for all lengths of segments. Messages
- * of windows are never announced early. */
-bool wire_loan_is_early(const ucxpool_request_t *request);
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
+                              bool may_be_early, proto_lent_t *lent,
+                              unsigned *num_lent_p);
 
 /* Returns the address of a pushed fragment; NULL if it is outside the loan.
  * loan may be NULL. */
@@ -251,9 +248,8 @@ typedef struct wire_mailbox {
  * A longer message is written to lent blocks. If it fits in one fragment, the
  * sender announces this fragment before it is gathered, with a slot whose flag
  * is set when the fragment is complete. So the receiver launches its copy
- * during the gather, and there is one launch on each side. The receiver decides
- * this when it lends the blocks (PROTO_ACCEPT_EARLY). If all slots are in use,
- * the sender sends the fragment without a slot, after the gather.
+ * during the gather, and there is one launch on each side. If all slots are in
+ * use, the sender sends the fragment without a slot, after the gather.
  */
 #define WIRE_EARLY_MAX ((uint64_t)16 << 20)
 

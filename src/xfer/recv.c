@@ -17,11 +17,11 @@ static void send_accept(ucxpool_request_t *request, const proto_desc_t *desc)
     size_t         size;
     proto_fixed_t *fixed;
     void          *data;
-    bool           is_early =
-        !(desc->flags & PROTO_DESC_WINDOW) && wire_loan_is_early(request);
+    bool           may_be_early = !(desc->flags & PROTO_DESC_WINDOW);
 
-    request->recv->loan = wire_loan_create(request, is_early, lent, &num_lent);
-    size                = num_lent * sizeof(lent[0]);
+    request->recv->loan =
+        wire_loan_create(request, may_be_early, lent, &num_lent);
+    size  = num_lent * sizeof(lent[0]);
     fixed = core_control_begin(request->channel, PROTO_ACCEPT, size, CORE_MUST,
                                &data);
     if (fixed == NULL) {
@@ -33,9 +33,6 @@ static void send_accept(ucxpool_request_t *request, const proto_desc_t *desc)
     fixed->accept.frag_size = request->channel->wire->frag_max(pool);
     fixed->accept.window =
         copy_engine_depth_factor(pool->engine) * pool->config.depth;
-    if ((num_lent != 0) && is_early) {
-        fixed->accept.flags = PROTO_ACCEPT_EARLY;
-    }
     core_control_end(request->channel);
     wire_mailbox_lend(request);
 }
@@ -129,7 +126,6 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
     }
     request->recv->receive =
         core_numbers_take(&channel->requests.receives, request);
-    channel->requests.receive_bytes += request->data.totals.stream_size;
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
     } else {

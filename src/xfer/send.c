@@ -712,9 +712,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
         return;
     }
     request->send->receive = accept->receive;
-    if (accept->flags & PROTO_ACCEPT_EARLY) {
-        xfer_mailbox_check_early(request, accept->frag_size);
-    }
+    xfer_mailbox_check_early(request, accept->frag_size);
     xfer_fragment_set_limits(request, accept->frag_size, accept->window);
     core_request_wake(request);
 }

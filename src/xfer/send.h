@@ -283,9 +283,8 @@ void xfer_mailbox_take(ucxpool_request_t *request);
 /* Returns the slot for the descriptor of a send that has slots. */
 uint32_t xfer_mailbox_slot(const ucxpool_request_t *request);
 
-/* Set send.is_early if a message that was accepted with PROTO_ACCEPT_EARLY fits
- * in one fragment, and can be sent before it is gathered. frag_size is the
- * receiver's limit. */
+/* Set send.is_early if an accepted message fits in one fragment, and can be
+ * sent before it is gathered. frag_size is the receiver's limit. */
 void xfer_mailbox_check_early(ucxpool_request_t *request, uint64_t frag_size);
 
 /* Called when the gather of an early message is about to be launched. Takes the
