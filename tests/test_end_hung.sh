@@ -18,10 +18,12 @@ fail() {
 
 # A stand-in for sleep that advances the clock by $TICK seconds. With $STEALS,
 # the host steals half of these seconds from this machine. The command ends
-# after $TICKS calls; with 0, it hangs.
+# after $TICKS calls; with 0, it hangs. If there is a pipe $FAKE/started, the
+# first call waits until the command opens it.
 mkdir "$dir/bin"
 cat >"$dir/bin/sleep" <<'END_OF_SLEEP'
 #!/bin/sh
+[ ! -p "$FAKE/started" ] || { : <"$FAKE/started" && rm "$FAKE/started"; }
 read -r ticks <"$FAKE/ticks"
 ticks=$((ticks + 1))
 echo "$ticks" >"$FAKE/ticks"
@@ -39,7 +41,8 @@ chmod +x "$dir/bin/sleep"
 
 num_runs=0
 # run RUNNABLE TICK TICKS - run a command with a limit of 100 seconds while that
-# many threads are runnable. Sets code and ticks.
+# many threads are runnable. Sets code. A call of the stand-in for sleep may
+# still be running afterwards.
 run() {
     num_runs=$((num_runs + 1))
     FAKE=$dir/$num_runs
@@ -53,7 +56,6 @@ run() {
     TICK=$2 TICKS=$3 END_HUNG_PROC=$FAKE/proc PATH="$dir/bin:$PATH" \
         "$end_hung" 100 sh -c 'read -r line <"$FAKE/pipe"; exit 7' \
         >>"$FAKE/out" 2>"$dir/err" || code=$?
-    read -r ticks <"$FAKE/ticks"
 }
 
 # ends WHAT TICKS - require that the command was aborted after this many ticks
@@ -116,9 +118,11 @@ done
 
 # A process that hangs is aborted, so that its parent can say where it was.
 echo 0 >"$FAKE/ticks"
+mkfifo "$FAKE/started"
 TICK=60 TICKS=0 END_HUNG_PROC=$FAKE/proc PATH="$dir/bin:$PATH" \
     "$end_hung" 100 sh -c 'trap "" TERM
-        sh -c "read -r line <\"\$FAKE/pipe\"" || echo $?' \
+        sh -c ": >\"\$FAKE/started\"
+            read -r line <\"\$FAKE/pipe\"" || echo $?' \
     >"$dir/out" 2>"$dir/err" || true
 grep -q '^134$' "$dir/out" || fail 'the process that hangs was not aborted'
 
