@@ -7,6 +7,10 @@
 #     done
 set -eu
 
+# Wait while libtool relinks the library for test_install.sh.
+exec 9<"$top_builddir/libucxpool-framework.la"
+flock -s 9
+
 if ! command -v abidw >/dev/null || ! command -v python3 >/dev/null; then
     echo 'abigail-tools or python3 is not installed'
     exit 77

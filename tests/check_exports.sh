@@ -3,6 +3,10 @@
 # same names.
 set -eu
 
+# Wait while libtool relinks the library for test_install.sh.
+exec 9<"$top_builddir/libucxpool-framework.la"
+flock -s 9
+
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export LC_ALL=C
