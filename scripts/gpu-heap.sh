@@ -169,8 +169,8 @@ row() {
     } | awk -F, -v what="$1" -v workload="$2" -v rivals="$3" '
         function time(ns) {
             if (ns < 1e3) return sprintf("%d ns", ns)
-            if (ns < 1e6) return sprintf("%.3g us", ns / 1e3)
-            if (ns < 1e9) return sprintf("%.3g ms", ns / 1e6)
+            if (ns < 999500) return sprintf("%.3g us", ns / 1e3)
+            if (ns < 999.5e6) return sprintf("%.3g ms", ns / 1e6)
             return sprintf("%.2f s", ns / 1e9)
         }
         function larger(a, b) { return a + 0 > b + 0 ? a : b }

@@ -69,10 +69,10 @@ says out/summary.txt '^skipped .* RMM resource on the heap \('
 says out/gpu.md '^- GPUs: 1 x Stand-in GPU'
 says out/gpu.md '^- UCX: [1-9]'
 says out/gpu.md '^\| each, 50 x 4 KiB \| [0-9.]+ GB/s'
-says out/gpu.md '^\| 1 MiB \| [0-9.]+ [nu]s; '
+says out/gpu.md '^\| 1 MiB \| [0-9.]+ [mun]?s; '
 says out/gpu.md '^\| heap, stitched \| [0-9]+ \|'
 says out/gpu.md '^\| `checkerboard:4,64m` (\| passes; [0-9.]+ [mun]?s; [^|]*){4}\|$'
-says out/gpu.md '^\| `rmm:100,1` (\| [0-9.]+ [mu]?s; [0-9.]+ [mu]?s; [^|]*){5}\|$'
+says out/gpu.md '^\| `rmm:100,1` (\| [0-9.]+ [mun]?s; [0-9.]+ [mun]?s; [^|]*){5}\|$'
 for json in "$dir"/out/*.json; do
     [ -s "$json" ] || fail "$json is empty"
 done
