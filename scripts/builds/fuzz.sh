@@ -7,7 +7,7 @@ fuzz() {
     local target=$1 name=${1##*/fuzz_}
     mkdir -p "$work/fuzz/found/$name"
     if step "fuzz: $name, 10 seconds" 300 "$target" -max_total_time=10 \
-        -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+        -timeout=0 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$work/fuzz/found/" \
         "$work/fuzz/found/$name" "$top/tests/fuzz/corpus/$name"; then
         echo ':test-result: PASS' >"$work/fuzz/$name.trs"
