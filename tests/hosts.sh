@@ -3,6 +3,7 @@
 # (veth). Skips the test (77) if the namespaces cannot be created.
 #
 #     hosts_up          $host_one and $host_two are up, at 10.213.7.1 and .2
+#     hosts_link NAME   wait for the link of another cable
 #     hosts_down        for the test's own trap
 #     hosts_sent        bytes that host one has put on the cable
 
@@ -35,9 +36,13 @@ hosts_up() {
     [ "$(id -u)" -eq 0 ] || hosts_skip "only root can make network name spaces"
     hosts_log=$(hosts_connect 2>&1) ||
         hosts_skip "no network name spaces: $hosts_log"
-    # The kernel takes a while to detect the link.
+    hosts_link cable
+}
+
+# The kernel takes a while to detect the link of a cable.
+hosts_link() {
     for host in "$host_one" "$host_two"; do
-        until ip -n "$host" -br link show cable | grep -q " UP "; do
+        until ip -n "$host" -br link show "$1" | grep -q " UP "; do
             :
         done
     done

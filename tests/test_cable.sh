@@ -40,12 +40,12 @@ fail() {
     exit 1
 }
 
-# until_says FILE WORDS - wait until the file contains the words.
+# until_says END WORDS - wait until the listener or the caller has printed the
+# words.
 until_says() {
-    tries=0
+    eval "process=\$$1"
     until grep -q "$2" "$dir/$1"; do
-        tries=$((tries + 1))
-        [ $tries -lt 3000 ] || fail "$1 does not say: $2"
+        kill -0 "$process" 2>/dev/null || fail "the $1 ended without: $2"
         sleep 0.02
     done
 }
@@ -111,10 +111,9 @@ stop_one() {
     hosts_up
     start "$1" "$2"
     eval "process=\$$3"
-    kill -STOP "$process"
-    sleep $((3 * timeout))
-    kill -CONT "$process"
-    kill -TERM "$caller"
+    kill -STOP "$process" && sleep $((3 * timeout)) &&
+        kill -CONT "$process" && kill -TERM "$caller" ||
+        fail "the $3 or the caller ended while the $3 was stopped"
     both_ended 0
     hosts_down
 }
