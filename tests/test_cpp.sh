@@ -8,7 +8,12 @@ exec 9<"$top_builddir/libucxpool-framework.la"
 flock -s 9
 
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+receiver=
+cleanup() {
+    [ -z "$receiver" ] || kill "$receiver" 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
 case $CC in
 *clang*) compilers=${CXX-clang++} ;;
 *) compilers=${CXX-g++} ;;
@@ -19,6 +24,11 @@ LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH+:$LD_LIBRARY_PATH}
 UCXPOOL_COMM_SIZE=16m
 UCXPOOL_LOG_LEVEL=error
 export LD_LIBRARY_PATH UCXPOOL_COMM_SIZE UCXPOOL_LOG_LEVEL UCXPOOL_WIRE
+
+fail() {
+    echo "$*"
+    exit 1
+}
 
 # compile STANDARD FILE PROGRAM
 compile() {
@@ -60,10 +70,8 @@ END
         exit 1
     fi
     grep -n '^[a-z]*[.:]' "$dir/rejected.cpp" | while IFS=: read -r number line; do
-        grep -q "rejected.cpp:$number:" "$dir/log" || {
-            echo "$cxx accepts: $line"
-            exit 1
-        }
+        grep -q "rejected.cpp:$number:" "$dir/log" ||
+            fail "$cxx accepts: $line"
     done
 }
 
@@ -78,7 +86,7 @@ for cxx in $compilers; do
         compile $std "$top_srcdir/tests/cpp/test_cpp.cpp" program
         for UCXPOOL_WIRE in map ucx; do
             echo "$cxx, C++$std, $UCXPOOL_WIRE:"
-            "$dir/program"
+            "$dir/program" || fail "exit status $?"
         done
     done
     # Temporary containers would dangle, other elements are pointers, and a
@@ -119,21 +127,22 @@ if [ ! -x "$dir/cpp_sender" ]; then
     exit 77
 fi
 
-"$dir/cpp_batch" | grep -x 'the sum of 1000 numbers is 500500'
+"$dir/cpp_batch" | grep -x 'the sum of 1000 numbers is 500500' ||
+    fail 'cpp_batch printed something else'
 if [ -x "$dir/cpp_coroutines" ]; then
-    "$dir/cpp_coroutines" | grep -x '1000 messages were returned'
+    "$dir/cpp_coroutines" | grep -x '1000 messages were returned' ||
+        fail 'cpp_coroutines printed something else'
 fi
 mkfifo "$dir/out"
 "$top_builddir/examples/receiver" 127.0.0.1:0 >"$dir/out" &
+receiver=$!
 exec 3<"$dir/out"
-read -r word port <&3
-"$dir/cpp_sender" "127.0.0.1:$port" these words
-[ "$(cat <&3)" = "$(printf 'these\nwords')" ] || {
-    echo 'cpp_sender sent other words'
-    exit 1
-}
+read -r word port <&3 || fail 'the receiver ended at once'
+"$dir/cpp_sender" "127.0.0.1:$port" these words ||
+    fail "cpp_sender: exit status $?"
+[ "$(cat <&3)" = "$(printf 'these\nwords')" ] ||
+    fail 'cpp_sender sent other words'
 if "$dir/cpp_sender" nowhere word 2>"$dir/log" ||
     ! grep '^cpp_sender: .*nowhere' "$dir/log"; then
-    echo 'cpp_sender did not report an address without a port'
-    exit 1
+    fail 'cpp_sender did not report an address without a port'
 fi

@@ -114,5 +114,9 @@ LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH+:$LD_LIBRARY_PATH}
 UCXPOOL_LOG_LEVEL=none
 UCXPOOL_MEMORY_LIMIT=64m
 export LD_LIBRARY_PATH UCXPOOL_LOG_LEVEL UCXPOOL_MEMORY_LIMIT
-"$dir/program" "$dir/libc10.so" >"$dir/said"
+"$dir/program" "$dir/libc10.so" >"$dir/said" || {
+    echo "exit status $?"
+    cat "$dir/said"
+    exit 1
+}
 diff -u "$dir/expected" "$dir/said"

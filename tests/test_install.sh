@@ -8,12 +8,15 @@ trap 'rm -rf "$dir"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
 root=$dir/root
 
-# Lock libucxpool-framework, because libtool removes it briefly to relink it.
-flock "$top_builddir/libucxpool-framework.la" \
-    make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 || {
-    cat "$dir/log"
+fail() {
+    echo "$*"
     exit 1
 }
+
+# Lock libucxpool-framework, because libtool removes it briefly to relink it.
+flock "$top_builddir/libucxpool-framework.la" \
+    make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 ||
+    fail "make install failed: $(cat "$dir/log")"
 # Check the documentation and the examples, with their links. Two pages are only
 # for the site.
 docs=$(dirname "$(find "$root" -name README.md)")
@@ -69,18 +72,13 @@ run() {
     source=$1
     shift
     "$@" $SANITIZER_CFLAGS -o "$dir/program" "$dir/$source" \
-        $flags || { echo "$* does not build against the installed tree"; exit 1; }
-    said=$("$dir/program") || {
-        echo 'the headers and the library have different versions'
-        exit 1
-    }
+        $flags || fail "$* does not build against the installed tree"
+    said=$("$dir/program") ||
+        fail 'the headers and the library have different versions'
     echo "$*: $said"
     case $said in
     *" $release $version") ;;
-    *)
-        echo "its version is not $version"
-        exit 1
-        ;;
+    *) fail "its version is not $version" ;;
     esac
 }
 
@@ -107,15 +105,11 @@ case $LIBUCX_CFLAGS in
 esac
 $CC $SANITIZER_CFLAGS $LIBUCX_CFLAGS -o "$dir/ucx" "$dir/ucx.c" $flags $libs \
     -Wl,-rpath,"$libdir"
-said=$(env -u LD_LIBRARY_PATH "$dir/ucx")
-echo "with UCX: $said"
-case $said in
-1.[1-9]*" $version") ;;
-*)
-    echo 'a program that also calls UCX fails with a run path'
-    exit 1
-    ;;
-esac
+said=$(env -u LD_LIBRARY_PATH "$dir/ucx") && echo "with UCX: $said" &&
+    case $said in
+    1.[1-9]*" $version") ;;
+    *) false ;;
+    esac || fail 'a program that also calls UCX fails with a run path'
 
 # Build a program with libucxpool-framework.
 sed 's/ucxpool\.h/framework.h>\n#include <ucxpool\/ucxpool.h/
@@ -124,15 +118,11 @@ sed 's/ucxpool\.h/framework.h>\n#include <ucxpool\/ucxpool.h/
     "$dir/program.c" >"$dir/framework.c"
 $CC $SANITIZER_CFLAGS -o "$dir/framework" "$dir/framework.c" \
     $(pkg-config --cflags --libs ucxpool-framework)
-said=$("$dir/framework")
-echo "framework: $said"
-case $said in
-'invalid device -2'*" $version") ;;
-*)
-    echo 'a program with libucxpool-framework does not run'
-    exit 1
-    ;;
-esac
+said=$("$dir/framework") && echo "framework: $said" &&
+    case $said in
+    'invalid device -2'*" $version") ;;
+    *) false ;;
+    esac || fail 'a program with libucxpool-framework does not run'
 
 # Build a CMake project.
 if command -v cmake >/dev/null; then
@@ -159,39 +149,27 @@ END
         cat "$dir/log"
         exit 1
     fi
-    [ "$("$dir/cmake/build/framework")" = "$said" ] || {
-        echo 'a program built by CMake does not run'
-        exit 1
-    }
+    [ "$("$dir/cmake/build/framework")" = "$said" ] ||
+        fail 'a program built by CMake does not run'
     case $("$dir/cmake/build/program") in
     *" $release $version") ;;
-    *)
-        echo "a program built by CMake does not have version $version"
-        exit 1
-        ;;
+    *) fail "a program built by CMake does not have version $version" ;;
     esac
     for other in "${release%.*}.99" 0.1 9.0; do
-        if with_cmake "$other"; then
-            echo "CMake accepts $version for $other"
-            exit 1
-        fi
+        ! with_cmake "$other" || fail "CMake accepts $version for $other"
     done
 fi
 
 # One binary runs on machines with and without libibverbs and a GPU.
-if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
-then
-    echo 'the library requires a library that a machine may lack'
-    exit 1
-fi
+! readelf -d "$libdir/libucxpool.so" |
+    grep -E 'NEEDED.*(ibverbs|cuda|nvidia)' ||
+    fail 'the library requires a library that a machine may lack'
 
 # Find the jar by its name without a version.
 if [ -f "$top_builddir/java/ucxpool.jar" ] && [ -z "$SANITIZER_CFLAGS" ]; then
     jar=$(find "$root" -name ucxpool.jar)
-    [ "$(readlink "$jar")" = "ucxpool-$version.jar" ] || {
-        echo "ucxpool.jar is not a link to the jar of this version: '$jar'"
-        exit 1
-    }
+    [ "$(readlink "$jar")" = "ucxpool-$version.jar" ] ||
+        fail "ucxpool.jar is not a link to the jar of this version: '$jar'"
     cat >"$dir/Program.java" <<'END'
 import org.ucxpool.Pool;
 
@@ -205,18 +183,11 @@ public final class Program {
 END
     jni=$(find "$root" -name libucxpool-jni.so)
     said=$(java -Xmx64m ${jni:+"-Djava.library.path=${jni%/*}"} -cp "$jar" \
-        "$dir/Program.java")
-    echo "Java: $said"
-    [ "$said" = true ] || {
-        echo 'a program does not run with the installed jar'
-        exit 1
-    }
+        "$dir/Program.java") && [ "$said" = true ] ||
+        fail "a program does not run with the installed jar: $said"
 fi
 
-make -s -C "$top_builddir" uninstall DESTDIR="$root" >"$dir/log" 2>&1
+make -s -C "$top_builddir" uninstall DESTDIR="$root" >"$dir/log" 2>&1 ||
+    fail "make uninstall failed: $(cat "$dir/log")"
 left=$(find "$root" ! -type d)
-if [ -n "$left" ]; then
-    echo "make uninstall leaves:"
-    echo "$left"
-    exit 1
-fi
+[ -z "$left" ] || fail "make uninstall leaves: $left"
