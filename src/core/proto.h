@@ -102,7 +102,9 @@ typedef enum proto_hello_flags {
                                         GPU */
     /* The files of this HELLO are pinned host memory. It may follow a HELLO
      * whose files are the GPU's memory. */
-    PROTO_HELLO_PINNED = 1u << 5
+    PROTO_HELLO_PINNED = 1u << 5,
+    PROTO_HELLO_BEGINS = 1u << 6 /* sent before a HELLO was received, or the
+                                    repetition of such a HELLO */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files]. The last file is the control memory. to_key

@@ -236,6 +236,7 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
     uint32_t flags = wireup_mapping_push_flags(channel->pool);
 
     flags |= offers_map ? PROTO_HELLO_MAP : 0u;
+    flags |= channel->closing.has_begun ? PROTO_HELLO_BEGINS : 0u;
     if (copies_with_gpu(channel) &&
         (wireup_mapping_kind(channel) == UCXPOOL_MEMORY_HOST)) {
         flags |= PROTO_HELLO_PINNED;
@@ -845,6 +846,12 @@ static void set_peer(ucxpool_channel_t *channel, const proto_hello_t *hello)
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;
     peer->offers_pinned   = (hello->flags & PROTO_HELLO_PINNED) != 0;
+    /* If both sides have begun over endpoints, the side whose turn it is not
+     * answers. */
+    if ((hello->flags & PROTO_HELLO_BEGINS) &&
+        (channel->conn.endpoint != NULL) && !core_remote_is_our_turn(channel)) {
+        channel->closing.has_begun = false;
+    }
 }
 
 /* Continue the handshake after the import of the peer's descriptors has
