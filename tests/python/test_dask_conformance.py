@@ -4,7 +4,6 @@ import asyncio
 import gc
 import importlib.metadata
 import os
-import socket
 import ssl
 import threading
 import unittest
@@ -27,6 +26,7 @@ from distributed.utils_test import has_ipv6
 
 import ucxpool
 import ucxpool.dask
+from ports import free_port
 
 WHERE = "ucxpool://127.0.0.1"
 LONG = os.urandom(1 << 20) * 3
@@ -36,12 +36,6 @@ def settings(**words):
     return dask.config.set(
         {f"distributed.comm.ucxpool.{key}": value
          for key, value in words.items()})
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Case(unittest.IsolatedAsyncioTestCase):

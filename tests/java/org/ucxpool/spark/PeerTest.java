@@ -145,20 +145,14 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
 
     @Test
     public void unreachable_peer_fails_the_fetch() throws Exception {
-        int port;
-
-        try (ServerSocket socket =
-                 new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            port = socket.getLocalPort();
-        }
-        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:" + port);
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:1");
 
         post(peer);
         pollUntilReported();
         assertEquals(Arrays.asList(IDS), failed);
         assertTrue(overNetty.isEmpty());
         assertTrue(why.getMessage(), why.getMessage().startsWith(
-            "executor 1 at 127.0.0.1:" + port + " cannot be reached: "));
+            "executor 1 at 127.0.0.1:1 cannot be reached: "));
         assertEquals(2, statistics.failedBlocks.getCount());
         assertFalse(peer.isWithoutPool());
     }
@@ -166,13 +160,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     @Test
     public void immediately_refused_connection_fails_the_request()
             throws Exception {
-        int port;
-
-        try (ServerSocket socket =
-                 new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            port = socket.getLocalPort();
-        }
-        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:" + port);
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:1");
 
         isConnectAwaited = true;
         for (int i = 0; i < 2; i++) {
@@ -180,7 +168,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                 assertThrows(IOException.class, () -> post(peer));
 
             assertTrue(thrown.getMessage(), thrown.getMessage().startsWith(
-                "executor 1 at 127.0.0.1:" + port + " cannot be reached: "));
+                "executor 1 at 127.0.0.1:1 cannot be reached: "));
         }
         assertFalse(peer.isWithoutPool());
     }
