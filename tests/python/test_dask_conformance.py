@@ -458,11 +458,15 @@ class Handshakes(Case):
         self.assertTrue(called.empty())
 
     async def test_handshake_may_take_longer_than_a_connect(self):
-        gate = asyncio.Event()
+        limit = 1800
+        loop = asyncio.get_running_loop()
+        clock = loop.time
 
         class SlowComm(ucxpool.dask.UcxPool):
             async def write(self, *words, **more):
-                await gate.wait()
+                loop.time = lambda: clock() + 2 * limit
+                for _ in range(3):  # all timers expire
+                    await asyncio.sleep(0)
                 return await super().write(*words, **more)
 
         class SlowConnector(ucxpool.dask.UcxPoolConnector):
@@ -473,12 +477,7 @@ class Handshakes(Case):
 
         listener = await self.serve(echo)
         with mock.patch.dict(backends, ucxpool=SlowBackend()):
-            limit = 2
-            task = asyncio.create_task(
-                connect(listener.contact_address, timeout=limit))
-            asyncio.get_running_loop().call_later(2 * limit, gate.set)
-            comm = await task
-        self.comms.append(comm)
+            comm = await self.comm_to(listener, timeout=limit)
         await comm.write(b"test")
         self.assertEqual(await comm.read(), b"test")
 
