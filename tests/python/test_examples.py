@@ -18,11 +18,13 @@ GUIDE = TOP / "docs" / "guide"
 
 def start(name, *arguments, **environment):
     """Start an example. Its output is not buffered (-u), so that it appears
-    before that of a process which continues later."""
+    before that of a process which continues later. Dask must not warn that a
+    worker takes longer than 4 s to end."""
     return subprocess.Popen(
         [sys.executable, "-u", EXAMPLES / f"{name}.py", *arguments], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, **environment})
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error",
+             **environment})
 
 
 class Examples(unittest.TestCase):
