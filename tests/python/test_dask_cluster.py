@@ -287,12 +287,20 @@ class Workers(unittest.TestCase):
     @on_cluster(nthreads=[("127.0.0.1", 1)] * 4)
     async def test_every_worker_reads_from_every_other(
             self, client, scheduler, *workers):
-        parts = [client.submit(numpy.full, 50000, i, workers=[one.address])
+        def part(i):
+            Event("go").wait()
+            return numpy.full(50000, i)
+
+        parts = [client.submit(part, i, workers=[one.address])
                  for i, one in enumerate(workers)]
         sums = [client.submit(lambda *all: sum(int(part.sum())
                                                for part in all), *parts,
                               workers=[one.address], pure=False)
                 for one in workers]
+        # All sums begin at once. A later one might read several parts from one
+        # worker.
+        await until(lambda: all(one.key in scheduler.tasks for one in sums))
+        await Event("go").set()
         self.assertEqual(await client.gather(sums), [300000] * 4)
         for one in workers:
             self.assertEqual(one.state.transfer_incoming_count_total, 3)
