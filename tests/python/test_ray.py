@@ -7,7 +7,6 @@ import pathlib
 import runpy
 import signal
 import tempfile
-import threading
 import unittest
 import unittest.mock
 
@@ -110,20 +109,21 @@ class Actor:
         return the_transport()._sides[None].address.rpartition(":")[0]
 
     def die_in_mid_transfer(self):
-        """Die when a part of a long object has been transferred."""
+        """Die in the turn in which a part of a long object has been
+        transferred."""
         pool = the_transport()._sides[None].pool
+        turn = pool._progress
 
-        def moved():
-            return sum(value for name, value in pool.stats().items()
-                       if name.startswith(("sent_", "received_"))
-                       and name.endswith("_bytes"))
+        def turn_and_die():
+            events = turn()
+            moved = sum(value for name, value in pool.stats().items()
+                        if name.startswith(("sent_", "received_"))
+                        and name.endswith("_bytes"))
+            if moved >= 4 << 20:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return events
 
-        def watch():
-            while moved() < 4 << 20:
-                pass
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        threading.Thread(target=watch, daemon=True).start()
+        pool._progress = turn_and_die
 
     def limits(self):
         """Return the time limit of a fetch, and the niceness of this
