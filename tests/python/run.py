@@ -2,12 +2,16 @@
 of another one, each in its own process. The results are in RESULTS/MODULE.log
 and .trs, as for other tests. scripts/end-hung ends a test that hangs, so the
 limits in the tests themselves are long."""
+import os
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 END_HUNG = HERE.parent.parent / "scripts" / "end-hung"
+
+# Defaults that a busy machine reaches.
+LIMITS = {"UCXPOOL_HANDSHAKE_TIMEOUT": "10m"}
 
 
 def run(module):
@@ -34,7 +38,8 @@ def start(folder, results, module):
         status = subprocess.run(
             [END_HUNG, "600", sys.executable, "-X", "faulthandler", "-X", "dev",
              "-W", "ignore::ResourceWarning", __file__, "--inside", module],
-            cwd=folder, stdout=said, stderr=subprocess.STDOUT).returncode
+            cwd=folder, env={**os.environ, **LIMITS}, stdout=said,
+            stderr=subprocess.STDOUT).returncode
     log.with_suffix(".trs").write_text(
         f":test-result: {'FAIL' if status else 'PASS'}\n")
     print(f"{module}: {'FAILED' if status else 'ok'}")

@@ -145,7 +145,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         done, _ = await asyncio.wait({closing}, timeout=0.01)
         self.assertFalse(done)
         comm.abort()
-        await asyncio.wait_for(closing, 10)
+        await closing
         (await self.accepted.get()).abort()
 
     async def test_messages_after_a_lost_one_are_not_delivered(self):
@@ -364,7 +364,7 @@ class Clusters(unittest.TestCase):
                     [sys.executable, "-m", "dask", *words,
                      "--no-dashboard", "--scheduler-file", where],
                     cwd=folder, env=variables, stderr=subprocess.DEVNULL)
-                ends.callback(process.wait, 30)
+                ends.callback(process.wait)
                 ends.callback(process.terminate)
             ends.enter_context(dask.config.set(
                 {"distributed.comm.ucxpool.secret-file": secret}))

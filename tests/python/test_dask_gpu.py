@@ -55,12 +55,12 @@ def _copy(source, target):
         if not _ends:
             pool = ucxpool.Pool(0, comm_size="32m", region_size="2m")
             listener = pool.listen()
-            _ends.append(pool.connect(f"127.0.0.1:{listener.port}").wait(30))
-            _ends.append(listener.accept().wait(30))
+            _ends.append(pool.connect(f"127.0.0.1:{listener.port}").wait())
+            _ends.append(listener.accept().wait())
         mine, other = _ends
         sent = mine.send(source)
-        other.recv_into(target).wait(30)
-        sent.wait(30)
+        other.recv_into(target).wait()
+        sent.wait()
 
 
 @cuda_serialize.register(Array)

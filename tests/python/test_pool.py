@@ -243,7 +243,7 @@ class Messages(Pair):
             await self.x.send(value, tag=2)
         await until(lambda: len(self.y._kept) == 2)
         for value in (b"a", b"b"):
-            message = await asyncio.wait_for(self.y.recv(2), 10)
+            message = await self.y.recv(2)
             self.assertEqual(bytes((await message.frames())[0]), value)
         await self.x.send(b"c", tag=1)
         await (await other).frames()
@@ -257,7 +257,7 @@ class Messages(Pair):
         waits = [asyncio.create_task(wait()) for _ in range(3)]
         await asyncio.sleep(0)
         await (await self.y.recv()).frames()
-        await asyncio.wait_for(asyncio.gather(*waits), 10)
+        await asyncio.gather(*waits)
 
     async def test_allocator_makes_the_frames(self):
         made = []
@@ -795,7 +795,7 @@ class Ends(Pair):
                 async with ucxpool.Pool(comm_size="8m") as pool:
                     channel = await pool.connect(sys.argv[1])
                     await channel.send(b"here")
-                    await asyncio.sleep(100)
+                    await asyncio.Event().wait()
 
             asyncio.run(main())
             """, self.where)
@@ -861,7 +861,7 @@ class Listeners(Pair):
             where = f"127.0.0.1:{listener.port}"
             accepting = asyncio.create_task(listener.accept())
             with self.assertRaises(ucxpool.NotPermittedError):
-                await self.a.connect(where, timeout=10)
+                await self.a.connect(where)
             async with ucxpool.Pool(secret=b"s" * 32, **SETTINGS) as other:
                 channel = await other.connect(where)
                 self.assertEqual(channel.state, "open")
@@ -987,22 +987,22 @@ class Threads(unittest.TestCase):
 
             def client():
                 with ucxpool.Pool(**SETTINGS) as mine:
-                    channel = mine.connect(where).wait(10)
-                    channel.send([b"a", bytes(1 << 20)], tag=3).wait(10)
-                    answer = channel.recv().wait(10)
+                    channel = mine.connect(where).wait()
+                    channel.send([b"a", bytes(1 << 20)], tag=3).wait()
+                    answer = channel.recv().wait()
                     target = bytearray(1)
-                    answer.into(target).wait(10)
+                    answer.into(target).wait()
                     found.append(bytes(target))
-                    channel.flush().wait(10)
+                    channel.flush().wait()
 
             found = []
             thread = threading.Thread(target=client)
             thread.start()
-            channel = listener.accept().wait(10)
-            frames = channel.recv(3).wait(10).frames().wait(10)
-            channel.send(frames[0]).wait(10)
+            channel = listener.accept().wait()
+            frames = channel.recv(3).wait().frames().wait()
+            channel.send(frames[0]).wait()
             with self.assertRaises(ucxpool.ClosedError):
-                channel.recv().wait(10)
+                channel.recv().wait()
             thread.join()
             self.assertEqual(found, [b"a"])
             with self.assertRaisesRegex(ucxpool.TimedOutError, "0.01 s"):
@@ -1054,9 +1054,9 @@ class Threads(unittest.TestCase):
                 def work(number):
                     for _ in range(50):
                         mine.send(bytes([number]) * 70000,
-                                  tag=number).wait(10)
-                        message = mine.recv(number).wait(10)
-                        frames = message.frames().wait(10)
+                                  tag=number).wait()
+                        message = mine.recv(number).wait()
+                        frames = message.frames().wait()
                         self.assertEqual(bytes(frames[0]), bytes([number]) * 9)
 
                 async def serve():
@@ -1096,9 +1096,9 @@ class Threads(unittest.TestCase):
 
             mine, other = asyncio.run(main())
             sent = mine.send(bytes(1 << 20))
-            frames = other.recv().wait(10).frames().wait(10)
+            frames = other.recv().wait().frames().wait()
             self.assertEqual(len(frames[0]), 1 << 20)
-            sent.wait(10)
+            sent.wait()
 
     def test_pool_closes_while_threads_wait(self):
         for _ in range(20):
@@ -1108,7 +1108,7 @@ class Threads(unittest.TestCase):
 
             def work():
                 try:
-                    listener.accept().wait(10)
+                    listener.accept().wait()
                 except ucxpool.Error as error:
                     ends.append(type(error))
 
@@ -1158,8 +1158,8 @@ class Processes(unittest.TestCase):
                 def connected():
                     pool = ucxpool.Pool(comm_size="8m", close_timeout="50ms")
                     listener = pool.listen()
-                    mine = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
-                    return pool, mine, listener.accept().wait(10)
+                    mine = pool.connect(f"127.0.0.1:{listener.port}").wait()
+                    return pool, mine, listener.accept().wait()
                 """) + textwrap.dedent(text)],
             capture_output=True, text=True, timeout=1800,
             env={**os.environ, "MALLOC_PERTURB_": "165"})
@@ -1217,10 +1217,10 @@ class Processes(unittest.TestCase):
             def make():
                 pool = ucxpool.Pool(comm_size="8m", close_timeout="50ms")
                 listener = pool.listen()
-                x = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
-                y = listener.accept().wait(10)
+                x = pool.connect(f"127.0.0.1:{listener.port}").wait()
+                y = listener.accept().wait()
                 sent = x.send(b"kept")
-                circle = [pool, listener, x, y, sent, y.recv().wait(10),
+                circle = [pool, listener, x, y, sent, y.recv().wait(),
                           x.send(bytearray(1 << 20))]
                 for one in circle:
                     if hasattr(one, "__dict__"):
@@ -1257,8 +1257,8 @@ class Processes(unittest.TestCase):
             import os, sys, ucxpool
             with ucxpool.Pool(comm_size="8m") as pool:
                 listener = pool.listen()
-                x = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
-                y = listener.accept().wait(10)
+                x = pool.connect(f"127.0.0.1:{listener.port}").wait()
+                y = listener.accept().wait()
                 data = os.urandom(1 << 20)
                 small = x.send(b"small", tag=1)
                 sent = x.send(data, tag=2)
@@ -1274,9 +1274,9 @@ class Processes(unittest.TestCase):
                     del message, x, y
                     sys.exit(0)
                 print(os.waitpid(child, 0)[1])
-                print(bytes(message.frames().wait(10)[0]))
-                frames = y.recv(2).wait(10).frames().wait(10)
-                sent.wait(10)
+                print(bytes(message.frames().wait()[0]))
+                frames = y.recv(2).wait().frames().wait()
+                sent.wait()
                 print(frames[0] == data)
             """)
         told = "this pool belongs to the parent process: .*\\n"
@@ -1291,8 +1291,8 @@ class Processes(unittest.TestCase):
                     target=send_hello,
                     args=(f"127.0.0.1:{listener.port}",))
                 child.start()
-                channel = listener.accept().wait(30)
-                frames = channel.recv().wait(10).frames().wait(10)
+                channel = listener.accept().wait()
+                frames = channel.recv().wait().frames().wait()
                 self.assertEqual(bytes(frames[0]), b"hello")
                 child.join()
                 self.assertEqual(child.exitcode, 0)
@@ -1317,9 +1317,9 @@ class Processes(unittest.TestCase):
 
 def send_hello(where):
     with ucxpool.Pool(**SETTINGS) as pool:
-        channel = pool.connect(where).wait(10)
-        channel.send(b"hello").wait(10)
-        channel.flush().wait(10)
+        channel = pool.connect(where).wait()
+        channel.send(b"hello").wait()
+        channel.flush().wait()
 
 
 if __name__ == "__main__":

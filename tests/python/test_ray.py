@@ -16,7 +16,7 @@ import ucxpool
 # when it is imported. By default its workers have niceness 15, and would
 # hardly run next to other processes.
 os.environ.update(RAY_rdt_fetch_fail_timeout_milliseconds="1800000",
-                  RAY_worker_niceness="0", UCXPOOL_HANDSHAKE_TIMEOUT="10m")
+                  RAY_worker_niceness="0")
 
 try:
     import ray

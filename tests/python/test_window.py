@@ -371,13 +371,13 @@ class WithoutAsyncio(unittest.TestCase):
         self.addCleanup(owner.wait)
         port, blob = owner.stdout.readline().split()
         with ucxpool.Pool(**SETTINGS) as pool:
-            channel = pool.connect(f"127.0.0.1:{port}").wait(30)
+            channel = pool.connect(f"127.0.0.1:{port}").wait()
             remote = channel.import_window(bytes.fromhex(blob))
-            self.assertEqual(remote.opened().wait(30).way, "mapped")
+            self.assertEqual(remote.opened().wait().way, "mapped")
             target = bytearray(12)
-            remote.read([(0, 4), ((4 << 20) - 8, 8)], target).wait(30)
+            remote.read([(0, 4), ((4 << 20) - 8, 8)], target).wait()
             self.assertEqual(target, b"word" * 3)
-            remote.write([(1, 5)], b"rites").wait(30)
+            remote.write([(1, 5)], b"rites").wait()
             remote.close()
         self.assertEqual(owner.stdout.readline(), "b'writes' 0\n")
 
@@ -389,9 +389,9 @@ class WithoutAsyncio(unittest.TestCase):
         port, blob = owner.stdout.readline().split()
         pool = ucxpool.Pool(window_way=way, **SETTINGS)
         self.addCleanup(pool.close)
-        channel = pool.connect(f"127.0.0.1:{port}").wait(30)
+        channel = pool.connect(f"127.0.0.1:{port}").wait()
         remote = channel.import_window(bytes.fromhex(blob))
-        self.assertIs(remote.opened().wait(30), remote)
+        self.assertIs(remote.opened().wait(), remote)
         self.assertEqual(remote.way,
                          "messages" if way == "messages" else "process")
         return owner, channel, remote
@@ -404,7 +404,7 @@ class WithoutAsyncio(unittest.TestCase):
             def read(number):
                 target = bytearray(4 * number)
                 remote.read([(4 * i, 4) for i in range(number)],
-                            target).wait(30)
+                            target).wait()
                 found.append(target == b"word" * number)
             threads = [threading.Thread(target=read, args=(number,))
                        for number in (1, 100, 10000)]
@@ -425,11 +425,11 @@ class WithoutAsyncio(unittest.TestCase):
             owner.kill()
             owner.wait()
             try:
-                transfer.wait(30)
+                transfer.wait()
                 self.assertEqual(target, b"word" * (4 << 20))
                 with self.assertRaises(ucxpool.PeerLostError):
                     for _ in range(1000):
-                        remote.read([(0, len(target))], target).wait(30)
+                        remote.read([(0, len(target))], target).wait()
             except ucxpool.PeerLostError:
                 pass
 
@@ -446,7 +446,7 @@ class WithoutAsyncio(unittest.TestCase):
                 accepted = accepted or listener._take_channel()
             self.assertEqual(window.peers, 1)
             # Pool a makes no progress and copies nothing.
-            window.revoke().wait(60)
+            window.revoke().wait()
             self.assertEqual(window.peers, 0)
             window.close()
 

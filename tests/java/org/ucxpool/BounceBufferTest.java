@@ -95,7 +95,7 @@ public class BounceBufferTest {
         });
 
         all.forEach(BounceBuffer::close);
-        assertEquals(2, (int) taken.get(30, TimeUnit.SECONDS));
+        assertEquals(2, (int) taken.get(1800, TimeUnit.SECONDS));
     }
 
     @Test
