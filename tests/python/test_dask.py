@@ -21,9 +21,10 @@ from distributed import Client, LocalCluster, get_worker, wait
 from distributed.comm import (CommClosedError, connect, get_address_host,
                               get_address_host_port, get_local_address_for,
                               listen, parse_address, resolve_address)
-from distributed.utils_test import gen_cluster, inc
+from distributed.utils_test import inc
 
 import ucxpool.dask
+from clusters import on_cluster
 
 WHERE = "ucxpool://127.0.0.1"
 
@@ -248,44 +249,31 @@ class InOneProcess(unittest.TestCase):
     """Uses gen_cluster: a scheduler, two workers and a client in one event
     loop."""
 
-    def test_map_and_gather(self):
-        @gen_cluster(client=True)
-        async def run(client, scheduler, a, b):
-            self.assertTrue(scheduler.address.startswith("ucxpool://"))
-            self.assertTrue(a.address.startswith("ucxpool://"))
-            futures = client.map(inc, range(100))
-            self.assertEqual(await client.gather(futures),
-                             list(range(1, 101)))
+    @on_cluster()
+    async def test_map_and_gather(self, client, scheduler, a, b):
+        self.assertTrue(scheduler.address.startswith("ucxpool://"))
+        self.assertTrue(a.address.startswith("ucxpool://"))
+        futures = client.map(inc, range(100))
+        self.assertEqual(await client.gather(futures), list(range(1, 101)))
 
-        run()
+    @on_cluster()
+    async def test_arrays_move_between_workers(self, client, scheduler, a, b):
+        x = client.submit(numpy.arange, 1000000, workers=[a.address])
+        y = client.submit(numpy.sum, x, workers=[b.address])
+        self.assertEqual(await y, sum(range(1000000)))
 
-    def test_arrays_move_between_workers(self):
-        @gen_cluster(client=True)
-        async def run(client, scheduler, a, b):
-            x = client.submit(numpy.arange, 1000000, workers=[a.address])
-            y = client.submit(numpy.sum, x, workers=[b.address])
-            self.assertEqual(await y, sum(range(1000000)))
+    @on_cluster()
+    async def test_failing_task_raises(self, client, scheduler, a, b):
+        with self.assertRaises(ZeroDivisionError):
+            await client.submit(lambda: 1 / 0)
 
-        run()
-
-    def test_failing_task_raises(self):
-        @gen_cluster(client=True)
-        async def run(client, scheduler, a, b):
-            with self.assertRaises(ZeroDivisionError):
-                await client.submit(lambda: 1 / 0)
-
-        run()
-
-    def test_results_survive_a_closed_worker(self):
-        @gen_cluster(client=True)
-        async def run(client, scheduler, a, b):
-            futures = client.map(inc, range(20))
-            await wait(futures)
-            await a.close()
-            self.assertEqual(await client.gather(futures),
-                             list(range(1, 21)))
-
-        run()
+    @on_cluster()
+    async def test_results_survive_a_closed_worker(
+            self, client, scheduler, a, b):
+        futures = client.map(inc, range(20))
+        await wait(futures)
+        await a.close()
+        self.assertEqual(await client.gather(futures), list(range(1, 21)))
 
 
 def slow_block(i):

@@ -3,7 +3,6 @@ ucxpool://, with distributed's gen_cluster. A killed worker must be detected
 through its connections: checks for missing heartbeats and the pool's
 peer-timeout are off here."""
 import asyncio
-import functools
 import itertools
 import multiprocessing
 import os
@@ -18,7 +17,6 @@ os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
 import dask
 import dask.array
 import dask.dataframe
-import distributed.utils_test
 import numpy
 import pandas
 from distributed import (Actor, Client, Event, Lock, Nanny, Queue, Scheduler,
@@ -28,14 +26,16 @@ from distributed.comm import CommClosedError, connect, listen
 from distributed.core import Status, rpc
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from distributed.scheduler import KilledWorker
-from distributed.utils_test import (BlockedGetData, BlockedGatherDep, dec,
-                                    gen_cluster, inc)
+from distributed.utils_test import BlockedGetData, BlockedGatherDep, dec, inc
 
 import ucxpool.dask
+from clusters import on_cluster
 
 PREFIX = "ucxpool://"
 ONE_EACH = [("127.0.0.1", 1)] * 2
 FAILURES = {"distributed.comm.ucxpool.peer-timeout": "inf",
+            # Dask tries to connect to a dead worker for this long.
+            "distributed.comm.timeouts.connect": "5s",
             "distributed.scheduler.worker-ttl": None}
 
 
@@ -43,40 +43,6 @@ def silent_nannies(test):
     """Keep nannies from reporting to the scheduler that their worker has
     ended."""
     return mock.patch.object(Nanny, "_unregister", mock.AsyncMock())(test)
-
-
-
-class NoCluster(BaseException):
-    """Not an Exception, after which gen_cluster would retry forever."""
-
-
-async def start_or_fail(*words, **more):
-    try:
-        return await utils_test_start_cluster(*words, **more)
-    except Exception as error:
-        raise NoCluster from error
-
-
-utils_test_start_cluster = distributed.utils_test.start_cluster
-
-
-def on_cluster(client=True, config={}, **words):
-    """Decorate a test that gen_cluster runs with a client, a scheduler and
-    workers."""
-    def wrap(test):
-        @functools.wraps(test)
-        def run(self):
-            async def inside(*servers):
-                await test(self, *servers)
-
-            with dask.config.set(config), mock.patch(  # also for the pools
-                    "distributed.utils_test.start_cluster", start_or_fail):
-                gen_cluster(client=client, timeout=1800, config=config,
-                            **words)(inside)()
-
-        return run
-
-    return wrap
 
 
 async def until(what):

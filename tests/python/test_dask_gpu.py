@@ -15,9 +15,9 @@ from distributed import Client, Scheduler, Worker
 from distributed.comm import CommClosedError, connect, listen
 from distributed.protocol import to_serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
-from distributed.utils_test import gen_cluster
 
 import ucxpool.dask
+from clusters import on_cluster
 
 CONFIG = {"distributed.comm.ucxpool": {
     "device": 0, "device-allocator": "heap", "gpu-comm-size": "64MiB",
@@ -195,20 +195,16 @@ class WithoutThisGpu(unittest.IsolatedAsyncioTestCase):
 
 
 class InOneProcess(unittest.TestCase):
-    def test_arrays_move_between_workers(self):
-        @gen_cluster(client=True, config=CONFIG)
-        async def run(client, scheduler, a, b):
-            for length in (1, 100000, 3 << 20):
-                x = client.submit(make, length, workers=[a.address], pure=False)
-                y = client.submit(same, x, length, workers=[b.address],
-                                  pure=False)
-                self.assertTrue(await y)
-            sent = sum(value for name, value
-                       in ucxpool.dask.pool(True).stats().items()
-                       if name.startswith("sent_") and name.endswith("_bytes"))
-            self.assertGreater(sent, 3 << 20)
-
-        run()
+    @on_cluster(config=CONFIG)
+    async def test_arrays_move_between_workers(self, client, scheduler, a, b):
+        for length in (1, 100000, 3 << 20):
+            x = client.submit(make, length, workers=[a.address], pure=False)
+            y = client.submit(same, x, length, workers=[b.address], pure=False)
+            self.assertTrue(await y)
+        sent = sum(value for name, value
+                   in ucxpool.dask.pool(True).stats().items()
+                   if name.startswith("sent_") and name.endswith("_bytes"))
+        self.assertGreater(sent, 3 << 20)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
 import dask
 import dask.dataframe
 import pandas
-from distributed.utils_test import gen_cluster
 
+from clusters import on_cluster
 from ucxpool import demo
 
 
@@ -82,25 +82,21 @@ class Parts(unittest.TestCase):
 
 
 class Shuffle(unittest.TestCase):
-    def test_p2p_shuffle_keeps_all_rows(self):
-        @gen_cluster(client=True, nthreads=[("127.0.0.1", 1)] * 3)
-        async def run(client, scheduler, *workers):
-            table = pandas.DataFrame({
-                "key": range(3000), "text": [f"row {i}" for i in range(3000)],
-                "number": [i / 7 for i in range(3000)]})
-            table["key"] %= 17
-            with dask.config.set({"dataframe.shuffle.method": "p2p"}):
-                shuffled = dask.dataframe.from_pandas(
-                    table, npartitions=6).shuffle("key", npartitions=5)
-                parts = await client.gather(
-                    client.compute(shuffled.to_delayed()))
-            keys = [set(part["key"]) for part in parts]
-            self.assertEqual(sum(map(len, keys)), 17)
-            pandas.testing.assert_frame_equal(
-                pandas.concat(parts).sort_index(), table,
-                check_dtype=False)
-
-        run()
+    @on_cluster(nthreads=[("127.0.0.1", 1)] * 3)
+    async def test_p2p_shuffle_keeps_all_rows(
+            self, client, scheduler, *workers):
+        table = pandas.DataFrame({
+            "key": range(3000), "text": [f"row {i}" for i in range(3000)],
+            "number": [i / 7 for i in range(3000)]})
+        table["key"] %= 17
+        with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+            shuffled = dask.dataframe.from_pandas(
+                table, npartitions=6).shuffle("key", npartitions=5)
+            parts = await client.gather(client.compute(shuffled.to_delayed()))
+        keys = [set(part["key"]) for part in parts]
+        self.assertEqual(sum(map(len, keys)), 17)
+        pandas.testing.assert_frame_equal(
+            pandas.concat(parts).sort_index(), table, check_dtype=False)
 
 
 if __name__ == "__main__":
