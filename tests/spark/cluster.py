@@ -80,10 +80,14 @@ class Cluster:
         """The sum of a counter over all executors."""
         return sum(told.get(name, 0) for told in self.counters().values())
 
-    def logs(self):
-        """The stderr of each executor, by its path."""
-        return {name: pathlib.Path(name).read_text(errors="replace")
-                for name in sorted(glob.glob(f"{self.work}/*/stderr"))}
+    def logs(self, *texts):
+        """The stderr of each executor, by its path, when all of them contain
+        these texts: Spark writes what it reads from a pipe."""
+        while True:
+            logs = {name: pathlib.Path(name).read_text(errors="replace")
+                    for name in sorted(glob.glob(f"{self.work}/*/stderr"))}
+            if all(text in log for log in logs.values() for text in texts):
+                return logs
 
 
 def event_log(folder):

@@ -20,10 +20,12 @@ PROGRAM = textwrap.dedent("""
                   "spark.log.level": "WARN"}) as cluster:
         rows = cluster.spark.range(0, 1000, 1, 4).repartition(4, "id")
         print("rows", rows.selectExpr("sum(id)").collect()[0][0])
-        print("fetched", cluster.total("fetchedBlocks"))
-        for log in cluster.logs().values():
+        fetched = cluster.total("fetchedBlocks")
+        print("fetched", fetched)
+        warning = "shuffle blocks go over Netty"
+        for log in cluster.logs(*[] if fetched else [warning]).values():
             print("executor", [line for line in log.splitlines()
-                               if "shuffle blocks go over Netty" in line])
+                               if warning in line])
     """)
 REQUIRED = "spark.ucxpool.required=true"
 NO_LIBRARY = "spark.ucxpool.library=/not/there.so"

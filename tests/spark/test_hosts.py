@@ -110,7 +110,7 @@ def executors_of(cluster):
 def lines_of(cluster, words):
     """The log lines with these words, of each executor."""
     return [[line for line in log.splitlines() if words in line]
-            for log in cluster.logs().values()]
+            for log in cluster.logs(words).values()]
 
 
 def while_it_reads(cluster, act):

@@ -90,7 +90,7 @@ class Shuffle(unittest.TestCase):
                                        [queries.sort, queries.wide,
                                         queries.skewed]))
                 told = self.check_all_went_over_the_pool(cluster)
-                for log in cluster.logs().values():
+                for log in cluster.logs("over the wire").values():
                     self.assertIn("over the wire ucx", log)
             to_files = shuffle_read(folder, "Remote Bytes Read To Disk")
             self.assertGreater(to_files, 100 << 10)
@@ -105,7 +105,7 @@ class Shuffle(unittest.TestCase):
             self.assertEqual(queries.group(cluster.spark).collect(),
                              self.wanted["group", True])
             self.assertEqual(cluster.total("fetchedBlocks"), 0)
-            for log in cluster.logs().values():
+            for log in cluster.logs("shuffle blocks go over Netty").values():
                 found = [line for line in log.splitlines()
                          if "shuffle blocks go over Netty" in line]
                 self.assertEqual(len(found), 1, log)
@@ -146,7 +146,7 @@ class Shuffle(unittest.TestCase):
             self.assertEqual(len(with_pool), 1, told)
             self.assertEqual(with_pool[0]["fetchedBlocks"], 0)
             self.assertGreater(with_pool[0]["nettyBlocks"], 0)
-            logs = "".join(cluster.logs().values())
+            logs = "".join(cluster.logs("over Netty").values())
             self.assertIn("address in use", logs)
             self.assertIn("come over Netty: it has no pool", logs)
 

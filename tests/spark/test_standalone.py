@@ -190,12 +190,12 @@ class OnStandalone(unittest.TestCase):
             self.run_queries(cluster)
             self.assertEqual(
                 counters_of(cluster, range(2))["fetchedBlocks"], 0)
-            for log in cluster.logs().values():
+            for log in cluster.logs("shuffle blocks go over Netty",
+                                    "external shuffle service").values():
                 said = [line for line in log.splitlines()
                         if "shuffle blocks go over Netty" in line]
                 self.assertEqual(len(said), 1, log)
                 self.assertIn("spark.shuffle.service.enabled", said[0])
-                self.assertIn("external shuffle service", log)
 
 
 if __name__ == "__main__":
