@@ -34,7 +34,13 @@ COMMON = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.shuffle.partitions": "7",
     "spark.ui.showConsoleProgress": "false",
+    # No query begins before all executors have registered. With free cores for
+    # all tasks of a stage, each executor then gets as many tasks as the other.
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "1800s",
 }
+# Heap in use when idle: the pool keeps two staging buffers of messageSize.
+IDLE = 2 << 20
 
 
 class Cluster:
@@ -44,8 +50,10 @@ class Cluster:
     def __init__(self, settings, cores=1, master=None, work=None):
         # Starts the JVM, whose start options apply to all clusters.
         pyspark.SparkContext._ensure_initialized()
-        builder = (SparkSession.builder.appName("ucxpool")
-                   .master(master or f"local-cluster[2,{cores},1024]"))
+        if master is None:
+            master = f"local-cluster[2,{cores},1024]"
+            settings = {"spark.cores.max": 2 * cores, **settings}
+        builder = SparkSession.builder.appName("ucxpool").master(master)
         for key, value in {**COMMON,
                            "spark.jars": ",".join(map(str, JARS)),
                            **settings}.items():
@@ -75,6 +83,15 @@ class Cluster:
                 words = {key: int(value) for key, value in words.items()}
                 told[words.pop("executor")] = words
         return told
+
+    def idle_counters(self):
+        """The counters of each executor, after it has released all memory:
+        blocks for an ended task may still be arriving."""
+        while True:
+            told = self.counters()
+            if all(counted["pool.heap_live_bytes"] == IDLE
+                   for counted in told.values()):
+                return told
 
     def total(self, name):
         """The sum of a counter over all executors."""

@@ -58,10 +58,7 @@ def application(url, work, settings, executors=2):
     `work`."""
     return cluster.Cluster(
         {"spark.executor.cores": "1", "spark.executor.memory": "1g",
-         "spark.cores.max": str(executors),
-         "spark.scheduler.minRegisteredResourcesRatio": "1",
-         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-         **settings}, master=url, work=work)
+         "spark.cores.max": str(executors), **settings}, master=url, work=work)
 
 
 class Standalone:

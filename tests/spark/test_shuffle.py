@@ -25,7 +25,7 @@ class Shuffle(unittest.TestCase):
 
     def check_all_went_over_the_pool(self, cluster):
         told = cluster.counters()
-        for executor, counted in told.items():
+        for counted in told.values():
             self.assertEqual(counted["nettyBlocks"], 0, told)
             self.assertEqual(counted["failedBlocks"], 0, told)
         fetched = sum(x["fetchedBlocks"] for x in told.values())
@@ -41,27 +41,26 @@ class Shuffle(unittest.TestCase):
             told = self.check_all_went_over_the_pool(cluster)
             for counted in told.values():
                 self.assertEqual(counted["spilledBytes"], 0)
-                # Check the pool's own count, and that blocks were released.
+                # Check the pool's own count.
                 self.assertGreaterEqual(
                     counted["pool.messages_received"],
                     counted["requests"] + counted["replies"])
-                self.assertEqual(counted["pool.heap_live_bytes"], 2 << 20)
+            cluster.idle_counters()
 
     def shuffle_many_small_blocks(self, cluster):
-        """There are so many maps (60) and reducers (30) that each executor gets
-        some of both, even if one starts slowly."""
+        """Each executor gets half of the 60 maps, if it has as many cores, and
+        some of the 30 reducers."""
         cluster.spark.conf.set("spark.sql.adaptive.enabled", "false")
         rows = (cluster.spark.range(0, 60000, 1, 60)
                 .repartition(30, "id").selectExpr("sum(id)").collect())
         self.assertEqual(rows[0][0], 60000 * 59999 // 2)
 
     def test_many_small_blocks_are_sent_as_one_message(self):
-        with Cluster(PLUGIN) as cluster:
+        with Cluster(PLUGIN, cores=30) as cluster:
             self.shuffle_many_small_blocks(cluster)
             told = self.check_all_went_over_the_pool(cluster)
             total = {name: sum(counted[name] for counted in told.values())
                      for name in ("fetchedBlocks", "requests", "replies")}
-            # About half of the 60 maps are on the other executor.
             self.assertGreater(total["fetchedBlocks"], 8 * total["requests"])
             self.assertLessEqual(total["replies"], total["requests"])
 

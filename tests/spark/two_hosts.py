@@ -13,14 +13,15 @@ DRIVER = {"spark.driver.host": ADDRESS, "spark.driver.bindAddress": ADDRESS}
 
 
 @contextlib.contextmanager
-def two_hosts(settings):
-    """Start the cluster. The settings are Spark's, of all its daemons."""
+def two_hosts(settings, cores=1):
+    """Start the cluster, with this number of cores on each host. The settings
+    are Spark's, of all its daemons."""
     try:
         hosts.up()
         with Standalone(ADDRESS, hosts.on("one"), settings) as master:
             for host, address in hosts.ADDRESSES.items():
                 worker = master.add_worker(host, address, hosts.on(host),
-                                           settings)
+                                           settings, cores)
                 worker.says("Successfully registered with master")
             yield master
     finally:
