@@ -375,6 +375,7 @@ static void set_ends(ucxpool_t *pool)
 static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
 {
     base_list_add_head(&remote->idle, &endpoint->idle_link);
+    set_ends(remote->pool); /* the endpoint may have failed */
 }
 
 /* Create endpoints until UCX returns the handle `ep`. If `ep` is NULL, create
@@ -519,7 +520,6 @@ void core_remote_keep_endpoint(ucxpool_channel_t *channel)
         channel->closing.has_begun || core_remote_is_self(channel->conn.remote);
     put_idle(channel->conn.remote, channel->conn.endpoint);
     channel->conn.endpoint = NULL;
-    set_ends(channel->pool); /* the endpoint may have failed */
 }
 
 /* Close and free an endpoint without a channel. */
