@@ -702,25 +702,35 @@ STAND_IN_TEST(job_is_not_reported_done_early)
     copy_cuda_job_put(copier, second);
 }
 
-STAND_IN_TEST(copy_is_one_launch_and_polls_without_driver_calls)
+static void check_calls(copy_form_t form, size_t uniform, bool is_gather,
+                        unsigned num_writes)
 {
     copy_cuda_job_t *job;
 
-    restart("run=n");
-    init_memory(&mem_kind_cuda_alloc);
     stand_in.fail_call(NULL, 0, 0);
-    job = make_job(COPY_SEGMENTS, 0);
-    assert_ok(start(job, true));
+    job = make_job(form, uniform);
+    assert_ok(start(job, is_gather));
     for (int i = 0; i < 1000; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
     }
     wait_for(job);
     copy_cuda_job_put(copier, job);
     ck_assert_uint_eq(stand_in.count("cuLaunchKernel"), 1);
-    ck_assert_uint_eq(stand_in.count("cuStreamWriteValue32"), 1);
+    ck_assert_uint_eq(stand_in.count("cuStreamWriteValue32"), num_writes);
     ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 1);
     ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 1);
-    ck_assert_uint_eq(stand_in.count(NULL), 4);
+    ck_assert_uint_eq(stand_in.count(NULL), 3 + num_writes);
+}
+
+/* The kernel of a scatter of one tile writes the job's word itself. */
+STAND_IN_TEST(copy_is_one_launch_and_polls_without_driver_calls)
+{
+    restart("run=n");
+    init_memory(&mem_kind_cuda_alloc);
+    check_calls(COPY_SEGMENTS, 0, true, 1);
+    check_calls(COPY_SEGMENTS, 0, false, 1);
+    check_calls(COPY_EVEN_PAIRS, 8, true, 1);
+    check_calls(COPY_EVEN_PAIRS, 8, false, 0);
 }
 
 static int start_and_ask_priority(bool is_gather, bool is_pushed)
