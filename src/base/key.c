@@ -357,12 +357,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "accepts them. auto: pull between two processes on one GPU. Between "
          "two GPUs, auto pushes, except where pull is faster: messages that "
          "do not fit in the mailbox and are shorter than 2 MiB, and messages "
-         "with segments of 512 KiB to 16 MiB that have more than 16 MiB, or "
-         "are sent while many others are in flight. host: the data is copied "
-         "through pinned host memory. This always happens between GPUs that "
-         "cannot access each other, and between a pool on a GPU and a pool in "
-         "host memory. If the settings of two pools differ, host overrides "
-         "pull, pull overrides auto, and auto overrides push."),
+         "of more than 16 MiB with segments of 512 KiB to 16 MiB. host: the "
+         "data is copied through pinned host memory. This always happens "
+         "between GPUs that cannot access each other, and between a pool on a "
+         "GPU and a pool in host memory. If the settings of two pools differ, "
+         "host overrides pull, pull overrides auto, and auto overrides push."),
     WORD("WINDOW_WAY", window_way, "auto",
          WORDS(BASE_WINDOW_WAY_DIRECT, "auto", "messages", "direct"),
          "How peers' windows are read and written. direct: by the local "
