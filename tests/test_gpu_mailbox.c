@@ -597,7 +597,7 @@ STAND_IN_TEST(late_messages_do_not_delay_others)
 }
 
 /* Progress until the receiver has lent blocks for a message that is announced
- * before it is gathered, or until the sender has announced it. */
+ * before it is gathered, or until the sender knows that it may announce it. */
 static void until_announced(const ucxpool_request_t *request, bool is_send)
 {
     uint64_t late = pair_deadline();

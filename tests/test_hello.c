@@ -484,6 +484,8 @@ TEST_EACH(endpoint_is_kept_although_both_sides_have_begun, 4)
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair,
                (pair.a->channels.count == 0) && (pair.b->channels.count == 0));
+    ck_assert(core_remote_has_endpoints(pair.a));
+    ck_assert(core_remote_has_endpoints(pair.b));
 }
 
 /*

@@ -170,8 +170,8 @@ typedef struct core_closing {
     uint64_t     drain_deadline;
     bool         bye_sent;
     bool         bye_received;
-    bool         has_begun; /* this side sent its HELLO before it received
-                               one */
+    bool         has_begun; /* this side sent HELLO first; if both have
+                               begun, true only on one side */
     bool     kept;          /* KEPT was sent or received */
     uint64_t waiting_since; /* start of a wait for a message from the peer */
     uint64_t deadline;
