@@ -278,7 +278,7 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config)
 /* --- the wire ------------------------------------------------------------- */
 
 /* The longest time that the two pools may take to connect. */
-#define CONNECT_SECONDS 30
+#define CONNECT_SECONDS 120
 
 /* Two pools of this process, which stand for two processes. */
 typedef struct pair {
@@ -337,8 +337,8 @@ static ucxpool_status_t connect_pools(pair_t *pair)
 static ucxpool_status_t pair_open(pair_t *pair, const char *wire,
                                   ucxpool_channel_attr_t *attr)
 {
-    time_t           deadline = time(NULL) + CONNECT_SECONDS;
-    ucxpool_status_t status   = create_pools(pair, wire);
+    ucxpool_status_t status = create_pools(pair, wire);
+    time_t           deadline;
 
     if (status == UCXPOOL_OK) {
         status = connect_pools(pair);
@@ -346,6 +346,7 @@ static ucxpool_status_t pair_open(pair_t *pair, const char *wire,
     if (status != UCXPOOL_OK) {
         return status;
     }
+    deadline = time(NULL) + CONNECT_SECONDS;
     /* Each pool makes progress only in its own calls. */
     do {
         for (int i = 0; i < 2; i++) {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Time limit to connect a channel or import a window. */
-#define CONNECT_NS (UINT64_C(20) * 1000000000u)
+#define CONNECT_NS (UINT64_C(120) * 1000000000u)
 
 #define MIB ((size_t)1 << 20)
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_NS (UINT64_C(20) * 1000000000u)
+#define CONNECT_NS (UINT64_C(120) * 1000000000u)
 #define SEND_NS    (UINT64_C(60) * 1000000000u)
 #define TAG        UINT64_C(0)
 
