@@ -478,7 +478,9 @@ start_stopped() {
                 workers=$(cat /proc/$main/task/$main/children 2>/dev/null)
                 victim=$(echo $workers | cut -d' ' -f2)
                 kill -STOP "$victim" 2>/dev/null || break
-                has_temporary && [ -e /proc/$main/exe ] && return 0
+                # Until all records are written, no worker exits.
+                [ "$(cat out/.part-*.tmp 2>/dev/null | wc -c)" -lt \
+                    "$(wc -c <in.tbl)" ] && [ -e /proc/$main/exe ] && return 0
                 kill -CONT "$victim"
             fi
         done
