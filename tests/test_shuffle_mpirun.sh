@@ -41,9 +41,11 @@ exec ip netns exec $host_two unshare --uts sh -c '
 END
 chmod +x agent
 
-# Create a worker. On host two, it has another block size.
+# Create a worker. On host two, it has another block size. The process of worker
+# 1 is in the file victim.
 cat >worker <<END
 #!/bin/sh
+[ "\$PMIX_RANK" != 1 ] || echo \$\$ >$work/victim
 [ "\$(hostname)" = one ] || export UCXPOOL_BLOCK_SIZE=64k
 exec $shuffle "\$@"
 END
@@ -130,31 +132,39 @@ grep -e '^ucxpool_shuffle: ' -e UCX -e Assertion -e backtrace stderr |
 start -w 2 -o usage "$work/in.tbl" && failed "-w is no error"
 grep -q 'omit -w under a launcher' stderr || failed "-w: $(cat stderr)"
 
+# has_temporary - succeed if partition 1 is being written.
+has_temporary() {
+    ls killed/.part-00001.*.tmp >/dev/null 2>&1
+}
+
+# start_stopped - start a run and stop its worker 1 at work, so that the run
+# cannot end.
+start_stopped() {
+    rm -rf killed
+    start -p 10 -o killed "$work/large.tbl" &
+    main=$!
+    until has_temporary; do
+        kill -0 $main 2>/dev/null || break
+    done
+    victim=$(cat victim)
+    kill -STOP "$victim" 2>/dev/null && has_temporary
+}
+
 # While a run lives, other runs cannot use its directory. A killed worker ends
 # the run, and no file is left.
-i=0
-while [ $i -lt 40 ]; do
-    cat in.tbl
-    i=$((i + 1))
-done >large.tbl
-start -p 10 -o killed "$work/large.tbl" &
-main=$!
-until ls killed/.part-00001.*.tmp >/dev/null 2>&1 ||
-    ! kill -0 $main 2>/dev/null; do
-    :
+for attempt in 1 2 3; do
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        cat in.tbl in.tbl in.tbl in.tbl
+    done >>large.tbl
+    start_stopped && break
+    # The run ended before the worker was stopped, so give it more to do.
+    kill -CONT "$victim" 2>/dev/null
+    wait $main
 done
-for pid in $(pidof -x "$shuffle" lt-ucxpool_shuffle ucxpool_shuffle); do
-    # Select only processes of this run, which have the same working directory.
-    if [ "$(readlink "/proc/$pid/cwd")" = "$work" ] &&
-        tr '\000' '\n' <"/proc/$pid/environ" | grep -q '^PMIX_RANK=1$'; then
-        kill -STOP "$pid"
-        start -p 10 -o killed "$work/in.tbl" && failed "two runs, one directory"
-        grep -q 'is not empty' stderr ||
-            failed "two runs, one directory: $(cat stderr)"
-        kill -KILL "$pid"
-        break
-    fi
-done
+start -p 10 -o killed "$work/in.tbl" && failed "two runs, one directory"
+grep -q 'is not empty' stderr ||
+    failed "two runs, one directory: $(cat stderr)"
+kill -KILL "$victim"
 wait $main && failed "a killed worker is no error"
 [ -z "$(ls -A killed 2>/dev/null)" ] ||
     failed "left after a kill: $(ls -A killed)"
