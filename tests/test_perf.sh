@@ -140,14 +140,14 @@ cpu_ticks() {
 # Raw UCX without failure handling does not detect the death of the server. The
 # client fails, in the middle of a message, when nothing has moved for a while.
 serve
-timeout 150 "$perf" -q -s 100 -n 100000 -T 100 -r 1000000 \
+"$perf" -q -s 100 -n 100000 -T 100000 -r 1000000 \
     --sides am-each/none "$where" >"$dir/out" 2>"$dir/err" &
 client=$!
 # The server uses this much time only when batches run.
 until [ "$(cpu_ticks $server)" -gt 200 ]; do
     kill -0 $client || fail 'the client has ended'
 done
-kill -KILL $server
+kill -KILL $server || fail 'the server has ended'
 wait $server 2>/dev/null || true
 code=0
 wait $client || code=$?
@@ -259,12 +259,14 @@ start() {
     # At first, the process may be libtool's script, which has children of its
     # own.
     until readlink "/proc/$pid/exe" | grep -q 'ucxpool_perf$' &&
-        children=$(pgrep -P $pid); do :; done
+        children=$(pgrep -P $pid); do
+        kill -0 $pid || fail 'the tool has ended'
+    done
 }
 
 # No process is left behind when the tool is killed.
-start -t any -s 1m -T 60
-kill -KILL $pid
+start -t any -s 1m -r 1000000 -T 100000
+kill -KILL $pid || fail 'the tool has ended'
 wait $pid 2>/dev/null || true
 for child in $children; do
     tail --pid="$child" -f /dev/null
@@ -272,10 +274,12 @@ done
 ! grep 'the other process' "$dir/err" || fail 'the receiver outlived the sender'
 
 # The tool fails when the receiver is killed, even if UCX does not detect this.
-start -t each -s 64 -n 20000 --sides tag-each/none -r 1000 -T 60
+start -t each -s 64 -n 20000 --sides tag-each/none -r 1000000 -T 100000
 # After a second of CPU time, messages are sent.
-until [ "$(ps -o time= -p $pid)" != 00:00:00 ]; do :; done
-kill -KILL $children
+until [ "$(cpu_ticks $pid)" -gt 100 ]; do
+    kill -0 $pid || fail 'the tool has ended'
+done
+kill -KILL $children || fail 'the receiver has ended'
 code=0
 wait $pid || code=$?
 [ $code -eq 1 ] || fail "the receiver was killed: exit code $code"

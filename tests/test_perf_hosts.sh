@@ -142,14 +142,14 @@ served 0
 
 # A client that dies ends the server.
 serve 0
-(on "$host_one" "$perf" -q -t any -s 1m -T 60 "10.213.7.2:$port") \
-    >"$dir/out" 2>"$dir/err" &
+(on "$host_one" "$perf" -q -t any -s 1m -r 1000000 -T 100000 \
+    "10.213.7.2:$port") >"$dir/out" 2>"$dir/err" &
 client=$!
 before=$(hosts_sent)
 until [ $(($(hosts_sent) - before)) -gt 20000000 ]; do
     kill -0 $client 2>/dev/null || fail 'the client has ended'
 done
-kill -KILL $client
+kill -KILL $client || fail 'the client has ended'
 wait $client 2>/dev/null || true
 served 1
 says server 'ucxpool_perf: '
