@@ -32,7 +32,10 @@ for program in test_rmm cpp_rmm; do
     LD_LIBRARY_PATH=$top_builddir/.libs UCXPOOL_CUDA_DRIVER=/nonexistent \
         "$dir/$program" >"$dir/log" 2>&1 || status=$?
     cat "$dir/log"
-    [ $status -eq 77 ] && grep -q '/nonexistent' "$dir/log"
+    [ $status -eq 77 ] && grep -q '/nonexistent' "$dir/log" || {
+        echo "$program: exit status $status, 77 expected, or no reason"
+        exit 1
+    }
 done
 
 # RMM's headers load libcuda.so.1 themselves.

@@ -128,7 +128,8 @@ for packed in "$dir"/packed/ucx-*; do
         [ -x "$packed/tests/$program" ] || fail "$program was not packed"
     done
     UCX_MODULE_DIR=$packed/lib/ucx LD_LIBRARY_PATH=$packed/lib \
-        ldd "$packed/tools/ucxpool_perf" >"$dir/log"
+        ldd "$packed/tools/ucxpool_perf" >"$dir/log" ||
+        fail 'ldd failed'
     says log "libucxpool.so.* => $packed/lib/"
     says log "libucp.so.* => $packed/lib/"
 done
