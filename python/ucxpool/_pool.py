@@ -136,8 +136,9 @@ class Transfer(_core.Request):
     def _add_callback(self, call):
         """Call `call` when the transfer ends, after the functions that were
         added earlier."""
-        before = self._on_done
-        self._on_done = call if before is None else _Both(before, call)
+        with _adding:
+            before = self._on_done
+            self._on_done = call if before is None else _Both(before, call)
 
     def wait(self, timeout=None):
         """Wait without an event loop, from any thread. Raises TimedOutError
@@ -155,6 +156,10 @@ class Transfer(_core.Request):
             raise TimedOutError(f"not done after {timeout} s: the transfer "
                                 "continues; call cancel() to end it")
         return self.outcome()
+
+
+# Held while a function is added: several threads may wait for one transfer.
+_adding = threading.Lock()
 
 
 class _Both:

@@ -1100,6 +1100,39 @@ class Threads(unittest.TestCase):
             self.assertEqual(len(frames[0]), 1 << 20)
             sent.wait()
 
+    def test_threads_that_begin_to_wait_at_once_are_all_woken(self):
+        calls, threads = [], []
+
+        class Both(ucxpool._pool._Both):
+            """While the second thread is about to wait, a third one is, too."""
+
+            def __init__(self, *both):
+                if not threads:
+                    threads.append(threading.Thread(
+                        target=sent._add_callback,
+                        args=(lambda: calls.append(3),)))
+                    threads[0].start()
+                    threads[0].join(0.3)
+                super().__init__(*both)
+
+        with ucxpool.Pool(**SETTINGS) as pool, \
+                mock.patch.object(ucxpool._pool, "_Both", Both):
+            listener = pool.listen()
+
+            async def main():
+                return await asyncio.gather(
+                    pool.connect(f"127.0.0.1:{listener.port}"),
+                    listener.accept())
+
+            mine, other = asyncio.run(main())
+            sent = mine.send(bytes(1 << 20))
+            sent._add_callback(lambda: calls.append(1))
+            sent._add_callback(lambda: calls.append(2))
+            threads[0].join()
+            other.recv().wait().frames().wait()
+            sent.wait()
+        self.assertEqual(calls, [1, 2, 3])
+
     def test_pool_closes_while_threads_wait(self):
         for _ in range(20):
             pool = ucxpool.Pool(**SETTINGS)
