@@ -479,8 +479,9 @@ start_stopped() {
                 victim=$(echo $workers | cut -d' ' -f2)
                 kill -STOP "$victim" 2>/dev/null || break
                 # Until all records are written, no worker exits.
-                [ "$(cat out/.part-*.tmp 2>/dev/null | wc -c)" -lt \
-                    "$(wc -c <in.tbl)" ] && [ -e /proc/$main/exe ] && return 0
+                has_temporary && [ -e /proc/$main/exe ] &&
+                    [ "$(cat out/.part-*.tmp 2>/dev/null | wc -c)" -lt \
+                        "$(wc -c <in.tbl)" ] && return 0
                 kill -CONT "$victim"
             fi
         done

@@ -160,6 +160,7 @@ for attempt in 1 2 3; do
     # The run ended before the worker was stopped, so give it more to do.
     kill -CONT "$victim" 2>/dev/null
     wait $main
+    [ "$attempt" -lt 3 ] || failed "no run could be stopped"
 done
 start -p 10 -o killed "$work/in.tbl" && failed "two runs, one directory"
 grep -q 'is not empty' stderr ||

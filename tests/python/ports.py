@@ -12,6 +12,6 @@ def free_port():
     first = int(RANGE.read_text().split()[0])
     while True:
         with contextlib.suppress(OSError):
-            with socket.create_server(
-                    ("127.0.0.1", random.randrange(1024, first))) as server:
+            port = random.randrange(1024, first) if first > 1024 else 0
+            with socket.create_server(("127.0.0.1", port)) as server:
                 return server.getsockname()[1]
